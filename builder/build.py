@@ -1,0 +1,245 @@
+"""Building the image of a lock with BuildKit: an OCI layout, bit for bit the same wherever it is built."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import whatthepatch
+
+from builder import debian, engine, errors, lock, machine, oci, patches, process, render
+from builder.lock import Lock
+from builder.project import Project, sha256, sha256_file, write
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a build's progress: steps done, steps known so far, what runs now."""
+
+    done: int
+    known: int
+    current: str
+
+
+Report = Callable[[Step], None]
+
+
+@dataclass(frozen=True)
+class Built:
+    image: oci.Image
+    reference: str
+    buildkit: str
+
+
+def reference(held: Lock) -> str:
+    """The name of the image in Docker: the stack, tagged with its lock."""
+    return f"vetted/{held.name}:{held.digest.removeprefix('sha256:')[:12]}"
+
+
+def _inputs(project: Project, held: Lock, dockerfile: str) -> str:
+    return sha256(json.dumps([held.digest, dockerfile, reference(held)]).encode())
+
+
+def existing(project: Project, held: Lock) -> Built | None:
+    """The image of this very lock and Dockerfile, when it was built here already."""
+    record = project.state / "images" / f"{held.name}.json"
+    try:
+        data = json.loads(record.read_text())
+        if data["inputs"] != _inputs(project, held, render.dockerfile(project, held)):
+            return None
+        image = oci.read(project.state / "images" / held.name)
+    except (OSError, ValueError, KeyError, errors.BadInputError):
+        return None
+    complete = all(oci.blob(image.layout, layer.digest).exists() for layer in image.layers)
+    return Built(image, reference(held), data["buildkit"]) if complete and image.manifest == data["manifest"] else None
+
+
+def build(project: Project, held: Lock, scratch: Path, report: Report, *, force: bool = False) -> Built:
+    """Build the image of a lock, or return the one that was built from the same inputs."""
+    difference = render.difference(project, held)
+    if difference:
+        raise StaleDockerfileError(project, held, difference)
+    if not force and (built := existing(project, held)):
+        return built
+    docker = engine.docker()
+    layout = _run(project, held, scratch, report, no_cache=False)
+    images = project.state / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    record = images / f"{held.name}.json"
+    final = images / held.name
+    # The record goes first and comes last: whenever it is there, the layout beside it is whole.
+    record.unlink(missing_ok=True)
+    shutil.rmtree(final, ignore_errors=True)
+    layout.rename(final)
+    image = oci.read(final)
+    inputs = _inputs(project, held, project.dockerfile(held.name).read_text())
+    data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
+    write(record, json.dumps(data, indent=2) + "\n", scratch)
+    return Built(image, reference(held), docker.buildkit)
+
+
+@dataclass(frozen=True)
+class Proof:
+    first: str  # manifest digests
+    second: str
+    difference: oci.Difference | None
+
+
+def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
+    """Build twice without any cache, the root filesystem included, and compare every digest."""
+    difference = render.difference(project, held)
+    if difference:
+        raise StaleDockerfileError(project, held, difference)
+    engine.docker()
+    images = []
+    for attempt in ("first", "second"):
+        folder = scratch / attempt
+        folder.mkdir()
+        images.append(oci.read(_run(project, held, folder, report, no_cache=True)))
+    return Proof(images[0].manifest, images[1].manifest, oci.compare(*images))
+
+
+class StaleDockerfileError(errors.VettedError):
+    """The committed Dockerfile is not what the lock and the templates render to."""
+
+    def __init__(self, project: Project, held: Lock, difference: str) -> None:
+        where = project.relative(project.dockerfile(held.name))
+        super().__init__(
+            f"{where} is not what its lock renders to\n{difference.rstrip()}",
+            cause="it was edited by hand, or the lock or a template changed",
+            next_step=f"vetted render {held.name}",
+        )
+
+
+def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path:
+    """The folder that the Dockerfile copies and mounts from."""
+    folder = scratch / "context"
+    (folder / "requirements").mkdir(parents=True)
+    (folder / "patches").mkdir()
+    (folder / "uv").mkdir()
+    (folder / "wheels").mkdir()
+    shutil.copyfile(debian.rootfs(project, held, scratch, fresh=fresh), folder / "rootfs.tar")
+    for group in render.groups(held):
+        (folder / "requirements" / f"{group.name}.txt").write_text(lock.format_python(group.entries))
+    (folder / "requirements" / "build.txt").write_text(lock.format_python(held.build))
+    shutil.copyfile(patches.__file__, folder / "patches" / "patches.py")
+    shutil.copytree(
+        Path(whatthepatch.__file__).parent, folder / "patches" / "whatthepatch", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for patch, path in zip(held.stack.patch, held.patches, strict=True):
+        (folder / "patches" / patch.package).mkdir(exist_ok=True)
+        shutil.copyfile(path, folder / "patches" / patch.package / path.name)
+    (folder / "stack.json").write_text(json.dumps(description(held), indent=2, sort_keys=True) + "\n")
+    shutil.copy(machine.uv_binary(), folder / "uv" / "uv")
+    for wheel in _locked_wheels(held):
+        shutil.copyfile(wheel, folder / "wheels" / wheel.name)
+    return folder
+
+
+def description(held: Lock) -> dict[str, object]:
+    """/etc/vetted/stack.json: what the image says of itself."""
+    return {
+        "stack": held.name,
+        "title": held.stack.title,
+        "lock": held.digest,
+        "python": held.stack.python,
+        "distributions": held.versions,
+        "patches": [patch.model_dump() for patch in held.stack.patch],
+    }
+
+
+def _locked_wheels(held: Lock) -> Iterator[Path]:
+    """The wheels of the machine's wheelhouse that this lock names."""
+    house = machine.wheelhouse()
+    locked = {(entry.name, entry.version): f"sha256:{entry.sha256}" for entry in held.python}
+    for wheel in sorted(house.glob("*.whl")) if house else ():
+        name, version = wheel.name.split("-")[:2]
+        if locked.get((lock.normalise(name), version)) == sha256_file(wheel):
+            yield wheel
+
+
+def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
+    """One run of buildx; returns the folder of the OCI layout."""
+    report(Step(0, 0, "root filesystem from the locked Debian packages"))
+    folder = context(project, held, scratch, fresh=no_cache)
+    layout = scratch / "layout"
+    argv = [
+        "docker", "buildx", "build", "--progress=rawjson",
+        "--file", str(project.dockerfile(held.name)),
+        "--tag", reference(held),
+        "--platform", "linux/amd64",
+        "--provenance=false", "--sbom=false",
+        "--build-arg", f"SOURCE_DATE_EPOCH={held.epoch}",
+        "--build-context", f"uv={folder / 'uv'}",
+        "--build-context", f"wheels={folder / 'wheels'}",
+        "--output", f"type=oci,tar=false,dest={layout},rewrite-timestamp=true,compression=zstd,force-compression=true",
+    ]  # fmt: skip
+    if no_cache:
+        argv.append("--no-cache")
+    if certificate := machine.ca_bundle():
+        argv += ["--secret", f"id=ca,src={certificate}"]
+    if index := machine.index():
+        config = scratch / "uv.toml"
+        config.write_text(f"index-url = {json.dumps(index)}\n")
+        argv += ["--secret", f"id=uv,src={config}"]
+    progress = _Progress(report)
+    with process.running([*argv, str(folder)], stdout=subprocess.DEVNULL) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            progress.feed(line)
+        code = child.wait()
+    if code != 0:
+        raise errors.from_tool(f"building {held.name}", progress.failure(), next_step="run it again with --json to see all")
+    shutil.rmtree(folder)
+    return layout
+
+
+class _Progress:
+    """Reads BuildKit's progress events; any line outside of one is buildx speaking.
+
+    buildx 0.13 spreads an event over indented lines, later ones write it in one.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.vertices: dict[str, dict[str, object]] = {}
+        self.logs: list[str] = []
+        self.other: list[str] = []
+        self._open = ""
+
+    def feed(self, line: str) -> None:
+        if not self._open and not line.startswith("{"):
+            self.other.append(line)
+            return
+        self._open += line
+        if not line.rstrip().endswith("}") or line[0] not in "{}":
+            return
+        try:
+            event = json.loads(self._open)
+        except ValueError:
+            return
+        self._open = ""
+        for vertex in event.get("vertexes") or []:
+            self.vertices.setdefault(vertex["digest"], {}).update(vertex)
+        for log in event.get("logs") or []:
+            self.logs.append(base64.b64decode(log["data"]).decode(errors="replace"))
+        running = [v for v in self.vertices.values() if v.get("started") and not v.get("completed")]
+        done = sum(1 for v in self.vertices.values() if v.get("completed"))
+        current = " · ".join(_short(str(v["name"])) for v in running[-2:])
+        self.report(Step(done, len(self.vertices), current))
+
+    def failure(self) -> str:
+        said = [str(v["error"]) for v in self.vertices.values() if v.get("error")]
+        return "".join(self.logs[-40:]) + "\n" + "".join(self.other) + "\n".join(said)
+
+
+def _short(name: str) -> str:
+    """`[torch 1/1] RUN --mount=…` -> `torch`: the stage says enough."""
+    if name.startswith("[") and "]" in name:
+        return name[1 : name.index("]")].split(" ")[0]
+    return name[:40]

@@ -1,0 +1,229 @@
+"""The base layer: Debian packages locked by hash, fetched from the configured mirror, made into a root filesystem.
+
+Resolving and fetching use apt with a private root: the machine's own packages play no part. The mirror is the
+machine's (or VETTED_DEBIAN_MIRROR, one or more URLs); the root filesystem is then made offline from the verified
+files alone, so that it records no mirror and is the same byte for byte wherever it is made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from urllib.parse import unquote
+
+from builder import errors, process
+from builder.lock import Entry, Lock
+from builder.project import Project, sha256, sha256_file
+from builder.stack import Stack
+
+# Every package here has a reason; what they depend on comes by itself, and nothing that is only recommended.
+COMMON = (
+    "usr-is-merged",  # else init-system-helpers pulls usrmerge, and with it all of Perl
+    "ca-certificates",
+    "libnuma1",  # vLLM's CPU kernels link it
+    "libstdc++6",
+)
+# Triton compiles a launcher at run time: it needs a C compiler and the Python headers.
+CUDA = ("gcc", "libc6-dev")
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# What the rootfs recipe below makes of the same packages; raise it when the recipe changes.
+RECIPE = 1
+
+
+def wanted(stack: Stack) -> tuple[str, ...]:
+    python = (f"python{stack.python}",)
+    return COMMON + python + ((*CUDA, f"libpython{stack.python}-dev") if stack.device == "cuda" else ())
+
+
+class Apt:
+    """apt with a root of its own, in which no package is installed."""
+
+    def __init__(self, root: Path, suite: str) -> None:
+        self.root = root
+        for folder in ("etc/preferences.d", "etc/apt.conf.d", "lists/partial", "cache/archives/partial"):
+            (root / folder).mkdir(parents=True)
+        (root / "status").touch()
+        (root / "etc/sources.list.d").mkdir()
+        (root / "etc/sources.list.d/debian.sources").write_text(sources(suite))
+        options = {
+            "Dir::Etc": root / "etc",
+            "Dir::State": root,
+            "Dir::State::lists": root / "lists",
+            "Dir::State::status": root / "status",
+            "Dir::Cache": root / "cache",
+            "APT::Architecture": "amd64",
+            "APT::Install-Recommends": "false",
+            "APT::Sandbox::User": "root",
+            "Acquire::Languages": "none",
+            "Acquire::ForceHash": "SHA256",
+            "Acquire::Retries": "2",
+        }
+        (root / "apt.conf").write_text(
+            "".join(f'{key} "{value}";\n' for key, value in options.items()) + 'APT::Architectures { "amd64"; };\n'
+        )
+        result = self._run("apt-get", "update", "--error-on=any")
+        if result.returncode != 0:
+            raise errors.NetworkError(
+                "the Debian mirror did not answer\n" + "\n".join(result.output.strip().splitlines()[-4:]),
+                cause="no network, or a mirror or proxy that apt does not know",
+                next_step="apt-get update, or set VETTED_DEBIAN_MIRROR",
+            )
+
+    def _run(self, *argv: str, cwd: Path | None = None) -> process.Result:
+        return process.run(argv, env={"APT_CONFIG": str(self.root / "apt.conf"), "LC_ALL": "C"}, cwd=cwd)
+
+    def resolve(self, packages: tuple[str, ...]) -> list[Entry]:
+        """Everything that a system of only these packages (and the essential ones) is made of."""
+        result = self._run(
+            "apt-get", "install", "--yes", "--print-uris", "-q",
+            "?and(?essential,?not(?exact-name(apt)))", *packages,
+        )  # fmt: skip
+        rows = re.findall(r"^'\S+' (\S+)_[^_ ]+\.deb \d+ SHA256:([0-9a-f]{64})$", result.stdout, re.MULTILINE)
+        if result.returncode != 0 or not rows:
+            raise errors.from_tool(f"resolving {' '.join(packages)}", result.output)
+        entries = [Entry(*unquote(file).split("_", 1), digest) for file, digest in rows]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def download(self, missing: list[Entry], target: Path) -> None:
+        """Download exactly these versions. Raises NetworkError that names every one the mirror no longer has."""
+        offered = self._run("apt-cache", "madison", *(entry.name for entry in missing)).stdout
+        versions = {tuple(cell.strip() for cell in line.split("|")[:2]) for line in offered.splitlines()}
+        gone = [entry for entry in missing if (entry.name, entry.version) not in versions]
+        if gone:
+            raise errors.NetworkError(
+                "the Debian mirror no longer has "
+                + ", ".join(f"{entry.name} {entry.version}" for entry in gone)
+                + "; a newer version superseded it",
+                cause="mirrors keep only the newest version of a package",
+                next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
+                "or move on with `vetted lock --upgrade debian`",
+            )
+        target.mkdir(parents=True)
+        result = self._run("apt-get", "download", "-q", *(f"{e.name}={e.version}" for e in missing), cwd=target)
+        if result.returncode != 0:
+            raise errors.from_tool("downloading Debian packages", result.output)
+
+
+def sources(suite: str) -> str:
+    """apt's source stanzas for a Debian suite, from VETTED_DEBIAN_MIRROR or the machine's configuration."""
+    if mirrors := os.environ.get("VETTED_DEBIAN_MIRROR", "").replace(",", " ").split():
+        return "\n".join(_stanza(url, suite, snapshot=True) for url in mirrors)
+    urls: dict[str, None] = {}
+    for path in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
+        for paragraph in re.split(r"\n\s*\n", path.read_text()):
+            if "debian-archive-keyring" in paragraph and (found := re.search(r"^URIs:\s*(.+)$", paragraph, re.M)):
+                urls.update(dict.fromkeys(found[1].split()))
+    for path in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.list"))):
+        if path.is_file():
+            for found in re.finditer(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+/debian(?:-security)?)/?\s", path.read_text(), re.M):
+                urls[found[1]] = None
+    if not urls:
+        raise errors.MissingToolError(
+            "apt on this machine names no Debian mirror",
+            cause="this is not Debian, or it uses third-party sources only",
+            next_step="set VETTED_DEBIAN_MIRROR to a mirror's URL",
+        )
+    return "\n".join(_stanza(url.rstrip("/"), suite) for url in urls)
+
+
+def _stanza(url: str, suite: str, *, snapshot: bool = False) -> str:
+    suites = f"{suite}-security" if url.rstrip("/").endswith("-security") else f"{suite} {suite}-updates"
+    if snapshot and "-security" not in suites:
+        suites = suite  # a mirror of one's own, or of one day, need not carry the other suites
+    old = "Check-Valid-Until: no\n" if snapshot else ""
+    return f"Types: deb\nURIs: {url}\nSuites: {suites}\nComponents: main\nSigned-By: {KEYRING}\n{old}"
+
+
+def resolve(stack: Stack, scratch: Path) -> list[Entry]:
+    return Apt(scratch / "apt", stack.debian).resolve(wanted(stack))
+
+
+def fetch(project: Project, lock: Lock, scratch: Path) -> dict[Entry, Path]:
+    """Every locked package as a verified file, from the cache by hash or else from the mirror."""
+    cache = project.state / "debs"
+    cache.mkdir(parents=True, exist_ok=True)
+    files = {entry: cache / f"{entry.sha256}.deb" for entry in lock.debian}
+    missing = [entry for entry, path in files.items() if not path.exists()]
+    if missing:
+        downloads = scratch / "debs"
+        Apt(scratch / "apt", lock.stack.debian).download(missing, downloads)
+        for entry in missing:
+            # apt writes the epoch's colon as %3a
+            path = next(downloads.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb"))
+            if (got := sha256_file(path)) != f"sha256:{entry.sha256}":
+                raise errors.NetworkError(
+                    f"{entry.name}={entry.version}: the package that was served is not the locked one\n"
+                    f"expected sha256:{entry.sha256}\ngot      {got}",
+                    cause="debian.txt was edited, or the mirror serves other bytes than on the day of the lock",
+                    next_step="git diff lockfiles/, then `vetted lock --check`",
+                )
+            path.replace(files[entry])
+    return files
+
+
+def rootfs(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) -> Path:
+    """The root filesystem of the locked packages as a tar file; made again only when the lock asks for another."""
+    identity = "\n".join([f"{e.name}={e.version} {e.sha256}" for e in lock.debian] + [str(lock.epoch), str(RECIPE)])
+    target = project.state / "rootfs" / f"{sha256(identity.encode()).removeprefix('sha256:')}.tar"
+    if target.exists() and not fresh:
+        return target
+    repository = scratch / "repository"
+    shutil.rmtree(repository, ignore_errors=True)
+    repository.mkdir()
+    stanzas = []
+    for entry, path in fetch(project, lock, scratch).items():
+        file = repository / f"{entry.name}.deb"
+        shutil.copyfile(path, file)
+        control = process.check(f"reading {entry.name}", ["dpkg-deb", "--field", str(file)]).stdout.rstrip()
+        stanzas.append(
+            f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {entry.sha256}\n"
+        )
+    (repository / "Packages").write_text("\n".join(stanzas))
+    made = scratch / "rootfs.tar"
+    _mmdebstrap(made, repository, lock, scratch)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made.replace(target)
+    return target
+
+
+def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None:
+    # What would differ from machine to machine (name, resolver, the repository's path) or from minute to minute
+    # goes; a user to run as comes.
+    tidy = (
+        # The clamped times of the sources would make Debian's own bytecode look stale at every import.
+        f'PYTHONHASHSEED=0 chroot "$1" python{lock.stack.python} -m compileall -qq -f -j 1'
+        f" --invalidation-mode unchecked-hash /usr/lib/python{lock.stack.python} || true",
+        'rm -rf "$1/etc/apt/sources.list" "$1/etc/apt/trusted.gpg.d" "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"',
+        'rm -f "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old "$1/var/cache/ldconfig/aux-cache"',
+        'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+        'echo "vetted:x:1000:1000::/home/vetted:/bin/bash" >> "$1/etc/passwd"',
+        'echo "vetted:x:1000:" >> "$1/etc/group"',
+        'mkdir "$1/home/vetted" && chown 1000:1000 "$1/home/vetted"',
+    )
+    argv = [
+        "mmdebstrap",
+        "--variant=essential",
+        "--architectures=amd64",
+        "--include=" + ",".join(entry.name for entry in lock.debian),
+        "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+        *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale")),
+        "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+        *(f"--customize-hook={line}" for line in tidy),
+        "",  # no suite: the repository holds exactly the locked packages
+        str(made),
+        f"deb [trusted=yes] copy:{repository} ./",
+    ]
+    env = {"SOURCE_DATE_EPOCH": str(lock.epoch), "TMPDIR": str(scratch), "LC_ALL": "C"}
+    log = scratch / "mmdebstrap.log"
+    with log.open("wb") as file, process.running(argv, env=env, stdout=file, stderr=subprocess.STDOUT) as child:
+        code = child.wait()
+    if code != 0:
+        output = log.read_text(errors="replace")
+        raise errors.from_tool(
+            "making the root filesystem (mmdebstrap)",
+            "\n".join(line for line in output.splitlines() if not line.startswith("Get:")),
+            next_step="run as root, or allow unprivileged user namespaces",
+        )

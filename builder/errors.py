@@ -1,0 +1,113 @@
+"""Every way a command can end badly, each with its own exit code.
+
+0 yes · 1 the answer is no · 2 usage · 3 bad input file · 4 missing tool or engine · 5 network or registry ·
+6 disk or permission. A message says what happened, the usual cause, and the next command to type.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import ClassVar
+
+
+class VettedError(Exception):
+    """The answer is no: a tool that did run refused."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, cause: str = "", next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.cause = cause
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.cause:
+            lines.append(f"usual cause: {self.cause}")
+        if self.next_step:
+            lines.append(f"next: {self.next_step}")
+        return "\n".join(lines)
+
+
+class BadInputError(VettedError):
+    """A file that a person wrote, or a lock, cannot be used as it is."""
+
+    exit_code = 3
+
+
+class MissingToolError(VettedError):
+    """A program or the Docker engine is not there."""
+
+    exit_code = 4
+
+
+class NetworkError(VettedError):
+    """An index, mirror or registry could not be reached, or served other bytes than the locked ones."""
+
+    exit_code = 5
+
+
+class StorageError(VettedError):
+    """The disk is full, or a file may not be written."""
+
+    exit_code = 6
+
+
+HASH_MISMATCH = re.compile(
+    r"Hash mismatch for `(?P<package>[^`]+)`\s+Expected:\s+(?P<expected>\S+)\s+Computed:\s+(?P<got>\S+)"
+)
+NO_SPACE = re.compile(r"No space left on device|ENOSPC|disk quota exceeded", re.IGNORECASE)
+UNREACHABLE = re.compile(
+    r"Failed to fetch|error sending request|Temporary failure|Could not resolve|Could not connect|dns error"
+    r"|Unable to connect|Connection refused|connection timed out|Request failed after|Network is unreachable"
+    r"|failed to lookup address|Unable to fetch",
+    re.IGNORECASE,
+)
+DENIED = re.compile(r"Permission denied|Read-only file system|Operation not permitted", re.IGNORECASE)
+
+
+def from_tool(what: str, output: str, *, next_step: str = "") -> VettedError:
+    """The error that fits what a tool printed before it failed."""
+    if mismatch := HASH_MISMATCH.search(output):
+        return NetworkError(
+            f"{mismatch['package']}: the file that was served is not the locked one\n"
+            f"expected {mismatch['expected']}\ngot      {mismatch['got']}",
+            cause="the lock was edited, or the index serves other bytes than on the day of the lock",
+            next_step="git diff lockfiles/, then `vetted lock --check`",
+        )
+    if NO_SPACE.search(output):
+        return disk_full(what)
+    tail = "\n".join(line for line in output.strip().splitlines()[-12:])
+    if UNREACHABLE.search(output):
+        return NetworkError(
+            f"{what}: the network did not answer\n{tail}",
+            cause="no route to the package index or mirror, or a proxy or CA bundle that is not set",
+            next_step="set HTTPS_PROXY, SSL_CERT_FILE or UV_DEFAULT_INDEX for your network, then run this again",
+        )
+    if DENIED.search(output):
+        return StorageError(f"{what}: not permitted\n{tail}", cause="a file or folder that belongs to another user")
+    return VettedError(f"{what} failed\n{tail}", next_step=next_step)
+
+
+def disk_full(what: str) -> StorageError:
+    return StorageError(
+        f"{what}: no space left on the disk; what was there before is untouched",
+        cause="a stack needs about 3 GB in .vetted/ and as much for Docker",
+        next_step="df -h .vetted; free some space or set VETTED_STATE to a larger disk",
+    )
+
+
+def from_os(error: OSError) -> VettedError:
+    """What an operating system error means for the person at the terminal."""
+    where = str(error.filename or "a file")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(where)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageError(
+            f"{where}: {error.strerror}",
+            cause="the file belongs to another user, or the disk is mounted read-only",
+            next_step=f"ls -ld {where}",
+        )
+    return StorageError(f"{where}: {error.strerror or error}")

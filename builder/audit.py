@@ -25,8 +25,12 @@ YANKED = re.compile(r"`(?P<pin>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"
 
 @dataclass(frozen=True)
 class Finding:
+    """`expected` and `got` are set where a locked hash is not that of any file the index offers."""
+
     what: str
     fix: str
+    expected: str = ""
+    got: str = ""
 
 
 def stale(held: Lock) -> list[Finding]:
@@ -54,7 +58,7 @@ def sound(project: Project, held: Lock, scratch: Path) -> list[Finding]:
     stack again with every version fixed, so a requirement that is violated without an override has no solution."""
     findings = stale(held)
     pins = [f"{entry.name}=={entry.version}" for entry in held.python]
-    offered, said = resolve.files(held.stack, scratch, pins)
+    offered, said = resolve.offers(held.stack, scratch, pins)
     findings += [
         Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
                 + m["pin"].partition("==")[0])
@@ -80,20 +84,20 @@ def _cuda_majors(held: Lock) -> list[Finding]:
     return []
 
 
-def _files(held: Lock, offered: list[File]) -> list[Finding]:
-    """The locked hash is that of the file that fits this stack's Python and glibc best."""
-    best = {file.name: file for file in offered}
+def _files(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+    """The locked hash is that of a file that fits this stack's Python and glibc."""
     findings = []
     for entry in held.python:
-        file = best.get(entry.name)
-        if file is None:
+        files = offered.get(entry.name)
+        if files is None:
             findings.append(Finding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {held.name}"))
-        elif file.sha256 != entry.sha256:
+        elif entry.sha256 not in {file.sha256 for file in files}:
             findings.append(
                 Finding(
-                    f"{entry.name} {entry.version}: locked sha256:{entry.sha256}, but the file that fits "
-                    f"({file.filename}) is sha256:{file.sha256}",
+                    f"{entry.name}=={entry.version}: no file that fits has the locked hash",
                     f"git diff lockfiles/{held.name}, or vetted lock {held.name}",
+                    expected=f"sha256:{entry.sha256}",
+                    got=f"sha256:{files[0].sha256}",
                 )
             )
     return findings
@@ -118,11 +122,11 @@ def _requirements(held: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
     return findings
 
 
-def _vllm_range(held: Lock, offered: list[File]) -> list[Finding]:
+def _vllm_range(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     vllm = next((entry for entry in held.python if entry.name in VLLM), None)
-    trl = next((file for file in offered if file.name == "trl"), None)
-    if vllm is None or trl is None:
+    if vllm is None or "trl" not in offered:
         return []
+    trl = offered["trl"][0]
     with ZipFile(BytesIO(resolve.download(trl))) as wheel:
         name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = HeaderParser().parsestr(wheel.read(name).decode())

@@ -15,6 +15,7 @@ import whatthepatch
 from builder import debian, engine, errors, lock, machine, oci, patches, process, render
 from builder.lock import Lock
 from builder.project import Project, sha256, sha256_file, write
+from builder.resolve import torch_backend
 
 
 @dataclass(frozen=True)
@@ -183,10 +184,9 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
         argv.append("--no-cache")
     if certificate := machine.ca_bundle():
         argv += ["--secret", f"id=ca,src={certificate}"]
-    if index := machine.index():
-        config = scratch / "uv.toml"
-        config.write_text(f"index-url = {json.dumps(index)}\n")
-        argv += ["--secret", f"id=uv,src={config}"]
+    config = scratch / "uv.toml"
+    config.write_text(_uv_configuration(held))
+    argv += ["--secret", f"id=uv,src={config}"]
     progress = _Progress(report)
     with process.running([*argv, str(folder)], stdout=subprocess.DEVNULL) as child:
         assert child.stderr is not None
@@ -197,6 +197,14 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
         raise errors.from_tool(f"building {held.name}", progress.failure(), next_step="run it again with --json to see all")
     shutil.rmtree(folder)
     return layout
+
+
+def _uv_configuration(held: Lock) -> str:
+    """How this machine reaches packages, for the uv inside the build; a secret, so it stays out of the image."""
+    index, backend = machine.index(), torch_backend(held.stack)
+    return (f"index-url = {json.dumps(index)}\n" if index else "") + (
+        f"[pip]\ntorch-backend = {json.dumps(backend)}\n" if backend else ""
+    )
 
 
 class _Progress:

@@ -10,6 +10,7 @@ from pathlib import Path
 from builder import errors, lock, machine, patches, process, render
 from builder.lock import Lock
 from builder.project import Project
+from builder.resolve import torch_backend
 
 
 def path(project: Project, held: Lock) -> Path:
@@ -45,8 +46,8 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
         uv, "pip", "sync", "--quiet", "--python", str(made / "bin" / "python"), "--require-hashes",
         "--build-constraints", str(build), *_no_wheels(held), str(requirements),
     ]  # fmt: skip
-    if held.stack.torch_backend and not _offers_torch(held):
-        argv += ["--torch-backend", held.stack.torch_backend]
+    if backend := torch_backend(held.stack):
+        argv += ["--torch-backend", backend]
     process.check(f"installing {held.name}", argv, env=env, next_step=f"vetted lock --check {held.name}")
     report("applying patches")
     _patch(held, made / held.site_packages, scratch / "patched")
@@ -62,11 +63,6 @@ def _no_wheels(held: Lock) -> list[str]:
     """Only what the lock says is built from source may be built; everything else is a wheel."""
     source = {entry.name for group in render.groups(held) if group.name == render.SOURCE for entry in group.entries}
     return ["--only-binary", ":all:", *(argument for name in sorted(source) for argument in ("--no-binary", name))]
-
-
-def _offers_torch(held: Lock) -> bool:
-    house = machine.wheelhouse()
-    return house is not None and any(house.glob(f"torch-{held.versions['torch']}-*.whl"))
 
 
 def _patch(held: Lock, site_packages: Path, output: Path) -> None:

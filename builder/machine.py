@@ -31,6 +31,11 @@ def wheelhouse() -> Path | None:
     return None
 
 
+def in_wheelhouse(name: str, version: str) -> bool:
+    house = wheelhouse()
+    return house is not None and any(house.glob(f"{name}-{version}-*.whl"))
+
+
 def index() -> str | None:
     """The package index this machine is told to use, or None for uv's own default."""
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):

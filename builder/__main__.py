@@ -1,0 +1,5 @@
+"""`python -m builder` is the command `vetted`."""
+
+from builder.cli import main
+
+main()

@@ -1,0 +1,166 @@
+"""The certificate: an in-toto statement of what ran, where, and what was measured; and its sibling, the report.
+
+A certificate is issued only when every probe that applies has passed. A run that failed leaves a report of the
+same shape under .vetted/reports/, never a certificate.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from builder import errors
+from builder.machine import Hardware
+from builder.project import Project
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class DigestSet(_Model):
+    sha256: Digest
+
+
+class Resource(_Model):
+    """in-toto ResourceDescriptor."""
+
+    name: str
+    digest: DigestSet | None = None
+    annotations: dict[str, str | int | list[str] | None] | None = None
+
+
+class Measurement(_Model):
+    """One number of a probe, its bound and the reason for the bound. A bound is at_most, at_least or equals."""
+
+    name: str
+    value: float | int | str | bool | None
+    unit: str = ""
+    bound: dict[Literal["at_most", "at_least", "equals"], float | int | str | bool] | None = None
+    why: str = ""
+    ok: bool = True
+    headline: bool = False
+
+
+class ProbeResult(_Model):
+    name: str
+    outcome: Outcome
+    reason: str | None = None
+    measurements: list[Measurement] = []
+    seconds: float = 0.0
+    peak_memory_mib: float = 0.0
+    log_tail: str | None = None
+
+    @property
+    def headline(self) -> Measurement | None:
+        return next((m for m in self.measurements if m.headline), None)
+
+
+class Predicate(_Model):
+    """in-toto test-result v0.1; `notRun` and `probes` are this project's additions."""
+
+    result: Literal["PASSED", "FAILED"]
+    configuration: list[Resource]
+    passedTests: list[str]  # noqa: N815  (in-toto's names)
+    failedTests: list[str]  # noqa: N815
+    notRun: dict[str, str]  # noqa: N815
+    probes: list[ProbeResult]
+
+
+class Statement(_Model):
+    """in-toto Statement v1."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT  # type: ignore[assignment]
+    subject: list[Resource]
+    predicateType: Literal["https://in-toto.io/attestation/test-result/v0.1"] = PREDICATE  # type: ignore[assignment]  # noqa: N815
+    predicate: Predicate
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(mode="json", by_alias=True, exclude_none=True), indent=2) + "\n"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Subject, suite and hardware class: the same key, nothing to do."""
+        suite = self.resource("suite").digest
+        hardware = (self.resource("hardware").annotations or {}).get("class")
+        subject = self.subject[0].digest
+        return (subject.sha256 if subject else "", suite.sha256 if suite else "", str(hardware))
+
+    def resource(self, name: str) -> Resource:
+        return next((r for r in self.predicate.configuration if r.name == name), Resource(name=name))
+
+
+def bare(digest: str) -> DigestSet:
+    return DigestSet(sha256=digest.removeprefix("sha256:"))
+
+
+def statement(
+    *, subject: Resource, lock: str, suite: str, hardware: Hardware, engine: dict[str, str], python: str,
+    probes: list[ProbeResult],
+) -> Statement:  # fmt: skip
+    """What a run amounts to. PASSED means: something ran, and every probe that could run has passed."""
+    passed = [probe.name for probe in probes if probe.outcome == "passed"]
+    not_run = {probe.name: probe.reason or "" for probe in probes if probe.outcome == "not-run"}
+    failed = [probe.name for probe in probes if probe.outcome not in ("passed", "not-run")]
+    machine: dict[str, str | int | list[str] | None] = {
+        "class": hardware.hardware_class, "cpu": hardware.name, "cores": hardware.cores,
+        "gpus": list(hardware.gpus), "driver": hardware.driver,
+    }  # fmt: skip
+    return Statement(
+        subject=[subject],
+        predicate=Predicate(
+            result="PASSED" if passed and not failed else "FAILED",
+            configuration=[
+                Resource(name="lock", digest=bare(lock)),
+                Resource(name="suite", digest=bare(suite)),
+                Resource(name="hardware", annotations={k: v for k, v in machine.items() if v not in (None, [])}),
+                Resource(name="engine", annotations={**engine}),
+                Resource(name="python", annotations={"version": python}),
+            ],
+            passedTests=passed,
+            failedTests=failed,
+            notRun=not_run,
+            probes=probes,
+        ),
+    )
+
+
+def path(project: Project, stack: str, device: str, engine: str) -> Path:
+    return project.stack_dir(stack) / "certificates" / f"{device}-{engine}.json"
+
+
+def report_path(project: Project, stack: str, device: str, engine: str) -> Path:
+    return project.state / "reports" / f"{stack}-{device}-{engine}.json"
+
+
+def read(path: Path) -> Statement:
+    """Read a certificate or report. Raises BadInputError when it is not one."""
+    try:
+        return Statement.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise errors.BadInputError(
+            f"{path} is not a certificate: {str(error).splitlines()[0]}",
+            cause="the file was edited or cut short",
+            next_step=f"git checkout {path}, or certify again",
+        ) from error
+
+
+def of_stack(project: Project, stack: str) -> dict[str, Statement]:
+    """Every certificate of a stack, by `<device>-<engine>`."""
+    folder = project.stack_dir(stack) / "certificates"
+    return {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema that docs/ carries."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Statement.model_json_schema(by_alias=True)}

@@ -1,0 +1,383 @@
+"""The command `vetted`: what people type, and what they read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from builder import audit, build, certificate, certify, console, docs, engine, errors, lock, project, render, resolve, stack
+from builder.audit import Finding
+from builder.certify import Outcome, Request
+from builder.lock import Lock
+from builder.project import Project
+
+app = typer.Typer(
+    help="Images for GRPO training that were proven to train: locked, built bit for bit, run, certified.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Stacks = Annotated[list[str] | None, typer.Argument(help="Stacks; all of them when none is named.", show_default=False)]
+OneStack = Annotated[str, typer.Argument(help="The stack, a folder in lockfiles/.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+class EngineName(StrEnum):
+    docker = "docker"
+    host = "host"
+
+
+class Device(StrEnum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _selected(home: Project, stacks: list[str] | None) -> list[str]:
+    selected = stacks or stack.names(home)
+    if not selected:
+        raise errors.BadInputError("the project holds no stack", next_step="write lockfiles/<name>/stack.toml")
+    for name in selected:
+        stack.load(home, name)  # an unknown or broken one is said before any work begins
+    return selected
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """The matrix: every stack, its versions, and where it was certified."""
+    home = project.find()
+    suite = certify.suite_digest(home)
+    rows = []
+    for name in stack.names(home):
+        held = lock.load(home, name)
+        where = [
+            found
+            for statement in certificate.of_stack(home, name).values()
+            if (found := docs.certified_on(held, statement, suite))
+        ]
+        rows.append(
+            {"stack": name, "device": held.stack.device, "versions": docs.versions(held), "certified_on": where}
+        )
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("stack", *docs.COLUMNS, "certified on"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        held_versions = row["versions"]
+        assert isinstance(held_versions, dict)
+        table.add_row(str(row["stack"]), *held_versions.values(), "\n".join(row["certified_on"]) or "not certified")
+    console.out.print(table)
+
+
+def _print_findings(name: str, findings: list[Finding]) -> None:
+    for finding in findings:
+        console.out.print(f"{name}: {finding.what}")
+        if finding.got:
+            console.out.print(f"  expected {finding.expected}\n  got      {finding.got}")
+        console.out.print(f"  fix: {finding.fix}")
+
+
+@app.command("lock")
+def lock_(
+    stacks: Stacks = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 when a lock is stale or unsound.")] = False,
+    upgrade: Annotated[
+        list[str] | None,
+        typer.Option(help="Upgrade a distribution, or `debian`, or `all`; may be repeated.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Resolve stacks to exact files with hashes, and audit the result."""
+    home = project.find()
+    answer: dict[str, Any] = {}
+    for name in _selected(home, stacks):
+        wanted = stack.load(home, name)
+        changed = False
+        with home.holding(name) as scratch:
+            if not check:
+                with console.spinner(f"{name}: resolving"):
+                    asked = None if upgrade is None else [] if "all" in upgrade else upgrade
+                    changed = resolve.make(home, name, wanted, scratch, asked)
+            held = lock.load(home, name)
+            with console.spinner(f"{name}: auditing"):
+                findings = audit.sound(home, held, scratch)
+        answer[name] = {
+            "changed": changed, "digest": held.digest, "findings": [dataclasses.asdict(f) for f in findings],
+        }  # fmt: skip
+        if not as_json:
+            _print_findings(name, findings)
+            if not findings:
+                state = "sound" if check else "locked" if changed else "unchanged"
+                console.out.print(
+                    f"{name}: {state}: {len(held.python)} distributions, {len(held.debian)} Debian packages, {held.digest}"
+                )
+    if as_json:
+        _print_json(answer)
+    if any(row["findings"] for row in answer.values()):
+        raise typer.Exit(1)
+
+
+@app.command("render")
+def render_(
+    stacks: Stacks = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 with a diff when a file is stale.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Render the Dockerfiles from the locks, and the generated parts of the documents."""
+    home = project.find()
+    differences: dict[str, str] = {}
+    for name in _selected(home, stacks):
+        held = lock.load(home, name)
+        with home.holding(name) as scratch:
+            difference = render.difference(home, held)
+            if difference:
+                differences[home.relative(home.dockerfile(name))] = difference
+                if not check:
+                    project.write(home.dockerfile(name), render.dockerfile(home, held), scratch)
+    if not stacks:
+        with home.holding("documents") as scratch:
+            changed = docs.stale(home) if check else docs.refresh(home, scratch)
+        differences.update({home.relative(path): "is stale\n" for path in changed})
+    if as_json:
+        _print_json({"changed": differences})
+    elif not differences:
+        console.out.print("everything rendered is up to date")
+    for where, difference in differences.items() if not as_json else ():
+        if check:
+            print(difference if difference.startswith("---") else f"{where} {difference}", end="")
+        else:
+            console.out.print(f"rendered {where}")
+    if check and differences:
+        console.note("next: vetted render")
+        raise typer.Exit(1)
+
+
+@app.command("build")
+def build_(
+    name: OneStack,
+    prove: Annotated[bool, typer.Option("--prove", help="Build twice without cache and compare every digest.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Copy the OCI layout to this folder.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the image of a stack's lock: an OCI layout, the same bytes wherever it is built."""
+    home = project.find()
+    held = lock.load(home, name)
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
+    with home.holding(name) as scratch:
+        _refuse(name, audit.stale(held))
+        with console.Building(name) as report:
+            if prove:
+                _print_proof(build.prove(home, held, scratch, report), as_json)
+                return
+            built = build.build(home, held, scratch, report)
+        if output is not None:
+            shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
+    if as_json:
+        _print_json(
+            {
+                "stack": name, "manifest": built.image.manifest, "config": built.image.config,
+                "layers": [layer.digest for layer in built.image.layers], "bytes": built.image.size,
+                "layout": str(output or built.image.layout), "buildkit": built.buildkit,
+            }
+        )  # fmt: skip
+        return
+    console.out.print(f"{name}: {built.image.manifest}")
+    console.out.print(
+        f"  {len(built.image.layers)} layers, {built.image.size / 1e6:.0f} MB to pull, in {home.relative(output or built.image.layout)}"
+    )
+
+
+def _print_proof(proof: build.Proof, as_json: bool) -> None:
+    if as_json:
+        _print_json(
+            {
+                "identical": proof.difference is None, "first": proof.first, "second": proof.second,
+                "difference": dataclasses.asdict(proof.difference) if proof.difference else None,
+            }
+        )  # fmt: skip
+    elif proof.difference is None:
+        console.out.print(f"identical: two builds without cache gave {proof.first}")
+        console.out.print("  manifest, config and every layer have the same digest")
+    else:
+        console.out.print(f"different: {proof.difference}")
+    if proof.difference is not None:
+        raise typer.Exit(1)
+
+
+def _refuse(name: str, findings: list[Finding]) -> None:
+    """A stack whose lock is stale or unsound is neither built nor run."""
+    for finding in findings:
+        if finding.got:
+            raise errors.NetworkError(
+                f"{name}: {finding.what}\nexpected {finding.expected}\ngot      {finding.got}",
+                cause="the lock was edited, or the index serves other bytes than on the day of the lock",
+                next_step=finding.fix,
+            )
+    if findings:
+        raise errors.VettedError(
+            "\n".join(f"{name}: {finding.what}" for finding in findings), next_step=findings[0].fix
+        )
+
+
+@app.command("certify")
+def certify_(
+    name: OneStack,
+    engine_name: Annotated[
+        EngineName | None,
+        typer.Option("--engine", help="docker: in the image; host: the lock, in a virtual environment.", show_default="docker where one answers"),
+    ] = None,
+    device: Annotated[Device | None, typer.Option(help="Default: the stack's.", show_default=False)] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="Only this probe, may be repeated; issues no certificate.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run even if a certificate says it all already.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run real GRPO jobs on a stack and write the certificate that they earned."""
+    home = project.find()
+    held = lock.load(home, name)
+    chosen = engine_name or _answering_engine()
+    request = Request(device or held.stack.device, chosen, tuple(probe or ()), force)
+    with home.holding(name) as scratch:
+        _refuse(name, audit.stale(held))
+        outcome = certify.certified(home, held, request)
+        if outcome is None:
+            with console.spinner(f"{name}: checking the lock"):
+                _refuse(name, audit.sound(home, held, scratch))
+            if not as_json:
+                _print_head(held, request)
+            with console.Building(name) as on_build, console.Probing() as on_event:
+                outcome = certify.run(home, held, request, scratch, on_build, on_event)
+            if outcome.certificate:
+                docs.refresh(home, scratch)
+    _print_outcome(home, name, outcome, as_json)
+    if outcome.statement.predicate.result != "PASSED":
+        raise typer.Exit(1)
+
+
+def _answering_engine() -> EngineName:
+    try:
+        engine.docker()
+    except errors.MissingToolError:
+        console.note("no Docker engine answers: certifying the lock on this host, in a virtual environment")
+        return EngineName.host
+    return EngineName.docker
+
+
+def _print_head(held: Lock, request: Request) -> None:
+    console.err.print(
+        f"{held.stack.title}: {len(held.python)} distributions and {len(held.debian)} Debian packages locked, "
+        f"engine {request.engine}, device {request.device}"
+    )
+
+
+def _print_outcome(home: Project, name: str, outcome: Outcome, as_json: bool) -> None:
+    predicate = outcome.statement.predicate
+    written = outcome.certificate or outcome.report
+    assert written is not None
+    if as_json:
+        _print_json(
+            {
+                "stack": name, "result": predicate.result, "reused": outcome.reused,
+                "certificate": str(outcome.certificate) if outcome.certificate else None,
+                "report": str(outcome.report) if outcome.report else None,
+                "statement": json.loads(outcome.statement.to_json()),
+            }
+        )  # fmt: skip
+        return
+    if outcome.reused:
+        console.out.print(f"{name} is certified already: same subject, same suite, same hardware; nothing to do")
+        console.out.print(f"  {home.relative(written)}\n  vetted show {name} prints it, --force runs again")
+        return
+    console.out.print(console.results_table(predicate.probes))
+    for line in console.reasons(predicate.probes):
+        console.out.print(line)
+    subject = outcome.statement.subject[0]
+    console.out.print()
+    if outcome.certificate:
+        console.out.print(f"certified: {subject.name}, sha256:{subject.digest.sha256 if subject.digest else ''}")
+        console.out.print(f"  {home.relative(written)}")
+    elif predicate.result == "PASSED":
+        console.out.print("passed; only some probes ran, so this is a report and no certificate")
+        console.out.print(f"  {home.relative(written)}")
+    else:
+        console.out.print("not certified")
+        console.out.print(f"  report: {home.relative(written)}")
+
+
+@app.command("show")
+def show(
+    name: OneStack,
+    engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="all")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The certificates of a stack, for people."""
+    home = project.find()
+    held = lock.load(home, name)
+    found = {
+        key: statement
+        for key, statement in certificate.of_stack(home, name).items()
+        if engine_name is None or key.endswith(f"-{engine_name}")
+    }
+    if as_json:
+        _print_json({key: json.loads(statement.to_json()) for key, statement in found.items()})
+    elif not found:
+        console.out.print(f"{name} is not certified\nnext: vetted certify {name}")
+    else:
+        for statement in found.values():
+            _print_certificate(held, statement)
+    if not found:
+        raise typer.Exit(1)
+
+
+def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
+    subject = statement.subject[0]
+    console.out.print(f"{held.stack.title}", style="bold")
+    console.out.print(f"  subject   {subject.name}\n            sha256:{subject.digest.sha256 if subject.digest else ''}")
+    for resource in statement.predicate.configuration:
+        said = ", ".join(
+            f"{key} {value}" for key, value in (resource.annotations or {}).items() if key not in ("class", "name")
+        )
+        named = (resource.annotations or {}).get("name", "")
+        digest = f"sha256:{resource.digest.sha256}" if resource.digest else " ".join(filter(None, (str(named), said)))
+        console.out.print(f"  {resource.name:<9} {digest}")
+    if docs.certified_on(held, statement, "") is None:
+        console.out.print("  this certificate speaks of an earlier lock", style="yellow")
+    console.out.print(console.results_table(statement.predicate.probes))
+    for name, reason in statement.predicate.notRun.items():
+        console.out.print(f"not run: {name}: {reason}")
+    console.out.print()
+
+
+def main() -> None:
+    try:
+        app(prog_name="vetted")
+    except errors.VettedError as error:
+        _fail(error)
+    except OSError as error:
+        _fail(errors.from_os(error))
+
+
+def _fail(error: errors.VettedError) -> None:
+    if "--json" in sys.argv:
+        said = {"what": error.what, "cause": error.cause, "next": error.next_step, "exit_code": error.exit_code}
+        _print_json({"error": said})
+    else:
+        console.note(f"vetted: {error}")
+    sys.exit(error.exit_code)

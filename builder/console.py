@@ -1,0 +1,150 @@
+"""What a person sees: calm progress on stderr while work is under way, the answer on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from builder.build import Step
+from builder.certificate import Measurement, ProbeResult
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+STYLES = {"passed": "green", "not-run": "yellow"}
+
+
+class Building:
+    """A bar for a build: BuildKit's steps when it runs, a spinner for everything else."""
+
+    def __init__(self, title: str) -> None:
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.fields[title]}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=err,
+            transient=True,
+            disable=not err.is_terminal,
+        )
+        self.task = self.progress.add_task("", total=None, title=title)
+
+    def __enter__(self) -> Building:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.progress.stop()
+
+    def __call__(self, step: Step) -> None:
+        self.progress.update(self.task, description=step.current[:60], completed=step.done, total=step.known or None)
+
+
+class Probing:
+    """The suite as it runs: one line for the probe under way, a line kept for every one that ended."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.ended = 0
+        self.live = Live(console=err, transient=True, refresh_per_second=8) if err.is_terminal else None
+
+    def __enter__(self) -> Probing:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.live:
+            self.live.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if not self.live:
+            return
+        if event["event"] == "start":
+            self.total = len(event["probes"])
+            self.live.update(_working("importing the stack"))
+        elif event["event"] == "begin":
+            self.live.update(_working(f"{event['probe']}  {self.ended + 1} of {self.total}"))
+        elif event["event"] == "end":
+            self.ended += 1
+            outcome = str(event["outcome"])
+            self.live.console.print(
+                Text.assemble("  ", (f"{outcome:<8}", STYLES.get(outcome, "red")), f" {event['probe']}")
+            )
+
+
+def _working(what: str) -> Progress:
+    progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    progress.add_task(what, total=None)
+    return progress
+
+
+def number(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if value and abs(value) < 0.01 else f"{value:.4g}"
+    return str(value)
+
+
+def bound(measurement: Measurement) -> str:
+    signs = {"at_most": "≤", "at_least": "≥", "equals": "="}
+    return " ".join(f"{signs[kind]} {number(limit)}" for kind, limit in (measurement.bound or {}).items())
+
+
+def results_table(probes: Sequence[ProbeResult]) -> Table:
+    """Probe, outcome, the number that matters, its bound, seconds."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("probe", "outcome", "the number that matters"):
+        table.add_column(column, overflow="fold")
+    table.add_column("bound", no_wrap=True)
+    table.add_column("seconds", justify="right")
+    for probe in probes:
+        headline = probe.headline
+        shown = f"{headline.name} {number(headline.value)} {headline.unit}".rstrip() if headline else ""
+        table.add_row(
+            probe.name,
+            Text(probe.outcome, STYLES.get(probe.outcome, "red")),
+            shown,
+            bound(headline) if headline else "",
+            f"{probe.seconds:.1f}",
+        )
+    return table
+
+
+def reasons(probes: Sequence[ProbeResult]) -> Iterator[Text]:
+    """Why each probe that did not pass did not."""
+    for probe in probes:
+        if probe.outcome == "passed":
+            continue
+        yield Text.assemble((probe.name, "bold"), f": {probe.outcome}: {probe.reason or 'no reason given'}")
+        for measurement in probe.measurements:
+            if not measurement.ok:
+                why = f" ({measurement.why})" if measurement.why else ""
+                yield Text(f"  {measurement.name} is {number(measurement.value)}, bound {bound(measurement)}{why}")
+        if probe.outcome != "not-run" and probe.log_tail:
+            yield from (Text("  │ " + line, style="dim") for line in probe.log_tail.strip().splitlines()[-8:])
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    if not err.is_terminal:
+        yield
+        return
+    with err.status(what):
+        yield
+
+
+def note(message: str) -> None:
+    """One line for the person, apart from the answer."""
+    print(message, file=sys.stderr, flush=True)

@@ -1,3 +1,6 @@
-"""The pipeline: stack.toml -> lock -> Dockerfile -> image -> certificate. One module per stage, imports downwards only."""
+"""The pipeline: stack.toml -> lock -> Dockerfile -> image -> certificate.
+
+One module per stage; imports point downwards only.
+"""
 
 __version__ = "0.1.0"

@@ -13,7 +13,6 @@ from packaging.requirements import Requirement
 
 from builder import lock, resolve
 from builder.lock import Lock
-from builder.project import Project
 from builder.resolve import File
 
 # Distributions that provide the module `vllm` and follow its version numbers.
@@ -53,7 +52,7 @@ def stale(held: Lock) -> list[Finding]:
     return findings
 
 
-def sound(project: Project, held: Lock, scratch: Path) -> list[Finding]:
+def sound(held: Lock, scratch: Path) -> list[Finding]:
     """The whole audit; asks the index. The declared requirements are judged by uv itself: it resolves the
     stack again with every version fixed, so a requirement that is violated without an override has no solution."""
     findings = stale(held)

@@ -42,7 +42,7 @@ def reference(held: Lock) -> str:
     return f"vetted/{held.name}:{held.digest.removeprefix('sha256:')[:12]}"
 
 
-def _inputs(project: Project, held: Lock, dockerfile: str) -> str:
+def _inputs(held: Lock, dockerfile: str) -> str:
     return sha256(json.dumps([held.digest, dockerfile, reference(held)]).encode())
 
 
@@ -51,7 +51,7 @@ def existing(project: Project, held: Lock) -> Built | None:
     record = project.state / "images" / f"{held.name}.json"
     try:
         data = json.loads(record.read_text())
-        if data["inputs"] != _inputs(project, held, render.dockerfile(project, held)):
+        if data["inputs"] != _inputs(held, render.dockerfile(project, held)):
             return None
         image = oci.read(project.state / "images" / held.name)
     except (OSError, ValueError, KeyError, errors.BadInputError):
@@ -78,7 +78,7 @@ def build(project: Project, held: Lock, scratch: Path, report: Report, *, force:
     shutil.rmtree(final, ignore_errors=True)
     layout.rename(final)
     image = oci.read(final)
-    inputs = _inputs(project, held, project.dockerfile(held.name).read_text())
+    inputs = _inputs(held, project.dockerfile(held.name).read_text())
     data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
     write(record, json.dumps(data, indent=2) + "\n", scratch)
     return Built(image, reference(held), docker.buildkit)
@@ -130,7 +130,9 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
     (folder / "requirements" / "build.txt").write_text(lock.format_python(held.build))
     shutil.copyfile(patches.__file__, folder / "patches" / "patches.py")
     shutil.copytree(
-        Path(whatthepatch.__file__).parent, folder / "patches" / "whatthepatch", ignore=shutil.ignore_patterns("__pycache__")
+        Path(whatthepatch.__file__).parent,
+        folder / "patches" / "whatthepatch",
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
     for patch, path in zip(held.stack.patch, held.patches, strict=True):
         (folder / "patches" / patch.package).mkdir(exist_ok=True)
@@ -194,7 +196,9 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
             progress.feed(line)
         code = child.wait()
     if code != 0:
-        raise errors.from_tool(f"building {held.name}", progress.failure(), next_step="run it again with --json to see all")
+        raise errors.from_tool(
+            f"building {held.name}", progress.failure(), next_step="run it again with --json to see all"
+        )
     shutil.rmtree(folder)
     return layout
 

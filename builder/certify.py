@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,12 +52,12 @@ class _Subject:
     environment: dict[str, str]
 
 
-def suite_digest(project: Project) -> str:
+def suite_digest(smoke: Path) -> str:
     """The identity of the suite: every file in smoke/, by path and content."""
     digest = hashlib.sha256()
-    for file in sorted(project.smoke.rglob("*.py")):
+    for file in sorted(smoke.rglob("*.py")):
         content = file.read_bytes()
-        digest.update(f"{file.relative_to(project.smoke)}\0{len(content)}\0".encode())
+        digest.update(f"{file.relative_to(smoke)}\0{len(content)}\0".encode())
         digest.update(content)
     return "sha256:" + digest.hexdigest()
 
@@ -75,7 +76,7 @@ def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
         return None
     statement = certificate.read(path)
     hardware = machine.hardware(request.device).hardware_class
-    key = tuple(part.removeprefix("sha256:") for part in (subject, suite_digest(project), hardware))
+    key = tuple(part.removeprefix("sha256:") for part in (subject, suite_digest(project.smoke), hardware))
     return Outcome(statement, path, None, reused=True) if statement.key == key else None
 
 
@@ -91,9 +92,12 @@ def run(
     if reused := certified(project, held, request):
         return reused
     hardware = machine.hardware(request.device)
-    suite = suite_digest(project)
+    # A copy, so that what is certified is what ran even if somebody edits smoke/ meanwhile.
+    root = scratch / "suite"
+    shutil.copytree(project.smoke, root / "smoke", ignore=shutil.ignore_patterns("__pycache__"))
+    suite = suite_digest(root / "smoke")
     prepare = _in_image if request.engine == "docker" else _on_host
-    subject = prepare(project, held, scratch, on_build)
+    subject = prepare(project, held, root, scratch, on_build)
     probes, python = _suite(held, request, subject, scratch, on_event)
     statement = certificate.statement(
         subject=subject.resource, lock=held.digest, suite=suite, hardware=hardware, engine=subject.engine,
@@ -107,7 +111,7 @@ def run(
     return Outcome(statement, where if earned else None, None if earned else where, reused=False)
 
 
-def _in_image(project: Project, held: Lock, scratch: Path, on_build: Callable[[Step], None]) -> _Subject:
+def _in_image(project: Project, held: Lock, suite: Path, scratch: Path, on_build: Callable[[Step], None]) -> _Subject:
     docker = engine.docker()
     engine.remove_leftovers(held.name)
     built = build.build(project, held, scratch, on_build)
@@ -115,13 +119,13 @@ def _in_image(project: Project, held: Lock, scratch: Path, on_build: Callable[[S
     digest = engine.load(built.image, built.reference)
     return _Subject(
         Resource(name=built.reference, digest=certificate.bare(digest)),
-        engine.in_image(project, held.name, built.reference, _memory_mib()),
+        engine.in_image(suite, held.name, built.reference, _memory_mib()),
         {"name": "docker", "version": docker.version, "buildkit": built.buildkit, "kernel": docker.kernel},
         {},
     )
 
 
-def _on_host(project: Project, held: Lock, scratch: Path, on_build: Callable[[Step], None]) -> _Subject:
+def _on_host(project: Project, held: Lock, suite: Path, scratch: Path, on_build: Callable[[Step], None]) -> _Subject:
     environment = hostenv.prepare(project, held, scratch, lambda what: on_build(Step(0, 0, what)))
     temporary = scratch / "run"
     temporary.mkdir()
@@ -129,7 +133,7 @@ def _on_host(project: Project, held: Lock, scratch: Path, on_build: Callable[[St
         Resource(name=f"lockfiles/{held.name}", digest=certificate.bare(held.digest)),
         engine.on_host(environment),
         {"name": "host", "system": _system(), "kernel": platform.release()},
-        {"PYTHONPATH": str(project.root), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": ""},
+        {"PYTHONPATH": str(suite), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": ""},
     )
 
 
@@ -188,7 +192,7 @@ def _suite(
         raise errors.BadInputError(said.strip().splitlines()[-1] if said.strip() else "the suite refused the request")
     missing = [name for name in expected if name not in {result.name for result in results}]
     if not expected or (not finished and not missing):
-        raise errors.from_tool(f"running the suite ({os.path.basename(subject.command[0])}, exit code {code})", said)
+        raise errors.from_tool(f"running the suite ({Path(subject.command[0]).name}, exit code {code})", said)
     # A runner that died took its remaining probes with it: they have not passed.
     results += [
         ProbeResult(name=name, outcome="crashed", reason=f"the suite's runner ended early (exit code {code})",
@@ -218,5 +222,3 @@ def _result(event: Event) -> ProbeResult:
             name=event["probe"], outcome="failed", reason=f"its result cannot be recorded: {where}: {first['msg']}",
             seconds=event.get("seconds") or 0.0,
         )  # fmt: skip
-
-

@@ -13,7 +13,21 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import audit, build, certificate, certify, console, docs, engine, errors, lock, project, render, resolve, stack
+from builder import (
+    audit,
+    build,
+    certificate,
+    certify,
+    console,
+    docs,
+    engine,
+    errors,
+    lock,
+    project,
+    render,
+    resolve,
+    stack,
+)
 from builder.audit import Finding
 from builder.certify import Outcome, Request
 from builder.lock import Lock
@@ -59,7 +73,7 @@ def _selected(home: Project, stacks: list[str] | None) -> list[str]:
 def list_(as_json: AsJson = False) -> None:
     """The matrix: every stack, its versions, and where it was certified."""
     home = project.find()
-    suite = certify.suite_digest(home)
+    suite = certify.suite_digest(home.smoke)
     rows = []
     for name in stack.names(home):
         held = lock.load(home, name)
@@ -95,7 +109,9 @@ def _print_findings(name: str, findings: list[Finding]) -> None:
 @app.command("lock")
 def lock_(
     stacks: Stacks = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 when a lock is stale or unsound.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 when a lock is stale or unsound.")
+    ] = False,
     upgrade: Annotated[
         list[str] | None,
         typer.Option(help="Upgrade a distribution, or `debian`, or `all`; may be repeated.", show_default=False),
@@ -115,7 +131,7 @@ def lock_(
                     changed = resolve.make(home, name, wanted, scratch, asked)
             held = lock.load(home, name)
             with console.spinner(f"{name}: auditing"):
-                findings = audit.sound(home, held, scratch)
+                findings = audit.sound(held, scratch)
         answer[name] = {
             "changed": changed, "digest": held.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip
@@ -124,8 +140,9 @@ def lock_(
             if not findings:
                 state = "sound" if check else "locked" if changed else "unchanged"
                 console.out.print(
-                    f"{name}: {state}: {len(held.python)} distributions, {len(held.debian)} Debian packages, {held.digest}"
+                    f"{name}: {state}: {len(held.python)} distributions, {len(held.debian)} Debian packages"
                 )
+                console.out.print(f"  {held.digest}")
     if as_json:
         _print_json(answer)
     if any(row["findings"] for row in answer.values()):
@@ -135,7 +152,9 @@ def lock_(
 @app.command("render")
 def render_(
     stacks: Stacks = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 with a diff when a file is stale.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 with a diff when a file is stale.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Render the Dockerfiles from the locks, and the generated parts of the documents."""
@@ -198,9 +217,8 @@ def build_(
         )  # fmt: skip
         return
     console.out.print(f"{name}: {built.image.manifest}")
-    console.out.print(
-        f"  {len(built.image.layers)} layers, {built.image.size / 1e6:.0f} MB to pull, in {home.relative(output or built.image.layout)}"
-    )
+    where = home.relative(output or built.image.layout)
+    console.out.print(f"  {len(built.image.layers)} layers, {built.image.size / 1e6:.0f} MB to pull, in {where}")
 
 
 def _print_proof(proof: build.Proof, as_json: bool) -> None:
@@ -240,11 +258,16 @@ def certify_(
     name: OneStack,
     engine_name: Annotated[
         EngineName | None,
-        typer.Option("--engine", help="docker: in the image; host: the lock, in a virtual environment.", show_default="docker where one answers"),
+        typer.Option(
+            "--engine",
+            help="docker: in the image; host: the lock, in a virtual environment.",
+            show_default="docker where one answers",
+        ),
     ] = None,
     device: Annotated[Device | None, typer.Option(help="Default: the stack's.", show_default=False)] = None,
     probe: Annotated[
-        list[str] | None, typer.Option(help="Only this probe, may be repeated; issues no certificate.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Only this probe, may be repeated; issues no certificate.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if a certificate says it all already.")] = False,
     as_json: AsJson = False,
@@ -259,7 +282,7 @@ def certify_(
         outcome = certify.certified(home, held, request)
         if outcome is None:
             with console.spinner(f"{name}: checking the lock"):
-                _refuse(name, audit.sound(home, held, scratch))
+                _refuse(name, audit.sound(held, scratch))
             if not as_json:
                 _print_head(held, request)
             with console.Building(name) as on_build, console.Probing() as on_event:
@@ -349,7 +372,9 @@ def show(
 def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
     subject = statement.subject[0]
     console.out.print(f"{held.stack.title}", style="bold")
-    console.out.print(f"  subject   {subject.name}\n            sha256:{subject.digest.sha256 if subject.digest else ''}")
+    console.out.print(
+        f"  subject   {subject.name}\n            sha256:{subject.digest.sha256 if subject.digest else ''}"
+    )
     for resource in statement.predicate.configuration:
         said = ", ".join(
             f"{key} {value}" for key, value in (resource.annotations or {}).items() if key not in ("class", "name")

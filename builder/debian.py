@@ -84,7 +84,8 @@ class Apt:
         rows = re.findall(r"^'\S+' (\S+)_[^_ ]+\.deb \d+ SHA256:([0-9a-f]{64})$", result.stdout, re.MULTILINE)
         if result.returncode != 0 or not rows:
             raise errors.from_tool(f"resolving {' '.join(packages)}", result.output)
-        entries = [Entry(*unquote(file).split("_", 1), digest) for file, digest in rows]
+        parts = ((unquote(file).split("_", 1), digest) for file, digest in rows)
+        entries = [Entry(name, version, digest) for (name, version), digest in parts]
         return sorted(entries, key=lambda entry: entry.name)
 
     def download(self, missing: list[Entry], target: Path) -> None:
@@ -178,9 +179,7 @@ def rootfs(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) 
         file = repository / f"{entry.name}.deb"
         shutil.copyfile(path, file)
         control = process.check(f"reading {entry.name}", ["dpkg-deb", "--field", str(file)]).stdout.rstrip()
-        stanzas.append(
-            f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {entry.sha256}\n"
-        )
+        stanzas.append(f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {entry.sha256}\n")
     (repository / "Packages").write_text("\n".join(stanzas))
     made = scratch / "rootfs.tar"
     _mmdebstrap(made, repository, lock, scratch)
@@ -192,10 +191,10 @@ def rootfs(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) 
 def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None:
     # What would differ from machine to machine (name, resolver, the repository's path) or from minute to minute
     # goes; a user to run as comes.
+    compileall = f"python{lock.stack.python} -m compileall -qq -f -j 1 --invalidation-mode unchecked-hash"
     tidy = (
         # The clamped times of the sources would make Debian's own bytecode look stale at every import.
-        f'PYTHONHASHSEED=0 chroot "$1" python{lock.stack.python} -m compileall -qq -f -j 1'
-        f" --invalidation-mode unchecked-hash /usr/lib/python{lock.stack.python} || true",
+        f'PYTHONHASHSEED=0 chroot "$1" {compileall} /usr/lib/python{lock.stack.python} || true',
         'rm -rf "$1/etc/apt/sources.list" "$1/etc/apt/trusted.gpg.d" "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"',
         'rm -f "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old "$1/var/cache/ldconfig/aux-cache"',
         'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',

@@ -26,11 +26,14 @@ def certified_on(held: Lock, statement: Statement, suite: str) -> str | None:
 
 
 def versions(held: Lock) -> dict[str, str]:
-    return {column: next((held.versions[n] for n in (column, f"{column}-cpu") if n in held.versions), "–") for column in COLUMNS}
+    return {
+        column: next((held.versions[n] for n in (column, f"{column}-cpu") if n in held.versions), "–")
+        for column in COLUMNS
+    }
 
 
 def matrix(project: Project) -> str:
-    suite = certify.suite_digest(project)
+    suite = certify.suite_digest(project.smoke)
     rows = [f"| stack | {' | '.join(COLUMNS)} | certified on |", "|" + "---|" * (len(COLUMNS) + 2)]
     for name in stack.names(project):
         held = lock.load(project, name)
@@ -58,7 +61,9 @@ def generated(project: Project) -> dict[Path, str]:
 
 def stale(project: Project) -> list[Path]:
     return [
-        path for path, text in generated(project).items() if not path.is_file() or path.read_text(encoding="utf-8") != text
+        path
+        for path, text in generated(project).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
 
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder import errors, oci, process
-from builder.project import Project
-
-LABEL = "dev.vetted.stack"
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,9 @@ def docker() -> Docker:
     if result.returncode != 0:
         said = (result.stderr.strip().splitlines() or ["docker said nothing"])[-1]
         raise errors.MissingToolError(
-            f"no Docker engine answers: {said}", cause="Docker is not running, or this user may not use it", next_step=how
+            f"no Docker engine answers: {said}",
+            cause="Docker is not running, or this user may not use it",
+            next_step=how,
         )
     if builder.returncode != 0:
         raise errors.MissingToolError(
@@ -54,18 +51,8 @@ def load(image: oci.Image, reference: str) -> str:
     """
     if _reported(reference) in (image.manifest, image.config):
         return image.manifest
-    with process.running(["docker", "load"], stdin=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        try:
-            with tarfile.open(fileobj=child.stdin.buffer, mode="w|") as archive:
-                archive.add(image.layout, arcname=".")
-            child.stdin.close()
-        except BrokenPipeError:
-            pass  # docker gave up; it says why below
-        child.stdin = None
-        _, stderr = child.communicate()
-    if child.returncode != 0:
-        raise errors.from_tool("loading the image into Docker", stderr, next_step="docker info")
+    loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
+    process.check("loading the image into Docker", loading, next_step="docker info")
     reported = _reported(reference)
     if reported not in (image.manifest, image.config):
         raise errors.VettedError(
@@ -80,20 +67,23 @@ def _reported(reference: str) -> str | None:
     return result.stdout.strip() if result.returncode == 0 else None
 
 
+RUN_LABEL = "dev.vetted.run"
+
+
 def remove_leftovers(stack: str) -> None:
     """Remove containers that a killed run of this stack left behind; the caller holds the stack."""
-    listed = process.run(["docker", "ps", "--all", "--quiet", "--filter", f"label=dev.vetted.run={stack}"])
+    listed = process.run(["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}={stack}"])
     if found := listed.stdout.split():
         process.run(["docker", "rm", "--force", *found])
 
 
-def in_image(project: Project, stack: str, reference: str, memory_mib: int) -> list[str]:
+def in_image(suite: Path, stack: str, reference: str, memory_mib: int) -> list[str]:
     """The command that runs the suite inside an image with nothing that training does not need.
 
     The container ends with this process: its standard input closes, and the suite's runner exits on that.
     """
     return [
-        "docker", "run", "--rm", "--interactive", "--label", f"dev.vetted.run={stack}",
+        "docker", "run", "--rm", "--interactive", "--label", f"{RUN_LABEL}={stack}",
         "--network", "none",
         "--read-only",
         "--tmpfs", "/tmp:exec,mode=1777",  # exec: compiled helpers are loaded from there
@@ -102,7 +92,7 @@ def in_image(project: Project, stack: str, reference: str, memory_mib: int) -> l
         "--security-opt", "no-new-privileges",
         "--pids-limit", "1024",
         "--memory", f"{memory_mib}m",
-        "--volume", f"{project.smoke}:/vetted/smoke:ro",
+        "--volume", f"{suite}:/vetted:ro",
         "--env", "PYTHONPATH=/vetted",
         "--env", "TMPDIR=/tmp",
         "--workdir", "/tmp",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -76,4 +75,4 @@ def _patch(held: Lock, site_packages: Path, output: Path) -> None:
         # A rename, not a write: the installed file may be a link into uv's cache.
         beside = (site_packages / file).with_suffix(".patched")
         shutil.copyfile(output / file, beside)
-        os.replace(beside, site_packages / file)
+        beside.replace(site_packages / file)

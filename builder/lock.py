@@ -134,7 +134,15 @@ def load(project: Project, name: str) -> Lock:
     patches = tuple(project.root / patch.file for patch in wanted.patch)
     python, build, debian = entries("requirements.txt", PIN), entries("build.txt", PIN), entries("debian.txt", PACKAGE)
     return Lock(
-        name, wanted, python, build, debian, epoch, made_from, patches, _digest(wanted, python, build, debian, epoch, patches)
+        name,
+        wanted,
+        python,
+        build,
+        debian,
+        epoch,
+        made_from,
+        patches,
+        _digest(wanted, python, build, debian, epoch, patches),
     )
 
 

@@ -105,7 +105,7 @@ def _tar(layout: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
     with blob(layout, layer.digest).open("rb") as raw:
         stream: IO[bytes]
         if layer.media_type.endswith("+zstd"):
-            stream = zstandard.ZstdDecompressor().stream_reader(raw)  # type: ignore[assignment]
+            stream = zstandard.ZstdDecompressor().stream_reader(raw)
         elif layer.media_type.endswith("gzip"):
             stream = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
         else:
@@ -118,15 +118,18 @@ def _entries(layout: Path, layer: Layer) -> Iterator[tuple[str, dict[str, Any]]]
     with _tar(layout, layer) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
-            yield member.name, {
-                "type": member.type.decode(),
-                "mode": oct(member.mode),
-                "owner": f"{member.uid}:{member.gid}",
-                "mtime": member.mtime,
-                "link": member.linkname,
-                "content": hashlib.file_digest(content, "sha256").hexdigest() if content else None,  # type: ignore[arg-type]
-                "extended headers": {k: v for k, v in member.pax_headers.items() if k not in ("mtime", "path")},
-            }
+            yield (
+                member.name,
+                {
+                    "type": member.type.decode(),
+                    "mode": oct(member.mode),
+                    "owner": f"{member.uid}:{member.gid}",
+                    "mtime": member.mtime,
+                    "link": member.linkname,
+                    "content": hashlib.file_digest(content, "sha256").hexdigest() if content else None,  # type: ignore[arg-type]
+                    "extended headers": {k: v for k, v in member.pax_headers.items() if k not in ("mtime", "path")},
+                },
+            )
 
 
 def _first_file(first: Path, a: Layer, second: Path, b: Layer) -> str:

@@ -166,9 +166,14 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     pins = _pins(stack, scratch, old, upgrade)
     python = _best(stack, scratch, pins)
     build = _build_entries(stack, scratch, [file for file in python if not file.is_wheel])
-    if old and not upgrade_debian and (old.stack.debian, debian.wanted(old.stack)) == (
-        stack.debian,
-        debian.wanted(stack),
+    if (
+        old
+        and not upgrade_debian
+        and (old.stack.debian, debian.wanted(old.stack))
+        == (
+            stack.debian,
+            debian.wanted(stack),
+        )
     ):
         packages = list(old.debian)
     else:

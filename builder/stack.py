@@ -104,8 +104,9 @@ class Stack(_Model):
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    model: type[BaseModel] = {"override": Override, "patch": Patch}.get(str(location[0]), Stack)
-    return list((model if len(location) > 1 else Stack).model_fields)
+    tables: dict[str, type[BaseModel]] = {"override": Override, "patch": Patch}
+    model = tables.get(str(location[0]), Stack) if len(location) > 1 else Stack
+    return list(model.model_fields)
 
 
 def _explain(path: str, error: ValidationError) -> errors.BadInputError:

@@ -1,0 +1,59 @@
+"""Every task that a person or CI runs: `./nox -l` lists them. They run in the tool's own locked environment."""
+
+from __future__ import annotations
+
+import sys
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "tests"]
+# `./nox` has made .venv from requirements.txt already: a second environment would be the same one.
+nox.options.default_venv_backend = "none"
+
+VETTED = (sys.executable, "-m", "builder")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests that this machine can run; engine tests too where a Docker engine answers."""
+    session.run(sys.executable, "-m", "pytest", *(session.posargs or ["-m", ""]))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Formatting, ruff, types, and everything rendered is up to date."""
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy")
+    session.run(*VETTED, "render", "--check")
+
+
+@nox.session(default=False)
+def lock(session: nox.Session) -> None:
+    """Lock the stacks named (default: all), and the tool's own packages."""
+    compile_command = ["uv", "pip", "compile", "pyproject.toml", "--group", "dev", "--generate-hashes", "--universal"]
+    session.run(
+        *compile_command, "--no-annotate", "--no-emit-index-url", "--python-version", "3.11", "--quiet",
+        "--output-file", "requirements.txt",
+        env={"UV_CUSTOM_COMPILE_COMMAND": "./nox -s lock"}, silent=True,
+    )  # fmt: skip
+    session.run(*VETTED, "lock", *session.posargs)
+
+
+@nox.session(default=False)
+def render(session: nox.Session) -> None:
+    """Render the Dockerfiles and the generated parts of the documents."""
+    session.run(*VETTED, "render", *session.posargs)
+
+
+@nox.session(default=False)
+def build(session: nox.Session) -> None:
+    """Build the image of a stack: ./nox -s build -- STACK [--prove]."""
+    session.run(*VETTED, "build", *session.posargs)
+
+
+@nox.session(default=False)
+def certify(session: nox.Session) -> None:
+    """Certify a stack: ./nox -s certify -- STACK."""
+    session.run(*VETTED, "certify", *session.posargs)

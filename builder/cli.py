@@ -200,11 +200,11 @@ def build_(
         raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
     with home.holding(name) as scratch:
         _refuse(name, audit.stale(held))
-        with console.Building(name) as report:
+        with console.Working(name) as work:
             if prove:
-                _print_proof(build.prove(home, held, scratch, report), as_json)
+                _print_proof(build.prove(home, held, scratch, work.step), as_json)
                 return
-            built = build.build(home, held, scratch, report)
+            built = build.build(home, held, scratch, work.step)
         if output is not None:
             shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
     if as_json:
@@ -285,8 +285,8 @@ def certify_(
                 _refuse(name, audit.sound(held, scratch))
             if not as_json:
                 _print_head(held, request)
-            with console.Building(name) as on_build, console.Probing() as on_event:
-                outcome = certify.run(home, held, request, scratch, on_build, on_event)
+            with console.Working(name) as work:
+                outcome = certify.run(home, held, request, scratch, work.step, work.event)
             if outcome.certificate:
                 docs.refresh(home, scratch)
     _print_outcome(home, name, outcome, as_json)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -23,14 +21,18 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 STYLES = {"passed": "green", "not-run": "yellow"}
 
 
-class Building:
-    """A bar for a build: BuildKit's steps when it runs, a spinner for everything else."""
+class Working:
+    """One line on the terminal for the work under way: the steps of a build, then the probes of a suite.
+
+    A probe that ended leaves a line behind; everything else is gone when the work is done.
+    """
 
     def __init__(self, title: str) -> None:
         self.progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.fields[title]}"),
             BarColumn(bar_width=24),
+            MofNCompleteColumn(),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
             console=err,
@@ -39,58 +41,30 @@ class Building:
         )
         self.task = self.progress.add_task("", total=None, title=title)
 
-    def __enter__(self) -> Building:
+    def __enter__(self) -> Working:
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.progress.stop()
 
-    def __call__(self, step: Step) -> None:
+    def step(self, step: Step) -> None:
+        """Show a step of a build."""
         self.progress.update(self.task, description=step.current[:60], completed=step.done, total=step.known or None)
 
-
-class Probing:
-    """The suite as it runs: one line for the probe under way, a line kept for every one that ended."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.ended = 0
-        self.live = Live(console=err, transient=True, refresh_per_second=8) if err.is_terminal else None
-
-    def __enter__(self) -> Probing:
-        if self.live:
-            self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live:
-            self.live.stop()
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        if not self.live:
-            return
+    def event(self, event: dict[str, Any]) -> None:
+        """Show what the suite's runner reports."""
         if event["event"] == "start":
-            self.total = len(event["probes"])
-            self.live.update(_working("importing the stack"))
-        elif event["event"] == "begin":
-            self.live.update(_working(f"{event['probe']}  {self.ended + 1} of {self.total}"))
-        elif event["event"] == "end":
-            self.ended += 1
-            outcome = str(event["outcome"])
-            self.live.console.print(
-                Text.assemble("  ", (f"{outcome:<8}", STYLES.get(outcome, "red")), f" {event['probe']}")
+            self.progress.reset(
+                self.task, total=len(event["probes"]), title="suite", description="importing the stack", visible=True
             )
-
-
-def _working(what: str) -> Progress:
-    progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    progress.add_task(what, total=None)
-    return progress
+        elif event["event"] == "begin":
+            self.progress.update(self.task, description=str(event["probe"]))
+        elif event["event"] == "end":
+            outcome = str(event["outcome"])
+            if err.is_terminal:
+                err.print(Text.assemble("  ", (f"{outcome:<8}", STYLES.get(outcome, "red")), f" {event['probe']}"))
+            self.progress.advance(self.task)
 
 
 def number(value: object) -> str:

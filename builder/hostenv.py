@@ -26,7 +26,8 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
         return final
     made = scratch / "host"
     uv = machine.uv_binary()
-    env = machine.uv_environment()
+    # One hash seed, as in the image: setuptools writes sets into the METADATA of what it builds.
+    env = {**machine.uv_environment(), "PYTHONHASHSEED": "0"}
     report("creating the environment")
     created = process.run(
         [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", held.stack.python, str(made)], env=env

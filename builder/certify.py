@@ -133,7 +133,12 @@ def _on_host(project: Project, held: Lock, suite: Path, scratch: Path, on_build:
         Resource(name=f"lockfiles/{held.name}", digest=certificate.bare(held.digest)),
         engine.on_host(environment),
         {"name": "host", "system": _system(), "kernel": platform.release()},
-        {"PYTHONPATH": str(suite), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": ""},
+        {
+            **hostenv.environment(environment),
+            "PYTHONPATH": str(suite),
+            "TMPDIR": str(temporary),
+            "PYTHONDONTWRITEBYTECODE": "",
+        },
     )
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -23,9 +24,9 @@ from builder.stack import Stack
 COMMON = (
     "usr-is-merged",  # else init-system-helpers pulls usrmerge, and with it all of Perl
     "ca-certificates",
-    "libnuma1",  # vLLM's CPU kernels link it
-    "libstdc++6",
 )
+# System libraries that wheels link but do not carry, by package. vLLM without libnuma imports, and fails later on.
+LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
 # Triton compiles a launcher at run time: it needs a C compiler and the Python headers.
 CUDA = ("gcc", "libc6-dev")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -35,7 +36,7 @@ RECIPE = 1
 
 def wanted(stack: Stack) -> tuple[str, ...]:
     python = (f"python{stack.python}",)
-    return COMMON + python + ((*CUDA, f"libpython{stack.python}-dev") if stack.device == "cuda" else ())
+    return (*COMMON, *LIBRARIES) + python + ((*CUDA, f"libpython{stack.python}-dev") if stack.device == "cuda" else ())
 
 
 class Apt:
@@ -142,11 +143,12 @@ def resolve(stack: Stack, scratch: Path) -> list[Entry]:
     return Apt(scratch / "apt", stack.debian).resolve(wanted(stack))
 
 
-def fetch(project: Project, lock: Lock, scratch: Path) -> dict[Entry, Path]:
-    """Every locked package as a verified file, from the cache by hash or else from the mirror."""
+def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | None = None) -> dict[Entry, Path]:
+    """Locked packages (all, or those named) as verified files, from the cache by hash or else from the mirror."""
     cache = project.state / "debs"
     cache.mkdir(parents=True, exist_ok=True)
-    files = {entry: cache / f"{entry.sha256}.deb" for entry in lock.debian}
+    wanted_entries = [entry for entry in lock.debian if names is None or entry.name in names]
+    files = {entry: cache / f"{entry.sha256}.deb" for entry in wanted_entries}
     missing = [entry for entry, path in files.items() if not path.exists()]
     if missing:
         downloads = scratch / "debs"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from builder import errors, lock, machine, patches, process, render
+from builder import debian, errors, lock, machine, patches, process, render
 from builder.lock import Lock
 from builder.project import Project
 from builder.resolve import torch_backend
+
+# System libraries that the machine lacked, unpacked from the locked Debian packages.
+SYSTEM = "system"
 
 
 def path(project: Project, held: Lock) -> Path:
@@ -49,6 +53,7 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
     if backend := torch_backend(held.stack):
         argv += ["--torch-backend", backend]
     process.check(f"installing {held.name}", argv, env=env, next_step=f"vetted lock --check {held.name}")
+    _system_libraries(project, held, scratch, made / SYSTEM)
     report("applying patches")
     _patch(held, made / held.site_packages, scratch / "patched")
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +62,34 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
         if other != final:
             shutil.rmtree(other, ignore_errors=True)
     return final
+
+
+def _system_libraries(project: Project, held: Lock, scratch: Path, target: Path) -> None:
+    """Unpack, from the locked Debian packages, the system libraries that this machine lacks."""
+    missing = [package for package, library in debian.LIBRARIES.items() if not _loads(library)]
+    if not missing:
+        return
+    if not shutil.which("apt-get"):
+        raise errors.MissingToolError(
+            f"this machine lacks {', '.join(debian.LIBRARIES[package] for package in missing)}",
+            next_step=f"install what your system calls {', '.join(missing)}, or run with --engine docker",
+        )
+    for entry, file in debian.fetch(project, held, scratch, missing).items():
+        process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def environment(prepared: Path) -> dict[str, str]:
+    """The environment variables that a process of this environment needs."""
+    folder = prepared / SYSTEM / "usr" / "lib" / "x86_64-linux-gnu"
+    return {"LD_LIBRARY_PATH": str(folder)} if folder.is_dir() else {}
 
 
 def _no_wheels(held: Lock) -> list[str]:

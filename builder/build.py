@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import whatthepatch
+import unidiff
 
 from builder import debian, engine, errors, lock, machine, oci, patches, process, render
 from builder.lock import Lock
@@ -43,7 +43,7 @@ def reference(held: Lock) -> str:
 
 
 def _inputs(held: Lock, dockerfile: str) -> str:
-    return sha256(json.dumps([held.digest, dockerfile, reference(held)]).encode())
+    return sha256(json.dumps([description(held), dockerfile, reference(held)]).encode())
 
 
 def existing(project: Project, held: Lock) -> Built | None:
@@ -130,8 +130,8 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
     (folder / "requirements" / "build.txt").write_text(lock.format_python(held.build))
     shutil.copyfile(patches.__file__, folder / "patches" / "patches.py")
     shutil.copytree(
-        Path(whatthepatch.__file__).parent,
-        folder / "patches" / "whatthepatch",
+        Path(unidiff.__file__).parent,
+        folder / "patches" / "unidiff",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     for patch, path in zip(held.stack.patch, held.patches, strict=True):

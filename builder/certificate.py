@@ -42,7 +42,7 @@ class Measurement(_Model):
     """One number of a probe, its bound and the reason for the bound. A bound is at_most, at_least or equals."""
 
     name: str
-    value: float | int | str | bool | None
+    value: float | int | str | bool | None = None
     unit: str = ""
     bound: dict[Literal["at_most", "at_least", "equals"], float | int | str | bool] | None = None
     why: str = ""

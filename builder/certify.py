@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -74,7 +75,10 @@ def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
         subject = held.digest if hostenv.path(project, held).is_dir() else None
     if subject is None:
         return None
-    statement = certificate.read(path)
+    try:
+        statement = certificate.read(path)
+    except errors.BadInputError:
+        return None  # damaged: run, and write it anew
     hardware = machine.hardware(request.device).hardware_class
     key = tuple(part.removeprefix("sha256:") for part in (subject, suite_digest(project.smoke), hardware))
     return Outcome(statement, path, None, reused=True) if statement.key == key else None
@@ -185,12 +189,19 @@ def _suite(
             event = _event(line)
             if event is None:
                 continue
-            if event["event"] == "start":
-                python, expected = event["python"], event["probes"]
-            elif event["event"] == "end":
-                results.append(_result(event))
-            finished |= event["event"] == "finish"
-            on_event(event)
+            try:
+                if event["event"] == "start":
+                    python, expected = event["python"], event["probes"]
+                elif event["event"] == "end":
+                    results.append(_result(event))
+                finished |= event["event"] == "finish"
+                on_event(event)
+            except KeyError as error:
+                raise errors.VettedError(
+                    f"the suite's runner sent an event without {error}: {line.strip()[:200]}",
+                    cause="smoke/ and builder/ are of different versions",
+                    next_step="git status smoke builder",
+                ) from error
         code = child.wait()
     said = log.read_text(errors="replace")
     if code == 3:
@@ -223,7 +234,10 @@ def _result(event: Event) -> ProbeResult:
         # Not a number, say: a result that cannot be written down is not a pass.
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
+        seconds = event.get("seconds")
         return ProbeResult(
-            name=event["probe"], outcome="failed", reason=f"its result cannot be recorded: {where}: {first['msg']}",
-            seconds=event.get("seconds") or 0.0,
-        )  # fmt: skip
+            name=event["probe"],
+            outcome="failed",
+            reason=f"its result cannot be recorded: {where}: {first['msg']}",
+            seconds=seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0,
+        )

@@ -281,6 +281,8 @@ def certify_(
         _refuse(name, audit.stale(held))
         outcome = certify.certified(home, held, request)
         if outcome is None:
+            if chosen == EngineName.docker:
+                engine.docker()  # whether one answers is said before any work begins
             with console.spinner(f"{name}: checking the lock"):
                 _refuse(name, audit.sound(held, scratch))
             if not as_json:
@@ -382,7 +384,7 @@ def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
         named = (resource.annotations or {}).get("name", "")
         digest = f"sha256:{resource.digest.sha256}" if resource.digest else " ".join(filter(None, (str(named), said)))
         console.out.print(f"  {resource.name:<9} {digest}")
-    if docs.certified_on(held, statement, "") is None:
+    if not docs.is_current(held, statement):
         console.out.print("  this certificate speaks of an earlier lock", style="yellow")
     console.out.print(console.results_table(statement.predicate.probes))
     for name, reason in statement.predicate.notRun.items():

@@ -132,7 +132,8 @@ def sources(suite: str) -> str:
 
 
 def _stanza(url: str, suite: str, *, snapshot: bool = False) -> str:
-    suites = f"{suite}-security" if url.rstrip("/").endswith("-security") else f"{suite} {suite}-updates"
+    # A snapshot's URL goes on after the archive's name, with its day.
+    suites = f"{suite}-security" if re.search(r"-security(/|$)", url) else f"{suite} {suite}-updates"
     if snapshot and "-security" not in suites:
         suites = suite  # a mirror of one's own, or of one day, need not carry the other suites
     old = "Check-Valid-Until: no\n" if snapshot else ""

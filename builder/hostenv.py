@@ -37,6 +37,9 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
         [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", held.stack.python, str(made)], env=env
     )
     if created.returncode != 0:
+        said = errors.from_tool("creating the environment", created.output)
+        if isinstance(said, errors.StorageError):
+            raise said
         raise errors.MissingToolError(
             f"{held.name} needs Python {held.stack.python}, and this machine has none",
             next_step=f"install python{held.stack.python}, or run with --engine docker",

@@ -23,11 +23,11 @@ def uv_binary() -> str:
 
 
 def wheelhouse() -> Path | None:
-    for value in (os.environ.get("VETTED_WHEELHOUSE", ""), os.environ.get("PIP_FIND_LINKS", "")):
-        for entry in value.split():
-            folder = Path(entry.removeprefix("file://"))
-            if folder.is_dir():
-                return folder.absolute()
+    # The first names one folder, which may have a space in it; pip's is a list.
+    for entry in (os.environ.get("VETTED_WHEELHOUSE", ""), *os.environ.get("PIP_FIND_LINKS", "").split()):
+        folder = Path(entry.removeprefix("file://"))
+        if entry and folder.is_dir():
+            return folder.absolute()
     return None
 
 

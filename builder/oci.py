@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,19 @@ class Difference:
 
 
 def compare(first: Image, second: Image) -> Difference | None:
-    """None when manifest, config and every layer are the same; else the first difference, down to the file."""
+    """None when manifest, config and every layer are the same; else the first difference, down to the file.
+
+    Raises BadInputError when a layer cannot be read.
+    """
+    try:
+        return _compare(first, second)
+    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError, zlib.error) as error:
+        raise errors.BadInputError(
+            f"a layer of {first.layout} or {second.layout} cannot be read: {error}", next_step="build again"
+        ) from error
+
+
+def _compare(first: Image, second: Image) -> Difference | None:
     for number, (a, b) in enumerate(zip(first.layers, second.layers, strict=False), start=1):
         if a.diff_id != b.diff_id:
             found = _first_file(first.layout, a, second.layout, b)

@@ -96,8 +96,11 @@ def write(path: Path, data: str | bytes, scratch: Path) -> None:
             raise
         # The state lies on another disk than the project: rename from beside the target instead.
         beside = path.with_name(f".{path.name}.partial")
-        shutil.copyfile(partial, beside)
-        beside.replace(path)
+        try:
+            shutil.copyfile(partial, beside)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 def sha256(data: bytes) -> str:

@@ -64,6 +64,11 @@ def dockerfile(project: Project, lock: Lock) -> str:
     patched: dict[str, list[str]] = {}
     for patch, path in zip(lock.stack.patch, lock.patches, strict=True):
         patched.setdefault(_group(canonicalize_name(patch.package)), []).append(f"{patch.package}/{path.name}")
+    missing = [name for name in lock.stack.packages if name not in lock.versions]
+    if missing:
+        raise errors.BadInputError(
+            f"{lock.name}: {', '.join(missing)} is required but not locked", next_step=f"vetted lock {lock.name}"
+        )
     try:
         return environment.get_template("Dockerfile.j2").render(
             name=lock.name,
@@ -76,7 +81,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
             patched=patched,
             site_packages=f"/opt/venv/{lock.site_packages}",
         )
-    except TemplateError as error:
+    except (TemplateError, UnicodeDecodeError) as error:
         raise errors.BadInputError(
             f"images/templates/{getattr(error, 'name', None) or 'Dockerfile.j2'}: {error}",
             next_step="correct the template",
@@ -86,7 +91,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
 def difference(project: Project, lock: Lock) -> str:
     """The unified diff from the committed Dockerfile to the rendered one; empty when they agree."""
     path = project.dockerfile(lock.name)
-    committed = path.read_text(encoding="utf-8") if path.is_file() else ""
+    committed = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     where = project.relative(path)
     lines = difflib.unified_diff(
         committed.splitlines(keepends=True),

@@ -85,7 +85,7 @@ class Patch(_Model):
 class Stack(_Model):
     title: Line
     device: Literal["cpu", "cuda"]
-    python: Annotated[str, Field(pattern=r"^3\.\d{1,2}$")]
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
     debian: Literal["bookworm", "trixie"]
     requires: Annotated[list[Annotated[str, AfterValidator(_pinned)]], Field(min_length=1)]
     override: list[Override] = []

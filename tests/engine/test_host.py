@@ -157,7 +157,8 @@ def test_the_audit_lists_every_finding_with_its_fix(sibling: Workshop) -> None:
     head, _, rest = stack.partition("[[override]]")
     (folder / "stack.toml").write_text(head + "[[override]]" + rest.partition("[[override]]")[2])
     spoil(folder / "requirements.txt", "peft")
-    (folder / "requirements.txt").open("a").write("six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(requirements.read_text() + "six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
     findings = sibling.json("lock", "--check", code=1)[STACK]["findings"]
     said = " ".join(finding["what"] for finding in findings)
     assert "stack.toml was changed after it was locked" in said
@@ -180,7 +181,7 @@ def test_two_at_once_wait_for_each_other(certified: Workshop) -> None:
     argv = (*HOST, "--force", "--json")
     with certified.start(*argv) as first, certified.start(*argv) as second:
         answers = [child.communicate() for child in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0]
+    assert [first.returncode, second.returncode] == [0, 0], answers
     assert any("another vetted is at work" in stderr for _, stderr in answers)
     assert all(json.loads(stdout)["result"] == "PASSED" for stdout, _ in answers)
     assert certificate.read(certified.certificate("host")).predicate.result == "PASSED"

@@ -1,0 +1,1 @@
+"""Tests of the package `builder`: no Docker, no network, seconds."""

@@ -1,0 +1,178 @@
+"""Building: when an image is that of a lock, what BuildKit's progress says, and what never starts a build."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder import build, lock, oci
+from builder.build import Step
+from builder.lock import Lock
+from builder.project import Project
+from tests.conftest import TINY, Small
+from tests.unit.test_oci import Layout
+
+DIGEST = "sha256:" + "1" * 64
+
+
+def put_image(small: Small) -> Layout:
+    """What a build of today's lock and Dockerfile leaves behind."""
+    images = small.project.state / "images"
+    layout = Layout(images / TINY)
+    dockerfile = small.project.dockerfile(TINY).read_text()
+    record = {
+        "inputs": build._inputs(small.lock, dockerfile), "manifest": layout.manifest["digest"], "buildkit": "v0.19",
+    }  # fmt: skip
+    (images / f"{TINY}.json").write_text(json.dumps(record))
+    return layout
+
+
+def existing(small: Small) -> build.Built | None:
+    return build.existing(small.project, small.lock)
+
+
+def test_an_image_of_this_lock_and_dockerfile_is_not_built_again(small: Small) -> None:
+    assert existing(small) is None
+    layout = put_image(small)
+    built = existing(small)
+    assert built is not None
+    assert built.image == oci.read(layout.root)
+    assert built.reference == f"vetted/{TINY}:{small.lock.digest.removeprefix('sha256:')[:12]}"
+    assert built.buildkit == "v0.19"
+    again = build.build(small.project, small.lock, small.scratch(), unreachable)
+    assert again == built
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("lock.toml", "1700000000", "1700000001"),
+        ("stack.toml", 'title = "Tiny"', 'title = "Another"'),
+        ("debian.txt", "deb12u3", "deb12u4"),
+    ],
+)
+def test_an_image_of_another_lock_or_dockerfile_does_not_count(small: Small, file: str, old: str, new: str) -> None:
+    put_image(small)
+    small.edit(file, old, new)
+    assert existing(small) is None
+
+
+def test_an_image_of_another_template_does_not_count(small: Small) -> None:
+    put_image(small)
+    template = small.root / "images" / "templates" / "Dockerfile.j2"
+    template.write_text(template.read_text() + "# another line\n")
+    assert existing(small) is None
+
+
+@pytest.mark.parametrize("lost", ["layer", "manifest", "config"])
+def test_an_image_of_which_a_part_is_lost_does_not_count(small: Small, lost: str) -> None:
+    layout = put_image(small)
+    layout.path({"layer": layout.layers[0], "manifest": layout.manifest, "config": layout.config}[lost]).unlink()
+    assert existing(small) is None
+
+
+@pytest.mark.parametrize("record", ["", "{", "{}", '{"inputs": "x"}', '{"inputs": "x", "manifest": "x"}'])
+def test_a_damaged_record_does_not_count(small: Small, record: str) -> None:
+    put_image(small)
+    (small.project.state / "images" / f"{TINY}.json").write_text(record)
+    assert existing(small) is None
+
+
+def test_a_layout_that_is_not_the_recorded_one_does_not_count(small: Small) -> None:
+    layout = put_image(small)
+    small_record = small.project.state / "images" / f"{TINY}.json"
+    small_record.write_text(small_record.read_text().replace(layout.manifest["digest"], DIGEST))
+    assert existing(small) is None
+
+
+def test_an_image_that_says_something_else_of_itself_does_not_count(small: Small) -> None:
+    put_image(small)
+    before = build.description(small.lock)
+    small.edit("stack.toml", "it greets nobody", "it is impolite")
+    assert build.description(small.lock) != before
+    assert existing(small) is None
+
+
+def unreachable(step: Step) -> None:
+    raise AssertionError(f"a build began: {step}")
+
+
+def test_a_dockerfile_edited_by_hand_is_never_built(small: Small) -> None:
+    path = small.project.dockerfile(TINY)
+    path.write_text(path.read_text().replace("USER 1000:1000", "USER root"))
+    for call in (build.build, build.prove):
+        with pytest.raises(build.StaleDockerfileError, match="-USER root\n\\+USER 1000:1000") as caught:
+            call(small.project, small.lock, small.scratch(), unreachable)
+        assert caught.value.exit_code == 1
+        assert caught.value.next_step == f"vetted render {TINY}"
+
+
+def test_the_image_says_what_it_is_made_of(small: Small) -> None:
+    described: dict[str, Any] = json.loads(json.dumps(build.description(small.lock)))
+    assert described["stack"] == TINY
+    assert described["lock"] == small.lock.digest
+    assert described["distributions"] == {"tiny-lib": "1.0"}
+    assert [patch["package"] for patch in described["patches"]] == ["tiny-lib"]
+
+
+def test_only_the_locked_wheels_of_the_wheelhouse_enter_a_build(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VETTED_WHEELHOUSE", str(small.wheelhouse))
+    (wheel,) = small.wheelhouse.iterdir()
+    (small.wheelhouse / "other_lib-1.0-py3-none-any.whl").write_bytes(wheel.read_bytes())
+    (small.wheelhouse / "tiny_lib-1.1-py3-none-any.whl").write_bytes(wheel.read_bytes())
+    assert list(build._locked_wheels(small.lock)) == [wheel]
+    wheel.write_bytes(wheel.read_bytes() + b"x")
+    assert list(build._locked_wheels(small.lock)) == []
+
+
+def test_how_the_machine_reaches_packages_is_told_to_the_build_alone(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build._uv_configuration(small.lock) == ""
+    monkeypatch.setenv("PIP_INDEX_URL", 'http://mirror.test/"simple"')
+    assert build._uv_configuration(small.lock) == 'index-url = "http://mirror.test/\\"simple\\""\n'
+
+
+EVENTS: list[dict[str, Any]] = [
+    {
+        "vertexes": [
+            {"digest": "a", "name": "[base 1/1] ADD rootfs.tar /", "started": "1"},
+            {"digest": "b", "name": "x"},
+        ]
+    },
+    {"logs": [{"vertex": "a", "data": base64.b64encode(b"reading {files}\n").decode()}]},
+    {"vertexes": [{"digest": "a", "completed": "2"}, {"digest": "b", "name": "[torch 1/1] RUN x", "started": "2"}]},
+    {"vertexes": [{"digest": "b", "completed": "3", "error": "process did not complete: exit code: 1"}]},
+]
+
+
+@pytest.mark.parametrize("indent", [None, 1, 4])
+def test_progress_is_read_in_one_line_or_in_many(indent: int | None) -> None:
+    steps: list[Step] = []
+    progress = build._Progress(steps.append)
+    for event in EVENTS:
+        for line in (json.dumps(event, indent=indent) + "\n").splitlines(keepends=True):
+            progress.feed(line)
+    assert steps == [Step(0, 2, "base"), Step(0, 2, "base"), Step(1, 2, "torch"), Step(2, 2, "")]
+    assert "reading {files}\n" in progress.failure()
+    assert "process did not complete: exit code: 1" in progress.failure()
+
+
+def test_what_buildx_says_outside_of_its_events_is_part_of_the_failure() -> None:
+    progress = build._Progress(unreachable)
+    progress.feed("ERROR: failed to solve: no space left on device\n")
+    assert "ERROR: failed to solve: no space left on device" in progress.failure()
+
+
+def test_the_reference_is_the_stack_tagged_with_its_lock(real: Project) -> None:
+    held: Lock = lock.load(real, "trl1.16-cpu")
+    assert build.reference(held) == f"vetted/trl1.16-cpu:{held.digest[7:19]}"
+
+
+def test_a_stage_is_shown_by_its_name(tmp_path: Path) -> None:
+    assert build._short(f"[torch 1/1] RUN --mount=type=bind {tmp_path}") == "torch"
+    assert build._short("exporting to image") == "exporting to image"

@@ -1,0 +1,102 @@
+"""Errors: which one a tool's words or the system's refusal amounts to, and what a person reads."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from builder import errors
+
+# As uv prints it.
+MISMATCH = """\
+  × Failed to download `tiny-lib==1.0`
+  ╰─▶ Hash mismatch for `tiny-lib==1.0`
+
+      Expected:
+        sha256:aaaa
+
+      Computed:
+        sha256:bbbb
+"""
+
+
+def test_a_hash_mismatch_names_package_expected_and_got() -> None:
+    error = errors.from_tool("installing", MISMATCH)
+    assert (type(error), error.exit_code) == (errors.NetworkError, 5)
+    assert error.what.splitlines() == [
+        "tiny-lib==1.0: the file that was served is not the locked one",
+        "expected sha256:aaaa",
+        "got      sha256:bbbb",
+    ]
+    assert "vetted lock --check" in error.next_step
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "code"),
+    [
+        ("error: No space left on device (os error 28)", errors.StorageError, 6),
+        ("npm ERR! ENOSPC", errors.StorageError, 6),
+        ("Disk quota exceeded", errors.StorageError, 6),
+        ("error: Failed to fetch: `x`\n  Caused by: error sending request", errors.NetworkError, 5),
+        ("Temporary failure in name resolution", errors.NetworkError, 5),
+        ("E: Unable to connect to mirror.test:80: Connection refused", errors.NetworkError, 5),
+        ("error: Permission denied (os error 13)", errors.StorageError, 6),
+        ("cp: Read-only file system", errors.StorageError, 6),
+        ("chown: Operation not permitted", errors.StorageError, 6),
+        ("Failed to fetch x: No space left on device", errors.StorageError, 6),
+        ("error: something else", errors.VettedError, 1),
+        ("", errors.VettedError, 1),
+    ],
+)
+def test_what_a_tool_said_decides_the_error(said: str, kind: type[errors.VettedError], code: int) -> None:
+    error = errors.from_tool("the step", said, next_step="try again")
+    assert (type(error), error.exit_code) == (kind, code)
+    assert error.what.startswith("the step")
+    if kind is errors.VettedError:
+        assert error.next_step == "try again"
+
+
+def test_of_a_long_output_the_end_is_shown() -> None:
+    what = errors.from_tool("the step", "\n".join(f"line {number}" for number in range(100))).what
+    assert what.splitlines() == ["the step failed", *(f"line {number}" for number in range(88, 100))]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "no space left on the disk"),
+        (errno.EDQUOT, "no space left on the disk"),
+        (errno.EACCES, "Permission denied"),
+        (errno.EPERM, "Operation not permitted"),
+        (errno.EROFS, "Read-only file system"),
+        (errno.ELOOP, "Too many levels"),
+    ],
+)
+def test_what_the_system_refused_is_a_matter_of_storage(number: int, said: str) -> None:
+    error = errors.from_os(OSError(number, os.strerror(number), "/some/file"))
+    assert (type(error), error.exit_code) == (errors.StorageError, 6)
+    assert error.what.startswith("/some/file: ")
+    assert said in error.what
+
+
+def test_a_full_disk_is_told_with_what_to_do() -> None:
+    with pytest.raises(OSError, match="No space left") as caught:
+        Path("/dev/full").write_text("x")
+    error = errors.from_os(caught.value)
+    assert "no space left on the disk; what was there before is untouched" in error.what
+    assert "VETTED_STATE" in error.next_step
+
+
+def test_a_message_says_what_the_usual_cause_and_the_next_step() -> None:
+    assert str(errors.VettedError("what", cause="cause", next_step="step")) == "what\nusual cause: cause\nnext: step"
+    assert str(errors.VettedError("what")) == "what"
+
+
+def test_every_kind_of_error_has_an_exit_code_of_its_own() -> None:
+    kinds = [
+        errors.VettedError, errors.BadInputError, errors.MissingToolError, errors.NetworkError, errors.StorageError,
+    ]  # fmt: skip
+    assert [kind.exit_code for kind in kinds] == [1, 3, 4, 5, 6]

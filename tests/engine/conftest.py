@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,3 +138,23 @@ def processes(folder: Path) -> list[str]:
         if inside or str(folder) in line:
             found.append(line)
     return found
+
+
+def killed_at_random_moments(
+    workshop: Workshop, argv: tuple[str, ...], longest: float, undo: Callable[[], None]
+) -> None:
+    """Ten SIGKILLs at moments spread over a run: nothing lives on, and the next run succeeds."""
+    moments = random.Random(0)
+    for part in range(10):
+        undo()
+        with workshop.start(*argv) as child:
+            time.sleep(longest * (part + moments.random()) / 10)
+            child.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while (alive := processes(workshop.root)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert alive == []
+    undo()
+    done = workshop.vetted(*argv)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert workshop.partial_files() == []

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builder import certificate, debian, errors, hostenv
-from tests.engine.conftest import STACK, Workshop, processes
+from tests.engine.conftest import STACK, Workshop, killed_at_random_moments
 
 HOST = ("certify", STACK, "--engine", "host")
 NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
@@ -205,26 +203,6 @@ def test_a_full_disk_is_said_and_what_was_there_stays(certified: Workshop, small
     assert "no space left" in done.stderr
     assert certified.certificate("host").read_bytes() == before
     assert list((small_disk / "host").glob("*")) == []
-
-
-def killed_at_random_moments(
-    workshop: Workshop, argv: tuple[str, ...], longest: float, undo: Callable[[], None]
-) -> None:
-    """Ten SIGKILLs at moments spread over a run: nothing lives on, and the next run succeeds."""
-    moments = random.Random(0)
-    for part in range(10):
-        undo()
-        with workshop.start(*argv) as child:
-            time.sleep(longest * (part + moments.random()) / 10)
-            child.send_signal(signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while (alive := processes(workshop.root)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert alive == []
-    undo()
-    done = workshop.vetted(*argv)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert workshop.partial_files() == []
 
 
 def test_lock_survives_being_killed(sibling: Workshop) -> None:

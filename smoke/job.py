@@ -1,0 +1,96 @@
+"""One probe's run as files: where its log, its readings and its end are written, and how they are read back.
+
+A file keeps what a process wrote before it died; a pipe to a process that crashes half-way through a line does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from smoke.probe import Reading
+
+_LOG_TAIL = 4000  # characters
+
+
+@dataclass(frozen=True)
+class Job:
+    """One probe to run, everything its process needs to know; travels to the zygote as JSON.
+
+    `directory` holds the log and the results, and `work`, the probe's working directory.
+    """
+
+    file: str
+    device: str
+    seed: int
+    ranks: int
+    directory: str
+    distributions: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as JSON."""
+        return asdict(self)
+
+    @property
+    def work(self) -> Path:
+        """The probe's working directory."""
+        return Path(self.directory, "work")
+
+    @property
+    def log(self) -> Path:
+        """What the probe's processes wrote to their standard output and error."""
+        return Path(self.directory, "log")
+
+    def log_tail(self) -> str:
+        """The end of the log."""
+        with suppress(OSError):
+            return self.log.read_text(errors="replace")[-_LOG_TAIL:]
+        return ""
+
+    def _result(self, rank: int) -> Path:
+        return Path(self.directory, f"result-{rank}.jsonl")
+
+    def append(self, rank: int, record: Mapping[str, Any]) -> None:
+        """Add one record to what `rank` reports."""
+        with self._result(rank).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def report(self, rank: int) -> Report:
+        """Read what `rank` has reported. A line that was cut off does not count."""
+        report = Report()
+        with suppress(OSError):
+            for line in self._result(rank).read_text().splitlines():
+                with suppress(ValueError):
+                    report.take(json.loads(line))
+        return report
+
+    def culprit(self) -> int | None:
+        """The rank that ended a run of several, or None."""
+        with suppress(OSError, ValueError):
+            return int(Path(self.directory, "culprit").read_text())
+        return None
+
+    def blame(self, rank: int) -> None:
+        """Note which rank ended the run."""
+        Path(self.directory, "culprit").write_text(str(rank))
+
+
+class Report:
+    """What one rank has reported: readings, and at the end either an exception or that it is done."""
+
+    def __init__(self) -> None:
+        self.readings: dict[str, Reading] = {}
+        self.failure: str | None = None
+        self.done = False
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Add one record."""
+        if "reading" in record:
+            reading = Reading(record["reading"], float(record["value"]), record["detail"])
+            self.readings[reading.name] = reading
+        self.failure = record.get("failure", self.failure)
+        self.done = record.get("done", self.done)

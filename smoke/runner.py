@@ -1,0 +1,197 @@
+"""The supervisor: runs the probes one after the other and tells what happens as events.
+
+It imports only the standard library, so nothing that a stack does wrong can bring it down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import selectors
+import shutil
+import sys
+import time
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from smoke import linux, outcome
+from smoke.environment import environment
+from smoke.guard import Stopped
+from smoke.job import Job
+from smoke.outcome import Ending
+from smoke.probe import Found
+from smoke.request import Request
+from smoke.watch import Watch, follow
+from smoke.zygote import PRELOAD, Zygote
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_TICK_S = 0.05
+_PRELOAD_LIMIT_S = 600
+_CALLER_GONE = 1
+
+
+class Supervisor:
+    """One run of a request. Everything it writes lies below `directory`, which somebody else removes.
+
+    It ends by the exception Stopped as soon as the other side of `stdin` or `stdout` (file descriptors) is gone.
+    """
+
+    def __init__(self, request: Request, directory: Path, stdin: int, stdout: int) -> None:
+        self._request = request
+        self._directory = directory
+        self._stdin = stdin
+        self._stdout = stdout
+        self._zygote: Zygote | None = None
+        self._environment = environment(request.device, directory / "home", ROOT)
+        Path(self._environment["TMPDIR"]).mkdir(parents=True)
+
+    def run(self) -> None:
+        """Run every probe and report all of it."""
+        try:
+            self._run_all()
+        finally:
+            if self._zygote is not None:
+                self._zygote.kill()
+
+    def _run_all(self) -> None:
+        probes = self._request.probes
+        self._emit("start", probes=[found.name for found in probes], python=platform.python_version())
+        hindrances = {found.name: self._hindrance(found) for found in probes}
+        forked = [found for found in probes if not found.probe.fresh and hindrances[found.name] is None]
+        needed = {name for found in forked for name in found.probe.needs}
+        self._preload([name for name in PRELOAD if name in needed])
+        for found in probes:
+            self._emit("begin", probe=found.name)
+            hindrance = hindrances[found.name]
+            result = self._run(found) if hindrance is None else _end(outcome.NOT_RUN, hindrance)
+            self._emit("end", probe=found.name, **result)
+        self._emit("finish")
+
+    def _hindrance(self, found: Found) -> str | None:
+        """Why the probe cannot run here, or None."""
+        # The directory this was started in is on the path, too, and what lies there is not installed.
+        path = [entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, Path.cwd())]
+        if missing := [name for name in found.probe.needs if PathFinder.find_spec(name, path) is None]:
+            return f"not installed: {', '.join(missing)}"
+        if self._request.device == "cuda" and (gpus := linux.gpu_count()) < found.probe.gpus:
+            return f"needs {found.probe.gpus} GPU(s), found {gpus}"
+        return None
+
+    def _preload(self, packages: list[str]) -> None:
+        """Start the zygote. One that dies or hangs is reported by what it was importing, and not used."""
+        start = time.monotonic()
+        zygote = self._new_zygote(packages)
+        imported: dict[str, str] = {}
+        current, ready, lost = "", False, ""
+        while not ready and not lost:
+            alive = zygote.status() is None  # looked at first: the last answers of a dying zygote still count
+            for answer in self._answers(zygote):
+                current = answer.get("importing", current)
+                ready = "ready" in answer
+                if "imported" in answer:
+                    imported[answer["imported"]] = answer["found"]
+            if not ready and not alive:
+                lost = f"the process importing it: {outcome.ended(zygote.status() or 0)}"
+            elif time.monotonic() - start > _PRELOAD_LIMIT_S:
+                lost = f"still importing after {_PRELOAD_LIMIT_S} s"
+        if ready:
+            self._zygote = zygote
+        else:
+            imported[current or "zygote"] = lost
+            zygote.kill()
+            linux.kill_descendants()
+        self._emit("ready", seconds=round(time.monotonic() - start, 3), preloaded=imported)
+
+    def _new_zygote(self, packages: list[str]) -> Zygote:
+        return Zygote(packages, self._environment, self._directory)
+
+    def _run(self, found: Found) -> dict[str, Any]:
+        """Run one probe; returns the fields of its `end` event."""
+        start = time.monotonic()
+        job = self._job(found)
+        spared = linux.descendants(os.getpid())
+        shared = self._zygote
+        # A zygote that imports nothing gives its child what a new interpreter would.
+        zygote = self._new_zygote([]) if shared is None or found.probe.fresh else shared
+        watch = Watch(zygote.pid, spared, found.probe.timeout_s, self._request.memory_mib or found.probe.memory_mib)
+        ending = self._follow(zygote, job, watch)
+        if zygote is not shared:
+            zygote.kill()
+        if shared is not None and shared.status() is not None:
+            self._zygote = None  # from now on every probe gets a process of its own
+            shared.kill()
+            spared = set()
+        linux.kill_descendants(keep=spared)
+        readings = job.report(0).readings
+        what, why = outcome.judge(ending, job.report(ending.rank or 0), readings, found.probe.bounds)
+        result = _end(
+            what,
+            why or None,
+            measurements=outcome.measurements(readings, found.probe.bounds),
+            seconds=round(time.monotonic() - start, 3),
+            peak_memory_mib=round(watch.peak_mib, 1),
+            log_tail="" if what == outcome.PASSED else job.log_tail(),
+        )
+        shutil.rmtree(job.directory, ignore_errors=True)
+        return result
+
+    def _job(self, found: Found) -> Job:
+        request = self._request
+        job = Job(
+            file=str(found.file.resolve()),
+            device=request.device,
+            seed=request.seed,
+            ranks=found.probe.ranks,
+            directory=str(self._directory / found.name),
+            distributions=request.distributions,
+        )
+        job.work.mkdir(parents=True)
+        return job
+
+    def _follow(self, zygote: Zygote, job: Job, watch: Watch) -> Ending:
+        zygote.start(job)
+        status = follow(watch, lambda: self._answers(zygote), zygote.status)
+        if status is None:
+            return watch.orphaned(zygote.status() or 0)
+        return watch.ended(status, job.culprit())
+
+    def _answers(self, zygote: Zygote) -> list[dict[str, Any]]:
+        """What the zygote has to say, after one tick at most. Raises Stopped when the caller is gone."""
+        with selectors.PollSelector() as selector:  # not epoll, which refuses a plain file as standard input
+            selector.register(self._stdin, selectors.EVENT_READ)
+            if zygote.status() is None:
+                selector.register(zygote.output, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select(_TICK_S)}
+        if self._stdin in ready and not os.read(self._stdin, 4096):
+            raise Stopped(_CALLER_GONE)
+        return zygote.answers()
+
+    def _emit(self, event: str, **fields: Any) -> None:
+        left = (json.dumps({"event": event, **fields}, allow_nan=False) + "\n").encode()
+        try:
+            while left:
+                left = left[os.write(self._stdout, left) :]
+        except BrokenPipeError as error:
+            raise Stopped(_CALLER_GONE) from error
+
+
+def _end(
+    what: str,
+    why: str | None,
+    *,
+    measurements: list[dict[str, Any]] | None = None,
+    seconds: float = 0.0,
+    peak_memory_mib: float = 0.0,
+    log_tail: str = "",
+) -> dict[str, Any]:
+    return {
+        "outcome": what,
+        "reason": why,
+        "measurements": measurements or [],
+        "seconds": seconds,
+        "peak_memory_mib": peak_memory_mib,
+        "log_tail": log_tail,
+    }

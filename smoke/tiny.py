@@ -1,0 +1,84 @@
+"""Tiny models, tokenizers and prompts, made from a seed: nothing is downloaded."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+# Four special tokens, then single characters, 128 in all: vLLM pads a vocabulary to a multiple of 64, and adds nothing.
+SPECIAL = _PAD, _EOS, _START, _END = "<pad>", "<eos>", "<|im_start|>", "<|im_end|>"
+_CHARACTERS = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1))) + "".join(map(chr, range(ord("à"), ord("û") + 1)))
+VOCABULARY = (*SPECIAL, *_CHARACTERS)
+
+_CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def make_tokenizer() -> Any:
+    """A tokenizer of single characters, with a chat template."""
+    from tokenizers import Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(VOCABULARY)}, merges=[]))
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=_PAD,
+        eos_token=_EOS,
+        additional_special_tokens=[_START, _END],
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        chat_template=_CHAT_TEMPLATE,
+        # Without this, old TRL hands generate() the token type IDs that a fast tokenizer makes by default.
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def make_model(seed: int) -> Any:
+    """A Qwen2 model with random weights: two layers, width 64, vocabulary 128, float32, embeddings not tied."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=len(VOCABULARY),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        # A head of 32 is the smallest that vLLM's attention takes.
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        # Tied, a stale output layer would hide behind the embedding.
+        tie_word_embeddings=False,
+        # Five times the usual: the logits depend on what comes before, yet sampling still varies.
+        initializer_range=0.1,
+        pad_token_id=VOCABULARY.index(_PAD),
+        eos_token_id=VOCABULARY.index(_EOS),
+        bos_token_id=None,
+    )
+    torch.manual_seed(seed)
+    return Qwen2ForCausalLM(config)
+
+
+def save(directory: Path, seed: int) -> Path:
+    """Save a tiny model and its tokenizer in `directory`, which is returned."""
+    make_model(seed).save_pretrained(directory)
+    make_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def make_prompts(count: int) -> Any:
+    """A dataset of `count` conversational prompts of different lengths, in its column `prompt`."""
+    from datasets import Dataset
+
+    words = ("count", "the", "letters", "of", "this", "sentence", "and", "answer", "in", "lower", "case")
+    texts = [" ".join(words[i % 3 : i % 3 + 2 + i % len(words)]) for i in range(count)]
+    return Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in texts])
+
+
+def draw_tokens(draw: random.Random, count: int) -> list[int]:
+    """Random tokens, but none of the special ones: they may be masked, or end a sequence."""
+    return [draw.randrange(len(SPECIAL), len(VOCABULARY)) for _ in range(count)]

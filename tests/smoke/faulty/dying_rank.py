@@ -1,0 +1,19 @@
+"""What if one of its ranks crashes while the other waits for it?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+from smoke.probe import Bound, Context, Probe, Reading
+
+PROBE = Probe(bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=(), ranks=2)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    if context.rank == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(600)
+    yield Reading("answer", 42)

@@ -1,0 +1,13 @@
+"""What if there are not enough GPUs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smoke.probe import Bound, Context, Probe, Reading
+
+PROBE = Probe(bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=(), gpus=1000)
+
+
+def run(_: Context) -> Iterator[Reading]:
+    yield Reading("answer", 42)

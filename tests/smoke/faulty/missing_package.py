@@ -1,0 +1,15 @@
+"""What if a package that it needs is not installed?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smoke.probe import Bound, Context, Probe, Reading
+
+PROBE = Probe(
+    bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=(), needs=("json", "no_such_package")
+)
+
+
+def run(_: Context) -> Iterator[Reading]:
+    yield Reading("answer", 42)

@@ -1,0 +1,68 @@
+"""What the suite's probes say about themselves, and that reading it costs nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+
+from smoke import probe
+
+from .conftest import ROOT
+
+PROBES = probe.discover()
+
+
+@pytest.mark.parametrize("found", PROBES.values(), ids=str)
+def test_probe_says_what_it_is_for(found: probe.Found) -> None:
+    """What it asks, what it exists for, upstream links, and for every bound where it comes from."""
+    text = ast.get_docstring(ast.parse(found.file.read_text())) or ""
+    assert found.asks.endswith("?")
+    assert "exists for" in text
+    assert found.probe.links
+    assert all(link.startswith("https://github.com/") for link in found.probe.links)
+    for bound in found.probe.bounds:
+        assert len(bound.why) > 15
+        assert "TODO" not in bound.why
+        assert bound.limit() is not None
+
+
+@pytest.mark.parametrize("found", PROBES.values(), ids=str)
+def test_probe_with_several_ranks_takes_as_many_gpus(found: probe.Found) -> None:
+    """NCCL refuses two ranks on one GPU."""
+    assert found.probe.ranks == 1 or found.probe.gpus >= found.probe.ranks
+
+
+def test_list_shows_every_probe() -> None:
+    """As JSON, with everything a table or a certificate wants to say."""
+    listed = json.loads(run("-m", "smoke", "--list"))
+    assert [entry["name"] for entry in listed] == list(PROBES)
+    assert {tuple(entry) for entry in listed} == {
+        ("name", "asks", "links", "needs", "ranks", "gpus", "fresh", "timeout_s", "memory_mib", "bounds")
+    }
+
+
+def test_supervisor_imports_the_standard_library_only() -> None:
+    """All of what it imports, with the descriptions of the probes."""
+    code = "import sys, smoke.__main__ as m; m.probe.discover(); print(*{name.split('.')[0] for name in sys.modules})"
+    known = {*sys.stdlib_module_names, "smoke", "__main__", "__mp_main__"}
+    own = set(run("-I", "-S", "-c", f"import sys; sys.path.append({str(ROOT)!r}); {code}").split())
+    assert {name for name in own - known if not name.startswith("smoke_probe_")} == set()
+
+
+def test_suite_needs_nothing_of_the_builder() -> None:
+    """It has to run where the builder is not."""
+    for file in (ROOT / "smoke").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] == "builder" for name in names), file
+
+
+def run(*arguments: str) -> str:
+    """The output of a Python with these arguments."""
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout

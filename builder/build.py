@@ -43,7 +43,7 @@ def reference(held: Lock) -> str:
 
 
 def _inputs(held: Lock, dockerfile: str) -> str:
-    return sha256(json.dumps([description(held), dockerfile, reference(held)]).encode())
+    return sha256(json.dumps([description(held), dockerfile, reference(held), debian.RECIPE]).encode())
 
 
 def existing(project: Project, held: Lock) -> Built | None:
@@ -135,8 +135,9 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     for patch, path in zip(held.stack.patch, held.patches, strict=True):
-        (folder / "patches" / patch.package).mkdir(exist_ok=True)
-        shutil.copyfile(path, folder / "patches" / patch.package / path.name)
+        copy = folder / patch.file.removeprefix("images/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     (folder / "stack.json").write_text(json.dumps(description(held), indent=2, sort_keys=True) + "\n")
     shutil.copy(machine.uv_binary(), folder / "uv" / "uv")
     for wheel in _locked_wheels(held):

@@ -204,8 +204,11 @@ def _suite(
                 ) from error
         code = child.wait()
     said = log.read_text(errors="replace")
-    if code == 3:
-        raise errors.BadInputError(said.strip().splitlines()[-1] if said.strip() else "the suite refused the request")
+    if code == 3 and not expected:
+        raise errors.BadInputError(
+            said.strip().splitlines()[-1] if said.strip() else "the suite refused the request",
+            next_step=f"vetted certify {held.name}, without --probe",
+        )
     missing = [name for name in expected if name not in {result.name for result in results}]
     if not expected or (not finished and not missing):
         raise errors.from_tool(f"running the suite ({Path(subject.command[0]).name}, exit code {code})", said)

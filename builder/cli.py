@@ -290,7 +290,8 @@ def certify_(
             with console.Working(name) as work:
                 outcome = certify.run(home, held, request, scratch, work.step, work.event)
             if outcome.certificate:
-                docs.refresh(home, scratch)
+                with home.holding("documents") as documents:
+                    docs.refresh(home, documents)
     _print_outcome(home, name, outcome, as_json)
     if outcome.statement.predicate.result != "PASSED":
         raise typer.Exit(1)

@@ -55,7 +55,10 @@ def matrix(project: Project) -> str:
 def generated(project: Project) -> dict[Path, str]:
     """Every generated document and what it must hold. Raises BadInputError when the README lost its marks."""
     readme = project.root / "README.md"
-    text, found = MATRIX.subn(lambda m: m[1] + matrix(project) + m[2], readme.read_text(encoding="utf-8"))
+    try:
+        text, found = MATRIX.subn(lambda m: m[1] + matrix(project) + m[2], readme.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise errors.BadInputError("README.md is not UTF-8 text", next_step="git checkout README.md") from error
     if found != 1:
         raise errors.BadInputError(
             "README.md: the marks around the matrix are gone", next_step="git checkout README.md"
@@ -66,9 +69,7 @@ def generated(project: Project) -> dict[Path, str]:
 
 def stale(project: Project) -> list[Path]:
     return [
-        path
-        for path, text in generated(project).items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
+        path for path, text in generated(project).items() if not path.is_file() or path.read_bytes() != text.encode()
     ]
 
 

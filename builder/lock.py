@@ -72,7 +72,7 @@ def intent(stack: Stack) -> str:
 
 
 def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tuple[Entry, ...]:
-    entries = []
+    entries: list[Entry] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -81,6 +81,11 @@ def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tupl
             raise errors.BadInputError(
                 f"{where}, line {number}: not a locked entry: {line.strip()[:80]!r}",
                 cause="the file was edited by hand, or a merge left its marks",
+                next_step=f"git checkout {where}, or `{command}`",
+            )
+        if any(entry.name == match["name"] for entry in entries):
+            raise errors.BadInputError(
+                f"{where}, line {number}: {match['name']} is locked twice",
                 next_step=f"git checkout {where}, or `{command}`",
             )
         entries.append(Entry(match["name"], match["version"], match["sha256"]))

@@ -48,37 +48,64 @@ def apply(site_packages: Path, output: Path, patches: list[Path]) -> list[Path]:
 
 def _parse(patch: Path) -> list[PatchedFile]:
     try:
-        diffs = list(PatchSet(io.StringIO(patch.read_bytes().decode(), newline="\n")))
+        text = patch.read_bytes().decode()
+        diffs = list(PatchSet(io.StringIO(text, newline="\n")))
     except (UnidiffParseError, UnicodeDecodeError) as error:
         raise PatchError(f"{patch.name}: not a unified diff: {error}") from error
     if not any(len(diff) for diff in diffs):
         raise PatchError(f"{patch.name}: holds no unified diff")
+    for diff in diffs:
+        if "/dev/null" in (diff.source_file, diff.target_file) or diff.is_rename:
+            raise PatchError(f"{patch.name}: {diff.path} is added, removed or renamed; a patch may only change files")
+    # What a hunk holds beyond the count in its header would be dropped without a word.
+    said = sum(line.line_type in "+- " for diff in diffs for hunk in diff for line in hunk)
+    if said != _body_lines(text):
+        raise PatchError(f"{patch.name}: a hunk holds other lines than its header says")
     return diffs
 
 
+def _body_lines(text: str) -> int:
+    """How many lines of hunks a patch holds, whatever their headers say."""
+    count, inside = 0, False
+    lines = text.split("\n")
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("@@"):
+            inside = True
+        elif line.startswith("diff ") or (line.startswith("--- ") and following.startswith("+++ ")):
+            inside = False
+        elif inside and line[:1] in ("+", "-", " "):
+            count += 1
+    return count
+
+
 def _patched(text: str, diff: PatchedFile) -> str:
-    """The text with every hunk applied. Lines end at a newline only, whatever else Python calls a line's end."""
-    lines = list(io.StringIO(text, newline="\n"))
+    """The text with every hunk applied.
+
+    Lines end at a newline only, whatever else Python calls a line's end; whether the last one does stays as it was.
+    """
+    lines = text.split("\n")
+    end = len(lines) - text.endswith("\n")
     result: list[str] = []
     read = 0
     for hunk in diff:
         # A hunk that takes away nothing names the line it comes after; any other the line it begins with.
         start = hunk.source_start - (1 if hunk.source_length else 0)
-        if not read <= start <= len(lines):
-            raise PatchError(f"the file has {len(lines)} lines, and a hunk is for line {hunk.source_start}")
+        if not read <= start <= end:
+            raise PatchError(f"the file has no line {hunk.source_start} where a hunk is for it")
         result += lines[read:start]
         read = start
         for line in hunk:
+            wanted = line.value.removesuffix("\n")
             if line.is_added:
-                result.append(line.value)
+                result.append(wanted)
             elif line.line_type in (" ", "-"):
-                found = lines[read] if read < len(lines) else "the end of the file"
-                if found.removesuffix("\n") != line.value.removesuffix("\n"):
-                    raise PatchError(f"line {read + 1} is {found.rstrip()!r}, not {line.value.rstrip()!r}")
+                found = lines[read] if read < len(lines) else None
+                if found != wanted:
+                    raise PatchError(f"line {read + 1} is {found!r}, not {wanted!r}")
                 if line.is_context:
-                    result.append(found)
+                    result.append(wanted)
                 read += 1
-    return "".join(result + lines[read:])
+    return "\n".join(result + lines[read:])
 
 
 def main(site_packages: str, output: str, *patches: str) -> None:

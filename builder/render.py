@@ -62,8 +62,9 @@ def dockerfile(project: Project, lock: Lock) -> str:
     # A JSON string is a valid, fully escaped Dockerfile string; `$` would still be expanded.
     environment.filters["quote"] = lambda value: json.dumps(str(value), ensure_ascii=False).replace("$", r"\$")
     patched: dict[str, list[str]] = {}
-    for patch, path in zip(lock.stack.patch, lock.patches, strict=True):
-        patched.setdefault(_group(canonicalize_name(patch.package)), []).append(f"{patch.package}/{path.name}")
+    for patch in lock.stack.patch:
+        group = _group(canonicalize_name(patch.package))
+        patched.setdefault(group, []).append(patch.file.removeprefix("images/patches/"))
     missing = [name for name in lock.stack.packages if name not in lock.versions]
     if missing:
         raise errors.BadInputError(

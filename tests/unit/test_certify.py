@@ -123,7 +123,7 @@ def test_garbage_between_the_events_is_passed_over(suite: Suite) -> None:
 
 
 def test_a_refused_request_is_a_bad_input_with_the_runners_words(suite: Suite) -> None:
-    with pytest.raises(errors.BadInputError, match=r"^smoke: unknown probe: nope$") as caught:
+    with pytest.raises(errors.BadInputError, match=r"^smoke: unknown probe: nope\nnext: ") as caught:
         suite.run("import sys; print('noise\\nsmoke: unknown probe: nope', file=sys.stderr); sys.exit(3)")
     assert caught.value.exit_code == 3
 

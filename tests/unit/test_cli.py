@@ -266,6 +266,14 @@ def test_a_stale_lock_is_neither_built_nor_run(command: Command, wheels: Small, 
     assert f"next: vetted lock {TINY}" in answer.err
 
 
+def test_a_stale_lock_is_not_certified_already(command: Command, wheels: Small) -> None:
+    hostenv.path(wheels.project, wheels.lock).mkdir(parents=True)
+    wheels.issue()
+    assert command(wheels.root, "certify", TINY, "--engine", "host").code == 0
+    wheels.edit("stack.toml", "unwanted ;", "unneeded ;")
+    assert command(wheels.root, "certify", TINY, "--engine", "host").code == 1
+
+
 @pytest.mark.usefixtures("no_docker")
 def test_certify_in_docker_without_one_ends_with_4_and_how_to_get_it(command: Command, wheels: Small) -> None:
     answer = command(wheels.root, "certify", TINY, "--engine", "docker")

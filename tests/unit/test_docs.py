@@ -66,6 +66,12 @@ def test_a_readme_without_its_marks_is_a_bad_input(small: Small, text: str) -> N
     assert caught.value.next_step == "git checkout README.md"
 
 
+def test_a_readme_in_another_encoding_is_a_bad_input(small: Small) -> None:
+    (small.root / "README.md").write_bytes(README.encode() + "Überschrift\n".encode("latin-1"))
+    with pytest.raises(errors.BadInputError, match=r"README\.md"):
+        docs.stale(small.project)
+
+
 def test_a_stack_without_a_certificate_is_not_certified(small: Small) -> None:
     assert row(small)[-1] == "**not certified**"
 

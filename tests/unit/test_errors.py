@@ -82,6 +82,13 @@ def test_what_the_system_refused_is_a_matter_of_storage(number: int, said: str) 
     assert said in error.what
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_what_may_not_be_written_comes_with_the_way_to_look_at_it(number: int) -> None:
+    error = errors.from_os(OSError(number, os.strerror(number), "/some/file"))
+    assert error.next_step == "ls -ld /some/file"
+    assert "read-only" in error.cause
+
+
 def test_a_full_disk_is_told_with_what_to_do() -> None:
     with pytest.raises(OSError, match="No space left") as caught:
         Path("/dev/full").write_text("x")

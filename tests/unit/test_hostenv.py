@@ -29,6 +29,7 @@ def environments(small: Small) -> list[str]:
 def test_the_environment_holds_the_locked_and_patched_distributions(wheels: Small) -> None:
     environment, said = prepare(wheels)
     assert environment == hostenv.path(wheels.project, wheels.lock)
+    assert not (wheels.project.scratch(TINY) / "host").exists()  # renamed, so it was never there by halves
     python = [str(environment / "bin" / "python"), "-c"]
     printed = subprocess.run([*python, "import tiny_lib; print(tiny_lib.greeting)"], capture_output=True, check=True)
     assert printed.stdout == b"somebody\n"

@@ -141,6 +141,67 @@ def test_a_patch_without_changes_is_refused(site: Site, text: str) -> None:
         site.apply(text)
 
 
+LAST = "--- a/package/module.py\n+++ b/package/module.py\n@@ -9,2 +9,{} @@\n line 9\n{}"
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+@pytest.mark.parametrize(
+    ("hunk", "patched"),
+    [
+        (LAST.format(2, "-line 10\n+LINE TEN\n"), TEN.replace("line 10", "LINE TEN")),
+        (LAST.format(3, " line 10\n+line 11\n"), TEN + "line 11\n"),
+        (LAST.format(1, "-line 10\n"), TEN.replace("line 10\n", "")),
+    ],
+    ids=["replaced", "followed", "removed"],
+)
+def test_the_end_of_the_file_stays_as_it_was_when_its_last_line_is_patched(
+    site: Site, hunk: str, patched: str, ending: str
+) -> None:
+    site.module.write_text(TEN.rstrip("\n") + ending)
+    site.apply(hunk)
+    assert site.patched.read_text() == patched.rstrip("\n") + ending
+
+
+def test_a_patch_made_of_a_file_without_a_last_newline_applies_to_it(site: Site) -> None:
+    site.module.write_text(TEN.rstrip("\n"))
+    no_newline = "\\ No newline at end of file\n"
+    site.apply(LAST.format(2, f"-line 10\n{no_newline}+LINE TEN\n{no_newline}"))
+    assert site.patched.read_text() == TEN.replace("line 10\n", "LINE TEN")
+
+
+@pytest.mark.parametrize("line", [0, 1, 5, 10])
+def test_lines_without_context_are_inserted_after_the_line_that_is_named(site: Site, line: int) -> None:
+    site.apply(f"--- a/package/module.py\n+++ b/package/module.py\n@@ -{line},0 +{line + 1},1 @@\n+new\n")
+    lines = TEN.splitlines()
+    assert site.patched.read_text().splitlines() == [*lines[:line], "new", *lines[line:]]
+
+
+@pytest.mark.parametrize(
+    "hunks",
+    [
+        pytest.param("@@ -11,0 +12,1 @@\n+new\n", id="after the end"),
+        pytest.param("@@ -5,1 +5,1 @@\n-line 5\n+x\n@@ -3,1 +3,1 @@\n-line 3\n+y\n", id="out of order"),
+        pytest.param("@@ -5,2 +5,2 @@\n-line 5\n+x\n", id="a line short"),
+        pytest.param("@@ -5,1 +5,1 @@\n-line 5\n+x\n+y\n", id="a line too many"),
+    ],
+)
+def test_hunks_that_are_not_what_they_say_are_refused(site: Site, hunks: str) -> None:
+    with pytest.raises(patches.PatchError, match=r"^0001-test\.patch: "):
+        site.apply("--- a/package/module.py\n+++ b/package/module.py\n" + hunks)
+    assert not site.output.exists()
+
+
+def test_a_patch_that_removes_a_file_is_refused(site: Site) -> None:
+    site.module.write_text("line 1\n")
+    with pytest.raises(patches.PatchError):
+        site.apply("--- a/package/module.py\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-line 1\n")
+
+
+def test_a_patch_that_makes_a_new_file_is_refused(site: Site) -> None:
+    with pytest.raises(patches.PatchError):
+        site.apply("--- /dev/null\n+++ b/package/new.py\n@@ -0,0 +1,1 @@\n+line 1\n")
+
+
 def script(site: Site, text: str) -> subprocess.CompletedProcess[str]:
     """The module as the image's build runs it."""
     patch = site.root / "0001-test.patch"

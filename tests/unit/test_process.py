@@ -47,7 +47,11 @@ def test_a_killed_command_leaves_no_grandchild(tmp_path: Path) -> None:
         assert all(alive(pid) for pid in pids)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-        assert gone(*pids)
+        try:
+            assert gone(*pids)
+        finally:
+            for pid in filter(alive, pids):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_leaving_the_block_ends_the_program_and_its_children() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -120,6 +121,8 @@ def test_a_second_process_waits_and_says_so(small: Small) -> None:
         with hold(small) as second:
             assert said(second.stderr) == f"another vetted is at work on {TINY}; waiting for it to finish\n"
             assert second.poll() is None
+            assert second.stdout is not None
+            assert select.select([second.stdout], [], [], 0.3)[0] == []  # it is not in, and waits
             assert (small.project.scratch(TINY) / "half-done").exists()
             first.communicate("\n")
             assert first.returncode == 0

@@ -63,9 +63,21 @@ def test_every_group_and_every_patch_reaches_the_image(small: Small) -> None:
     text = render.dockerfile(small.project, small.lock)
     assert "FROM venv AS libraries\n" in text
     assert "COPY --link --from=libraries /opt/venv /opt/venv\n" in text
-    assert "/mnt/patches/tiny-lib/0001-greet.patch" in text
+    assert "/mnt/patches/tiny-lib/1.0/0001-greet.patch" in text
     assert "COPY --link --from=libraries-patched /patched /\n" in text
     assert small.lock.digest in text
+
+
+def test_patches_of_one_name_for_two_versions_are_two_patches(small: Small) -> None:
+    second = small.patch.parents[1] / "1.1" / small.patch.name
+    second.parent.mkdir()
+    second.write_text(small.patch.read_text())
+    toml = small.file("stack.toml")
+    block = toml.read_text().partition("[[patch]]")[2]
+    toml.write_text(f"{toml.read_text()}[[patch]]{block.replace('/1.0/', '/1.1/')}")
+    text = render.dockerfile(small.project, small.lock)
+    named = [line.split()[0] for line in text.splitlines() if ".patch " in line]
+    assert len(named) == len(set(named)) == 2
 
 
 def test_a_missing_dockerfile_is_a_difference(small: Small) -> None:

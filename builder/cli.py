@@ -41,8 +41,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Stacks = Annotated[list[str] | None, typer.Argument(help="Stacks; all of them when none is named.", show_default=False)]
-OneStack = Annotated[str, typer.Argument(help="The stack, a folder in lockfiles/.", show_default=False)]
+Stacks = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[STACK]...", help="Stacks; all of them when none is named.", show_default=False),
+]
+OneStack = Annotated[
+    str, typer.Argument(metavar="STACK", help="The stack, a folder in lockfiles/.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 
@@ -275,6 +280,8 @@ def certify_(
     """Run real GRPO jobs on a stack and write the certificate that they earned."""
     home = project.find()
     held = lock.load(home, name)
+    if device == Device.cuda and held.stack.device == "cpu":
+        raise typer.BadParameter(f"{name} is a cpu stack: its lock holds no CUDA", param_hint="--device")
     chosen = engine_name or _answering_engine()
     request = Request(device or held.stack.device, chosen, tuple(probe or ()), force)
     with home.holding(name) as scratch:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uv
 
-from builder import process
+from builder import errors, process
 
 
 def uv_binary() -> str:
@@ -83,8 +83,15 @@ def hardware(device: str) -> Hardware:
     cores = len(os.sched_getaffinity(0))
     if device != "cuda":
         return Hardware(name, cores)
-    query = process.check(
-        "asking for the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    )
+    try:
+        query = process.check(
+            "asking for the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        )
+    except errors.MissingToolError as error:
+        raise errors.MissingToolError(
+            "no GPU to certify on: nvidia-smi is not installed",
+            cause="the machine has no NVIDIA GPU, or its driver is not installed",
+            next_step="run this on a host with an NVIDIA GPU and driver",
+        ) from error
     rows = [[cell.strip() for cell in line.split(",")] for line in query.stdout.splitlines() if line.strip()]
     return Hardware(name, cores, tuple(row[0] for row in rows), rows[0][1] if rows else None)

@@ -220,7 +220,7 @@ def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] 
         distributions = [package for package in upgrade if package != "debian"]
         unknown = [package for package in distributions if old and lock.normalise(package) not in old.versions]
         if unknown:
-            raise errors.BadInputError(f"not in this lock: {', '.join(unknown)}", next_step="vetted lock --upgrade")
+            raise errors.BadInputError(f"not in this lock: {', '.join(unknown)}", next_step="vetted lock --upgrade all")
         options += [f"--upgrade-package={package}" for package in distributions]
         if not upgrade:
             options.append("--upgrade")

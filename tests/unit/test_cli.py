@@ -317,3 +317,10 @@ def test_a_patch_that_does_not_apply_ends_certify_with_3(command: Command, wheel
     answer = command(wheels.root, "certify", TINY, "--engine", "host")
     assert answer.code == 3
     assert "0001-greet.patch: does not apply exactly to tiny_lib.py" in answer.err
+
+
+def test_a_cpu_stack_is_not_certified_for_cuda(command: Command, small: Small) -> None:
+    answer = command(small.root, "certify", TINY, "--device", "cuda")
+    assert answer.code == 2
+    assert "--device" in answer.err
+    assert "cpu stack" in answer.err

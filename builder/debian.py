@@ -205,7 +205,11 @@ def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None
         'echo "vetted:x:1000:" >> "$1/etc/group"',
         'mkdir "$1/home/vetted" && chown 1000:1000 "$1/home/vetted"',
     )
+    # mmdebstrap mounts, and its children leave its process group: in namespaces of their own, both end with it.
+    # (Without root it makes its own.)
+    alone = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=KILL"] if os.geteuid() == 0 else []
     argv = [
+        *alone,
         "mmdebstrap",
         "--variant=essential",
         "--architectures=amd64",

@@ -63,7 +63,8 @@ class Project:
             lock.acquire()
         scratch = self.scratch(stack)
         try:
-            shutil.rmtree(scratch, ignore_errors=True)
+            if scratch.exists():
+                shutil.rmtree(scratch)
             scratch.mkdir(parents=True)
             yield scratch
         finally:

@@ -154,6 +154,7 @@ def killed_at_random_moments(
         while (alive := processes(workshop.root)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert alive == []
+        assert str(workshop.root) not in Path("/proc/mounts").read_text()
     undo()
     done = workshop.vetted(*argv)
     assert done.returncode == 0, done.stdout + done.stderr

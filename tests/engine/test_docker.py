@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -121,8 +122,9 @@ def test_build_survives_being_killed(workshop: Workshop, certified: certificate.
 
     def forget() -> None:
         record.unlink(missing_ok=True)  # the image counts as not built
+        shutil.rmtree(workshop.root / ".vetted" / "rootfs", ignore_errors=True)
 
-    killed_at_random_moments(workshop, ("build", STACK), 20.0, forget)
+    killed_at_random_moments(workshop, ("build", STACK), 30.0, forget)
     assert certificate.bare(workshop.json("build", STACK)["manifest"]) == certified.subject[0].digest
 
 

@@ -60,12 +60,10 @@ def existing(project: Project, held: Lock) -> Built | None:
     return Built(image, reference(held), data["buildkit"]) if complete and image.manifest == data["manifest"] else None
 
 
-def build(project: Project, held: Lock, scratch: Path, report: Report, *, force: bool = False) -> Built:
+def build(project: Project, held: Lock, scratch: Path, report: Report) -> Built:
     """Build the image of a lock, or return the one that was built from the same inputs."""
-    difference = render.difference(project, held)
-    if difference:
-        raise StaleDockerfileError(project, held, difference)
-    if not force and (built := existing(project, held)):
+    _refuse_stale(project, held)
+    if built := existing(project, held):
         return built
     docker = engine.docker()
     layout = _run(project, held, scratch, report, no_cache=False)
@@ -93,9 +91,7 @@ class Proof:
 
 def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
     """Build twice without any cache, the root filesystem included, and compare every digest."""
-    difference = render.difference(project, held)
-    if difference:
-        raise StaleDockerfileError(project, held, difference)
+    _refuse_stale(project, held)
     engine.docker()
     images = []
     for attempt in ("first", "second"):
@@ -105,12 +101,11 @@ def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
     return Proof(images[0].manifest, images[1].manifest, oci.compare(*images))
 
 
-class StaleDockerfileError(errors.VettedError):
-    """The committed Dockerfile is not what the lock and the templates render to."""
-
-    def __init__(self, project: Project, held: Lock, difference: str) -> None:
+def _refuse_stale(project: Project, held: Lock) -> None:
+    """A committed Dockerfile that is not what the lock and the templates render to is not built."""
+    if difference := render.difference(project, held):
         where = project.relative(project.dockerfile(held.name))
-        super().__init__(
+        raise errors.VettedError(
             f"{where} is not what its lock renders to\n{difference.rstrip()}",
             cause="it was edited by hand, or the lock or a template changed",
             next_step=f"vetted render {held.name}",
@@ -198,7 +193,7 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
         code = child.wait()
     if code != 0:
         raise errors.from_tool(
-            f"building {held.name}", progress.failure(), next_step="run it again with --json to see all"
+            f"building {held.name}", progress.failure(), next_step=f"docker info, and `vetted lock --check {held.name}`"
         )
     shutil.rmtree(folder)
     return layout

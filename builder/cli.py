@@ -78,15 +78,10 @@ def _selected(home: Project, stacks: list[str] | None) -> list[str]:
 def list_(as_json: AsJson = False) -> None:
     """The matrix: every stack, its versions, and where it was certified."""
     home = project.find()
-    suite = certify.suite_digest(home.smoke)
     rows = []
     for name in stack.names(home):
         held = lock.load(home, name)
-        where = [
-            found
-            for statement in certificate.of_stack(home, name).values()
-            if (found := docs.certified_on(held, statement, suite))
-        ]
+        where = docs.certified_where(home, held)
         rows.append(
             {"stack": name, "device": held.stack.device, "versions": docs.versions(held), "certified_on": where}
         )

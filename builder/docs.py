@@ -30,6 +30,13 @@ def certified_on(held: Lock, statement: Statement, suite: str) -> str | None:
     return f"{hardware} ({'image' if engine == 'docker' else 'lock'}{older})"
 
 
+def certified_where(project: Project, held: Lock) -> list[str]:
+    """Every place where today's lock was certified."""
+    suite = certify.suite_digest(project.smoke)
+    statements = certificate.of_stack(project, held.name).values()
+    return [found for statement in statements if (found := certified_on(held, statement, suite))]
+
+
 def versions(held: Lock) -> dict[str, str]:
     return {
         column: next((held.versions[n] for n in (column, f"{column}-cpu") if n in held.versions), "–")
@@ -38,16 +45,11 @@ def versions(held: Lock) -> dict[str, str]:
 
 
 def matrix(project: Project) -> str:
-    suite = certify.suite_digest(project.smoke)
     rows = [f"| stack | {' | '.join(COLUMNS)} | certified on |", "|" + "---|" * (len(COLUMNS) + 2)]
     for name in stack.names(project):
         held = lock.load(project, name)
-        where = [
-            found
-            for statement in certificate.of_stack(project, name).values()
-            if (found := certified_on(held, statement, suite))
-        ]
-        cells = [f"`{name}`", *versions(held).values(), "<br>".join(where) or "**not certified**"]
+        where = "<br>".join(certified_where(project, held)) or "**not certified**"
+        cells = [f"`{name}`", *versions(held).values(), where]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"
 

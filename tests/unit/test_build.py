@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder import build, lock, oci
+from builder import build, errors, lock, oci
 from builder.build import Step
 from builder.lock import Lock
 from builder.project import Project
@@ -105,7 +105,7 @@ def test_a_dockerfile_edited_by_hand_is_never_built(small: Small) -> None:
     path = small.project.dockerfile(TINY)
     path.write_text(path.read_text().replace("USER 1000:1000", "USER root"))
     for call in (build.build, build.prove):
-        with pytest.raises(build.StaleDockerfileError, match="-USER root\n\\+USER 1000:1000") as caught:
+        with pytest.raises(errors.VettedError, match="-USER root\n\\+USER 1000:1000") as caught:
             call(small.project, small.lock, small.scratch(), unreachable)
         assert caught.value.exit_code == 1
         assert caught.value.next_step == f"vetted render {TINY}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from smoke import tiny
+from smoke import adapter, tiny
 from smoke.probe import Bound, Context, Reading
 
 STEPS = 3
@@ -53,7 +53,7 @@ def make_trainer(context: Context, model: Any, reward: Reward, **options: Any) -
     ours = {
         "seed": context.seed,
         "max_steps": STEPS,
-        "per_device_train_batch_size": GENERATIONS,
+        "per_device_train_batch_size": adapter.batch_of(GENERATIONS, GENERATIONS),
         "num_generations": GENERATIONS,
         "max_completion_length": COMPLETION_LENGTH,
         # Large enough for every parameter to move visibly, and for a stale sampler to show, in so few steps.
@@ -69,7 +69,7 @@ def make_trainer(context: Context, model: Any, reward: Reward, **options: Any) -
         "disable_tqdm": True,
         "dataloader_pin_memory": False,
     }
-    known = {field.name for field in dataclasses.fields(GRPOConfig)}
+    known = adapter.known_options()
     arguments = GRPOConfig(
         output_dir=str(context.directory / "trainer"),
         **{**{name: value for name, value in ours.items() if name in known}, **options},

@@ -84,12 +84,14 @@ class Context:
 class Probe:
     """What a probe file says about itself in its constant PROBE.
 
-    `needs` are import names; a probe whose needs are not installed is not run. `gpus` is how many it takes when the
-    device is cuda. `ranks` processes run it together. `fresh` asks for a process of its own instead of a fork, where
-    forking is not safe. A probe past `timeout_s` seconds or `memory_mib` MiB (all its processes together, on the
-    host) is killed and says so.
+    `matters` is one sentence for whoever reads a red row: what such a failure does to a training run. `needs` are
+    import names; a probe whose needs are not installed is not run. `gpus` is how many it takes when the device is
+    cuda. `ranks` processes run it together. `fresh` asks for a process of its own instead of a fork, where forking is
+    not safe. A probe past `timeout_s` seconds or `memory_mib` MiB (all its processes together, on the host) is killed
+    and says so.
     """
 
+    matters: str
     bounds: tuple[Bound, ...]
     links: tuple[str, ...]
     needs: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ class Found:
         return {
             "name": self.name,
             "asks": self.asks,
+            "matters": self.probe.matters,
             "links": list(self.probe.links),
             "needs": list(self.probe.needs),
             "ranks": self.probe.ranks,

@@ -17,6 +17,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 NEW_TOKENS = 24
 
 PROBE = Probe(
+    matters="what is deployed is the checkpoint, not the model in memory",
     bounds=(
         Bound("tensors_different", "saving and loading copies bits", "tensors", equals=0, headline=True),
         Bound("tensors_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),

@@ -13,6 +13,7 @@ from smoke import grpo, tiny
 from smoke.probe import Context, Probe, Reading
 
 PROBE = Probe(
+    matters="nothing else can be right where the shortest run does not train",
     bounds=(replace(grpo.MOVED, headline=True), *grpo.BOUNDS),
     links=(
         "https://github.com/huggingface/transformers/pull/38226",

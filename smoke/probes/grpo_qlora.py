@@ -15,6 +15,7 @@ from smoke import grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
+    matters="a 4-bit run that fails here is refused, holds the model twice, or trains weights that are saved nowhere",
     bounds=(
         replace(grpo.MOVED, headline=True),
         Bound("layers_4bit", "2 blocks of 7 linear layers; the output layer is never quantised", "layers", equals=14),

@@ -17,7 +17,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import grpo, tiny
+from smoke import adapter, grpo, tiny
 from smoke.policy import completion_logprobs, next_token_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -26,6 +26,7 @@ PROMPT_LENGTH = 12
 NEW_TOKENS = 12
 
 PROBE = Probe(
+    matters="a sampler that keeps old weights makes every later step learn from a policy that no longer exists",
     bounds=(
         Bound(
             "sampler_diff",
@@ -103,10 +104,10 @@ def run(context: Context) -> Iterator[Reading]:
     policy = trainer.accelerator.unwrap_model(trainer.model).eval()
     old = grpo.snapshot(policy)
     _replace(policy, context.seed + 1)
-    _sync(trainer)
+    adapter.sync_weights(trainer)
     draw = random.Random(context.seed)
     prompts = [tiny.draw_tokens(draw, PROMPT_LENGTH) for _ in range(PROMPTS)]
-    samples = _greedy(_engine(trainer), prompts)
+    samples = _greedy(adapter.sampler(trainer), prompts)
 
     differences = _differences(policy, prompts, samples)
     yield Reading("sampler_diff", differences.mean().item())
@@ -154,18 +155,6 @@ def _load(model: Any, weights: dict[str, Any]) -> None:
         for name, parameter in model.named_parameters():
             if name in weights:
                 parameter.copy_(weights[name])
-
-
-def _sync(trainer: Any) -> None:
-    """Push the trainer's weights into vLLM, by the installed TRL's own method."""
-    if generation := getattr(trainer, "vllm_generation", None):
-        generation.sync_weights()
-    else:
-        trainer._move_model_to_vllm()
-
-
-def _engine(trainer: Any) -> Any:
-    return getattr(trainer, "vllm_generation", trainer).llm
 
 
 def _greedy(engine: Any, prompts: list[list[int]]) -> list[tuple[list[int], list[float]]]:

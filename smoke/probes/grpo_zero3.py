@@ -31,6 +31,7 @@ DEEPSPEED = {
 }
 
 PROBE = Probe(
+    matters="what fails here cannot train a model larger than one GPU, or trains a different one on each",
     bounds=(
         replace(grpo.MOVED, headline=True),
         Bound("whole_parameters", "each rank holds a part of every tensor", "tensors", equals=0),

@@ -39,6 +39,7 @@ CORE = {
 _EXACT = "what was certified about a lock says nothing about an environment that differs from it"
 
 PROBE = Probe(
+    matters="what was measured about a lock says nothing about an environment that differs from it",
     bounds=(
         Bound("imports_failed", "a core package that does not import is broken", equals=0),
         Bound("distributions_missing", _EXACT, equals=0),

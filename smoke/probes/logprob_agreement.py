@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import grpo, tiny
+from smoke import adapter, grpo, tiny
 from smoke.policy import completion_logprobs, next_token_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -25,6 +25,7 @@ PROMPTS = (24, 17, 21, 9)
 COMPLETIONS = (8, 5, 3, 8)
 
 PROBE = Probe(
+    matters="the gradient of GRPO is that of these numbers; wrong ones train on noise with a plausible loss",
     bounds=(
         Bound(
             "max_abs_diff",
@@ -72,7 +73,7 @@ def run(context: Context) -> Iterator[Reading]:
     ]
     device = policy.device
     with torch.no_grad():
-        scored = _trainer_logprobs(
+        scored = adapter.token_logprobs(
             trainer, policy, torch.tensor(ids, device=device), torch.tensor(mask, device=device), keep
         )
     if tuple(scored.shape) != (len(ids), keep):
@@ -85,17 +86,6 @@ def run(context: Context) -> Iterator[Reading]:
         shifts.append(_shift_effect(policy, prompt, completion, expected))
     yield Reading("max_abs_diff", max(diffs), f"of the sequences: {diffs}")
     yield Reading("shift_effect", max(shifts))
-
-
-def _trainer_logprobs(trainer: Any, model: Any, ids: Any, mask: Any, keep: int) -> Any:
-    """What the installed TRL computes: (batch, keep). The method's name and result changed over the releases."""
-    for name in ("_get_per_token_logps_and_entropies", "_get_per_token_logps"):
-        if method := getattr(trainer, name, None):
-            result = method(model, ids, mask, keep)
-            if isinstance(result, dict):
-                return result["logps"]
-            return result[0] if isinstance(result, tuple) else result
-    raise AttributeError("this TRL has no _get_per_token_logps* method to ask")
 
 
 def _shift_effect(model: Any, prompt: list[int], completion: list[int], expected: Any) -> float:

@@ -22,6 +22,7 @@ def test_probe_says_what_it_is_for(found: probe.Found) -> None:
     text = ast.get_docstring(ast.parse(found.file.read_text())) or ""
     assert found.asks.endswith("?")
     assert "exists for" in text
+    assert len(found.probe.matters) > 15
     assert found.probe.links
     assert all(link.startswith("https://github.com/") for link in found.probe.links)
     for bound in found.probe.bounds:
@@ -41,7 +42,7 @@ def test_list_shows_every_probe() -> None:
     listed = json.loads(run("-m", "smoke", "--list"))
     assert [entry["name"] for entry in listed] == list(PROBES)
     assert {tuple(entry) for entry in listed} == {
-        ("name", "asks", "links", "needs", "ranks", "gpus", "fresh", "timeout_s", "memory_mib", "bounds")
+        ("name", "asks", "matters", "links", "needs", "ranks", "gpus", "fresh", "timeout_s", "memory_mib", "bounds")
     }
 
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from smoke.probe import Bound, Context, Probe, Reading
 
-PROBE = Probe(bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=(), memory_mib=200)
+PROBE = Probe(
+    matters="it does not",
+    bounds=(Bound("answer", "it was always 42", equals=42, headline=True),),
+    links=(),
+    memory_mib=200,
+)
 
 
 def run(_: Context) -> Iterator[Reading]:

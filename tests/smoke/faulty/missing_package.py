@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=(), needs=("json", "no_such_package")
+    matters="it does not",
+    bounds=(Bound("answer", "it was always 42", equals=42, headline=True),),
+    links=(),
+    needs=("json", "no_such_package"),
 )
 
 

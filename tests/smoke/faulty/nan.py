@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from smoke.probe import Bound, Context, Probe, Reading
 
-PROBE = Probe(bounds=(Bound("answer", "anything goes", headline=True),), links=())
+PROBE = Probe(matters="it does not", bounds=(Bound("answer", "anything goes", headline=True),), links=())
 
 
 def run(_: Context) -> Iterator[Reading]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from smoke.probe import Bound, Context, Probe, Reading
 
-PROBE = Probe(bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=())
+PROBE = Probe(matters="it does not", bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=())
 
 
 def run(_: Context) -> Iterator[Reading]:

@@ -67,6 +67,9 @@ def _run(job: Job, rank: int) -> int:
         job.append(rank, {"done": True})
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except probe.NotApplicable as reason:
+        job.append(rank, {"not_applicable": str(reason)})
+        return 1
     except BaseException as error:
         traceback.print_exc()
         job.append(rank, {"failure": "".join(traceback.format_exception_only(type(error), error)).strip()})

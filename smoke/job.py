@@ -80,11 +80,12 @@ class Job:
 
 
 class Report:
-    """What one rank has reported: readings, and at the end either an exception or that it is done."""
+    """What one rank has reported: readings, and at the end that it is done, or an exception, or not applicable."""
 
     def __init__(self) -> None:
         self.readings: dict[str, Reading] = {}
         self.failure: str | None = None
+        self.not_applicable: str | None = None
         self.done = False
 
     def take(self, record: Mapping[str, Any]) -> None:
@@ -93,4 +94,5 @@ class Report:
             reading = Reading(record["reading"], float(record["value"]), record["detail"])
             self.readings[reading.name] = reading
         self.failure = record.get("failure", self.failure)
+        self.not_applicable = record.get("not_applicable", self.not_applicable)
         self.done = record.get("done", self.done)

@@ -44,6 +44,10 @@ def judge(ending: Ending, report: Report, readings: Mapping[str, Reading], bound
         if ending.status == -signal.SIGKILL and ending.oom_killed:
             return OOM, f"{who}killed by the kernel's OOM killer"
         return CRASHED, who + ended(ending.status)
+    if report.not_applicable is not None:
+        if readings:
+            return FAILED, f"{who}not applicable, found out after its first reading: {report.not_applicable}"
+        return NOT_RUN, report.not_applicable
     if report.failure is not None:
         return FAILED, who + report.failure
     if ending.status > 0 or not report.done:

@@ -18,6 +18,10 @@ class BadProbeError(Exception):
     """A probe file that does not keep to the form that this module asks for."""
 
 
+class NotApplicable(Exception):  # noqa: N818 - it is no error: the question does not arise here
+    """Raised by a probe's `run`, before its first reading, with the reason why it has nothing to ask here."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """What a measurement must be, and why: at most one of `at_most`, `at_least` and `equals`.

@@ -32,6 +32,12 @@ FAULTS = {
     "unmeasured": ("failed", "answer was not measured"),
     "unbounded": ("failed", "surprise was measured, but has no bound"),
     "missing-package": ("not-run", "not installed: no_such_package"),
+    "not-applicable": ("not-run", "this TRL has no such option"),
+    "not-applicable-rank": ("not-run", "needs 2 GPUs"),
+    "not-applicable-late": (
+        "failed",
+        "not applicable, found out after its first reading: this TRL has no such option",
+    ),
     "missing-gpu": ("passed", None),  # on the CPU no GPU is needed
     "dying-rank": ("crashed", "rank 1: killed by SIGSEGV"),
     "failing-rank": ("failed", "rank 1: ValueError: no such luck"),

@@ -1,0 +1,14 @@
+"""Is a question that does not arise here not run, and says why?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smoke.probe import Bound, Context, NotApplicable, Probe, Reading
+
+PROBE = Probe(matters="it does not", bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=())
+
+
+def run(_: Context) -> Iterator[Reading]:
+    raise NotApplicable("this TRL has no such option")
+    yield

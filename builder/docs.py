@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from builder import certificate, certify, errors, lock, stack
+from builder import certificate, errors, lock, stack, suite
 from builder.certificate import Statement
 from builder.lock import Lock
 from builder.project import Project, write
@@ -20,21 +20,21 @@ def is_current(held: Lock, statement: Statement) -> bool:
     return statement.resource("lock").digest == certificate.bare(held.digest)
 
 
-def certified_on(held: Lock, statement: Statement, suite: str) -> str | None:
+def certified_on(held: Lock, statement: Statement, today: str) -> str | None:
     """Where a certificate was earned, or None when it speaks of another lock than today's."""
     if not is_current(held, statement):
         return None
     engine = (statement.resource("engine").annotations or {}).get("name")
     hardware = (statement.resource("hardware").annotations or {}).get("class")
-    older = "" if statement.resource("suite").digest == certificate.bare(suite) else ", by an earlier suite"
+    older = "" if statement.resource("suite").digest == certificate.bare(today) else ", by an earlier suite"
     return f"{hardware} ({'image' if engine == 'docker' else 'lock'}{older})"
 
 
 def certified_where(project: Project, held: Lock) -> list[str]:
     """Every place where today's lock was certified."""
-    suite = certify.suite_digest(project.smoke)
+    today = suite.digest(project.smoke)
     statements = certificate.of_stack(project, held.name).values()
-    return [found for statement in statements if (found := certified_on(held, statement, suite))]
+    return [found for statement in statements if (found := certified_on(held, statement, today))]
 
 
 def versions(held: Lock) -> dict[str, str]:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from builder import certificate, certify, lock, machine, project, render
+from builder import certificate, lock, machine, project, render
+from builder import suite as suites
 from builder.certificate import ProbeResult, Resource
 from builder.lock import Lock
 from builder.project import Project
@@ -145,7 +146,7 @@ class Small:
         statement = certificate.statement(
             subject=Resource(name="tiny", digest=certificate.bare(subject or held.digest)),
             lock=held.digest,
-            suite=certify.suite_digest(self.project.smoke),
+            suite=suites.digest(self.project.smoke),
             hardware=machine.hardware("cpu"),
             engine={"name": kind if engine == "host" else engine, "kernel": "6"},
             python="3.11.2",

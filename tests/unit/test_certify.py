@@ -3,188 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from builder import certificate, certify, errors, hostenv, machine
-from builder.certificate import ProbeResult
-from builder.certify import Event, Outcome, Request
-from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, RUNNER, TINY, Small
+from builder import certificate, certify, hostenv, machine
+from builder import suite as suites
+from builder.certify import Outcome, Request
+from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small
 
 HOST = Request("cpu", "host")
-START = 'say("start", probes=["alpha", "beta", "gamma"], python="3.11.2")\n'
-
-
-class Suite:
-    """A suite with the runner that a test writes."""
-
-    def __init__(self, small: Small) -> None:
-        self.small, self.events, self.scratch = small, list[Event](), small.scratch()
-        self.log = self.scratch / "suite.log"
-
-    def run(self, script: str, probes: Sequence[str] = ()) -> tuple[dict[str, ProbeResult], str]:
-        path = self.scratch / "runner.py"
-        path.write_text(script)
-        subject = certify._Subject(
-            certificate.Resource(name="it", digest=certificate.bare("1" * 64)), [sys.executable, str(path)], {}, {}
-        )
-        request = Request("cpu", "host", tuple(probes))
-        results, python = certify._suite(self.small.lock, request, subject, self.scratch, self.events.append)
-        assert len({result.name for result in results}) == len(results)
-        return {result.name: result for result in results}, python
-
-
-@pytest.fixture
-def suite(small: Small) -> Suite:
-    return Suite(small)
-
-
-def test_what_the_runner_reports_is_the_result(suite: Suite) -> None:
-    measured = {"name": "loss", "value": 0.25, "bound": {"at_most": 1}, "ok": True, "headline": True}
-    results, python = suite.run(
-        RUNNER + START + f'end("alpha", measurements=[{measured!r}], peak_memory_mib=7.5)\n'
-        'end("beta", "failed", reason="the reward fell", log_tail="the end")\n'
-        'end("gamma", "not-run", reason="needs a GPU")\nsay("finish")\n'
-    )
-    assert python == "3.11.2"
-    assert [(name, result.outcome) for name, result in results.items()] == [
-        ("alpha", "passed"), ("beta", "failed"), ("gamma", "not-run"),
-    ]  # fmt: skip
-    assert results["alpha"].headline == certificate.Measurement.model_validate(measured)
-    assert (results["alpha"].seconds, results["alpha"].peak_memory_mib) == (0.5, 7.5)
-    assert (results["beta"].reason, results["beta"].log_tail) == ("the reward fell", "the end")
-
-
-def test_every_event_is_passed_on_in_order(suite: Suite) -> None:
-    suite.run(RUNNER + GOOD_RUN)
-    assert [(event["event"], event.get("probe")) for event in suite.events] == [
-        ("start", None), ("begin", "alpha"), ("end", "alpha"), ("begin", "beta"), ("end", "beta"), ("finish", None),
-    ]  # fmt: skip
-
-
-def test_the_runner_is_asked_for_what_was_asked_for(suite: Suite) -> None:
-    echo = 'json.dump(request, open("asked.json", "w"))\n'
-    suite.run(RUNNER + echo + GOOD_RUN, ["alpha"])
-    asked = json.loads((suite.scratch / "asked.json").read_text())
-    assert asked.pop("memory_mib") > 0
-    assert asked == {"device": "cpu", "probes": ["alpha"], "distributions": {"tiny-lib": "1.0"}, "seed": 0}
-    suite.run(RUNNER + echo + GOOD_RUN)
-    assert json.loads((suite.scratch / "asked.json").read_text())["probes"] is None
-
-
-@pytest.mark.parametrize(
-    "death",
-    [
-        "raise SystemExit('no such module')",
-        "import sys; sys.stdin.close(); raise SystemExit('no such module')",
-        "import os, sys; print('no such module', file=sys.stderr, flush=True); os.kill(os.getpid(), 11)",
-        "import sys; print('no such module', file=sys.stderr)",
-    ],
-)
-def test_a_runner_that_dies_before_it_starts_is_an_error_with_its_words(suite: Suite, death: str) -> None:
-    with pytest.raises(errors.VettedError, match=r"running the suite .*failed\nno such module") as caught:
-        suite.run(death)
-    assert caught.value.exit_code == 1
-
-
-def test_a_runner_that_dies_while_importing_is_an_error(suite: Suite) -> None:
-    with pytest.raises(errors.VettedError, match="exit code -11"):
-        suite.run(RUNNER + "import os; os.kill(os.getpid(), 11)")
-
-
-@pytest.mark.parametrize(
-    ("death", "code"), [("os.kill(os.getpid(), 9)", "-9"), ("os._exit(0)", "0"), ("sys.exit('oh no')", "1")]
-)
-def test_a_runner_that_dies_midway_takes_its_remaining_probes_with_it(suite: Suite, death: str, code: str) -> None:
-    script = RUNNER + START + 'end("alpha")\nimport os\nprint("last words", file=sys.stderr, flush=True)\n'
-    results, _ = suite.run(f'{script}say("begin", probe="beta")\n{death}\n')
-    assert [result.outcome for result in results.values()] == ["passed", "crashed", "crashed"]
-    for name in ("beta", "gamma"):
-        assert results[name].reason == f"the suite's runner ended early (exit code {code})"
-        assert "last words" in (results[name].log_tail or "")
-
-
-def test_a_probe_that_the_runner_forgets_has_not_passed(suite: Suite) -> None:
-    results, _ = suite.run(RUNNER + START + 'end("alpha")\nend("gamma")\nsay("finish")\n')
-    assert results["beta"].outcome == "crashed"
-
-
-def test_garbage_between_the_events_is_passed_over(suite: Suite) -> None:
-    garbage = 'print("Loading weights: 100%")\nprint("{")\nprint("[1, 2]")\nprint("7")\nprint("null")\nprint()\n'
-    garbage += 'print(\'{"no": "event"}\')\nsys.stdout.buffer.write(b"\\xff\\xfe\\n")\nsys.stdout.flush()\n'
-    results, _ = suite.run(RUNNER + garbage + START + garbage + 'end("alpha")\n' + garbage + 'end("beta")\n'
-                           'end("gamma")\n' + garbage + 'say("finish")\n')  # fmt: skip
-    assert {result.outcome for result in results.values()} == {"passed"}
-    assert len(suite.events) == 8
-
-
-def test_a_refused_request_is_a_bad_input_with_the_runners_words(suite: Suite) -> None:
-    with pytest.raises(errors.BadInputError, match=r"^smoke: unknown probe: nope\nnext: ") as caught:
-        suite.run("import sys; print('noise\\nsmoke: unknown probe: nope', file=sys.stderr); sys.exit(3)")
-    assert caught.value.exit_code == 3
-
-
-def test_a_run_without_its_finish_is_no_result(suite: Suite) -> None:
-    with pytest.raises(errors.VettedError, match="running the suite"):
-        suite.run(RUNNER + START + 'end("alpha")\nend("beta")\nend("gamma")\n')
-
-
-@pytest.mark.parametrize("number", ["float('nan')", "float('inf')", "-float('inf')"])
-def test_a_number_that_cannot_be_recorded_is_a_failure(suite: Suite, number: str) -> None:
-    script = RUNNER + START + f'end("alpha", measurements=[dict(name="loss", value={number})])\n'
-    results, _ = suite.run(script + 'end("beta")\nend("gamma")\nsay("finish")\n')
-    assert results["alpha"].outcome == "failed"
-    assert (results["alpha"].reason or "").startswith("its result cannot be recorded: measurements.0.value.")
-    assert results["alpha"].seconds == 0.5
-
-
-@pytest.mark.parametrize("fields", ['"skipped"', '"passed", mood="good"', '"passed", measurements=7', "None"])
-def test_a_result_of_another_shape_is_a_failure(suite: Suite, fields: str) -> None:
-    results, _ = suite.run(RUNNER + START + f'end("alpha", {fields})\nend("beta")\nend("gamma")\nsay("finish")\n')
-    assert results["alpha"].outcome == "failed"
-    assert results["beta"].outcome == "passed"
-
-
-def test_seconds_that_cannot_be_recorded_are_a_failure(suite: Suite) -> None:
-    line = 'say("end", probe="alpha", outcome="passed", seconds=float("nan"))\n'
-    results, _ = suite.run(RUNNER + START + line + 'end("beta")\nend("gamma")\nsay("finish")\n')
-    assert results["alpha"].outcome == "failed"
-
-
-@pytest.mark.parametrize("event", ['say("start")', 'say("end")', 'say("start", probes=["alpha"])'])
-def test_an_event_without_its_fields_is_an_error(suite: Suite, event: str) -> None:
-    with pytest.raises(errors.VettedError):
-        suite.run(RUNNER + event)
-
-
-def test_the_suites_identity_changes_with_content_path_and_number_of_files(small: Small) -> None:
-    smoke = small.project.smoke
-    (smoke / "probes").mkdir()
-    (smoke / "probes" / "a.py").write_text("x = 1\n")
-    seen = [certify.suite_digest(smoke)]
-    (smoke / "probes" / "a.py").write_text("x = 2\n")
-    seen.append(certify.suite_digest(smoke))
-    (smoke / "probes" / "a.py").rename(smoke / "probes" / "b.py")
-    seen.append(certify.suite_digest(smoke))
-    (smoke / "probes" / "b.py").rename(smoke / "b.py")
-    seen.append(certify.suite_digest(smoke))
-    (smoke / "c.py").touch()
-    seen.append(certify.suite_digest(smoke))
-    assert len(set(seen)) == len(seen)
-    assert all(len(digest) == len("sha256:") + 64 for digest in seen)
-
-
-def test_the_suites_identity_is_its_source_and_not_where_it_lies(small: Small, tmp_path: Path) -> None:
-    before = certify.suite_digest(small.project.smoke)
-    (small.project.smoke / "__pycache__").mkdir()
-    (small.project.smoke / "__pycache__" / "x.cpython-311.pyc").write_bytes(b"x")
-    assert certify.suite_digest(small.project.smoke) == before
-    shutil.copytree(small.project.smoke, tmp_path / "elsewhere")
-    assert certify.suite_digest(tmp_path / "elsewhere") == before
 
 
 @pytest.fixture
@@ -259,7 +86,7 @@ def test_a_run_that_passes_writes_the_certificate_and_is_reused(wheels: Small) -
     assert statement.predicate.passedTests == ["alpha", "beta"]
     subject = statement.subject[0]
     assert subject == certificate.Resource(name=f"lockfiles/{TINY}", digest=certificate.bare(wheels.lock.digest))
-    assert statement.resource("suite").digest == certificate.bare(certify.suite_digest(wheels.project.smoke))
+    assert statement.resource("suite").digest == certificate.bare(suites.digest(wheels.project.smoke))
     again = run(wheels)
     assert (again.reused, again.statement) == (True, statement)
 
@@ -301,9 +128,9 @@ def test_a_run_of_some_probes_writes_a_report_even_when_it_passes(wheels: Small)
 def test_a_suite_edited_while_it_runs_certifies_what_ran(wheels: Small) -> None:
     edited = wheels.project.smoke / "late.py"
     wheels.suite(f"from pathlib import Path\nPath({str(edited)!r}).touch()\n" + GOOD_RUN)
-    before = certify.suite_digest(wheels.project.smoke)
+    before = suites.digest(wheels.project.smoke)
     outcome = run(wheels)
-    assert certify.suite_digest(wheels.project.smoke) != before
+    assert suites.digest(wheels.project.smoke) != before
     assert outcome.statement.resource("suite").digest == certificate.bare(before)
 
 

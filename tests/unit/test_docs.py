@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from builder import certificate, certify, docs, errors
+from builder import certificate, docs, errors
+from builder import suite as suites
 from builder.project import Project
 from tests.conftest import GOOD_RUN, README, TINY, Small
 
@@ -94,7 +95,7 @@ def test_a_certificate_of_an_earlier_suite_says_so(small: Small) -> None:
     statement = certificate.read(small.issue())
     small.suite(GOOD_RUN + "# another line\n")
     assert row(small)[-1].endswith("(lock, by an earlier suite)")
-    digest = certify.suite_digest(small.project.smoke)
+    digest = suites.digest(small.project.smoke)
     assert docs.certified_on(small.lock, statement, digest) == row(small)[-1]
 
 

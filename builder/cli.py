@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,14 +21,17 @@ from builder import (
     certificate,
     certify,
     console,
+    control,
     docs,
     engine,
     errors,
+    evidence,
     lock,
     project,
     render,
     resolve,
     stack,
+    suite,
 )
 from builder.audit import Finding
 from builder.certify import Outcome, Request
@@ -347,6 +352,67 @@ def _print_outcome(home: Project, name: str, outcome: Outcome, as_json: bool) ->
     else:
         console.out.print("not certified")
         console.out.print(f"  report: {home.relative(written)}")
+
+
+@app.command("controls")
+def controls_(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all.", show_default=False)] = None,
+    relock: Annotated[bool, typer.Option("--lock", help="Resolve them anew, and run nothing.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run every probe, not only those that must fail.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write docs/evidence/controls.json.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many at a time.", show_default="one per core")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the suite on version sets that are known to be bad, and on their good twins."""
+    home = project.find()
+    selected = names or stack.control_names(home)
+    for name in selected:
+        stack.load_control(home, name)
+    if not selected:
+        raise errors.BadInputError("the project holds no control", next_step="git checkout lockfiles/controls")
+    if relock:
+        for name in selected:
+            with home.holding(f"control-{name}") as scratch, console.spinner(f"{name}: resolving"):
+                changed = control.make(home, name, scratch)
+            console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
+        return
+    locked = [control.load(home, name) for name in selected]
+    with home.holding("controls") as scratch:
+        suite.copy(home.smoke, scratch)
+        with console.Counting("controls", len(locked)) as work:
+
+            def run(one: control.Locked) -> control.Seen:
+                own = scratch / one.name
+                own.mkdir()
+                seen = control.run(home, one, scratch, own, work.say, full=full)
+                shutil.rmtree(own, ignore_errors=True)
+                work.done(seen.name, seen.good)
+                return seen
+
+            with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+                seen = list(pool.map(run, locked))
+        measured = control.measured(seen)
+        if record:
+            command = " ".join(["vetted controls", *(names or ()), *(["--full"] if full else []), "--record"])
+            evidence.record(home, "controls", command, measured, scratch)
+            docs.refresh(home, scratch)
+    if as_json:
+        _print_json(measured)
+    else:
+        _print_controls(seen, measured)
+    if not all(one.good for one in seen):
+        raise typer.Exit(1)
+
+
+def _print_controls(seen: list[control.Seen], measured: dict[str, Any]) -> None:
+    console.out.print(console.controls_table(seen))
+    for line in console.surprises(seen):
+        console.out.print(line)
+    console.out.print()
+    console.out.print(
+        f"sensitivity   {measured['caught']} of {measured['controls']} controls caught, for the right reason"
+    )
+    console.out.print(f"false alarms  {measured['false_alarms']} on {measured['controls']} twins")
 
 
 @app.command("show")

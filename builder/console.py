@@ -14,11 +14,26 @@ from rich.text import Text
 
 from builder.build import Step
 from builder.certificate import Measurement, ProbeResult
+from builder.control import Seen
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 STYLES = {"passed": "green", "not-run": "yellow"}
+
+
+def _bar() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[title]}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
 
 
 class Working:
@@ -28,17 +43,7 @@ class Working:
     """
 
     def __init__(self, title: str) -> None:
-        self.progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.fields[title]}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=err,
-            transient=True,
-            disable=not err.is_terminal,
-        )
+        self.progress = _bar()
         self.task = self.progress.add_task("", total=None, title=title)
 
     def __enter__(self) -> Working:
@@ -65,6 +70,35 @@ class Working:
             if err.is_terminal:
                 err.print(Text.assemble("  ", (f"{outcome:<8}", STYLES.get(outcome, "red")), f" {event['probe']}"))
             self.progress.advance(self.task)
+
+
+class Counting:
+    """One line on the terminal for pieces of work that run side by side; each leaves a line behind when it ended."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.progress = _bar()
+        self.task = self.progress.add_task("", total=total, title=title)
+
+    def __enter__(self) -> Counting:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.progress.stop()
+
+    def say(self, what: str) -> None:
+        """Show what is under way."""
+        self.progress.update(self.task, description=what[:60])
+
+    def done(self, what: str, good: bool) -> None:
+        """One piece has ended."""
+        if err.is_terminal:
+            err.print(
+                Text.assemble(
+                    "  ", ("as expected" if good else "not as expected", "green" if good else "red"), f" {what}"
+                )
+            )
+        self.progress.advance(self.task)
 
 
 def number(value: object) -> str:
@@ -112,6 +146,40 @@ def reasons(probes: Sequence[ProbeResult]) -> Iterator[Text]:
                 yield Text(f"  {measurement.name} is {number(measurement.value)}, bound {bound(measurement)}{why}")
         if probe.outcome != "not-run" and probe.log_tail:
             yield from (Text("  │ " + line, style="dim") for line in probe.log_tail.strip().splitlines()[-8:])
+
+
+def controls_table(seen: Sequence[Seen]) -> Table:
+    """Control, the probes that must fail, what they said of it, the twin, what they said of that."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("control", "must fail", "seen", "made good by", "seen then"):
+        table.add_column(column, overflow="fold")
+    for one in seen:
+        bad, twin = one.bad.of(one.fails), one.twin.of(one.fails)
+        table.add_row(
+            one.name,
+            "\n".join(one.fails),
+            Text("\n".join(result.outcome for result in bad), "green" if one.caught else "red"),
+            one.change,
+            Text("\n".join(result.outcome for result in twin), "red" if one.false_alarm else "green"),
+        )
+    return table
+
+
+def surprises(seen: Sequence[Seen]) -> Iterator[Text]:
+    """What was not as expected, and which other probes were red."""
+    for one in seen:
+        if not one.caught:
+            yield Text.assemble(
+                (one.name, "bold"), f": must fail {', '.join(one.fails)}, saying {one.reason!r}; it did:"
+            )
+            yield from reasons(one.bad.of(one.fails))
+        if one.false_alarm:
+            yield Text.assemble((one.name, "bold"), f": its twin ({one.change}) must pass; it did not:")
+            yield from reasons(one.twin.of(one.fails))
+        for side, results in (("control", one.bad.results), ("twin", one.twin.results)):
+            others = [r for r in results if r.name not in one.fails and r.outcome not in ("passed", "not-run")]
+            for result in others:
+                yield Text.assemble((one.name, "bold"), f": on the {side} also {result.name}: {result.reason}")
 
 
 @contextmanager

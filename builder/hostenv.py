@@ -56,7 +56,8 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
     if backend := torch_backend(held.stack):
         argv += ["--torch-backend", backend]
     process.check(f"installing {held.name}", argv, env=env, next_step=f"vetted lock --check {held.name}")
-    _system_libraries(project, held, scratch, made / SYSTEM)
+    if held.debian:
+        _system_libraries(project, held, scratch, made / SYSTEM)
     report("applying patches")
     _patch(held, made / held.site_packages, scratch / "patched")
     final.parent.mkdir(parents=True, exist_ok=True)

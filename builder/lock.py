@@ -138,17 +138,22 @@ def load(project: Project, name: str) -> Lock:
         raise errors.BadInputError(f"{where}: `epoch` is a number, `intent` a digest", next_step=command)
     patches = tuple(project.root / patch.file for patch in wanted.patch)
     python, build, debian = entries("requirements.txt", PIN), entries("build.txt", PIN), entries("debian.txt", PACKAGE)
-    return Lock(
-        name,
-        wanted,
-        python,
-        build,
-        debian,
-        epoch,
-        made_from,
-        patches,
-        _digest(wanted, python, build, debian, epoch, patches),
-    )
+    return assemble(name, wanted, python, build, debian, epoch, made_from, patches)
+
+
+def assemble(
+    name: str,
+    wanted: Stack,
+    python: tuple[Entry, ...],
+    build: tuple[Entry, ...],
+    debian: tuple[Entry, ...],
+    epoch: int,
+    made_from: str,
+    patches: tuple[Path, ...],
+) -> Lock:
+    """A lock of these parts, with its identity."""
+    digest = _digest(wanted, python, build, debian, epoch, patches)
+    return Lock(name, wanted, python, build, debian, epoch, made_from, patches, digest)
 
 
 def _digest(

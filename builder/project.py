@@ -32,6 +32,9 @@ class Project:
     def stack_dir(self, stack: str) -> Path:
         return self.root / "lockfiles" / stack
 
+    def control_dir(self, control: str) -> Path:
+        return self.root / "lockfiles" / "controls" / control
+
     def dockerfile(self, stack: str) -> Path:
         return self.root / "images" / stack / "Dockerfile"
 

@@ -163,9 +163,7 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     folder = project.stack_dir(name)
     old = _existing(project, name)
     upgrade_debian = upgrade is not None and (not upgrade or "debian" in upgrade)
-    pins = _pins(stack, scratch, old, upgrade)
-    python = _best(stack, scratch, pins)
-    build = _build_entries(stack, scratch, [file for file in python if not file.is_wheel])
+    entries, build = python(stack, scratch, old, upgrade)
     if (
         old
         and not upgrade_debian
@@ -181,7 +179,7 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
 
     head = lock.header(name)
     contents = {
-        "requirements.txt": head + lock.format_python(_entries(python)),
+        "requirements.txt": head + lock.format_python(entries),
         "build.txt": head + lock.format_python(build),
         "debian.txt": head + lock.format_debian(packages),
     }
@@ -193,6 +191,14 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
             write(path, text, scratch)
             changed = True
     return changed
+
+
+def python(
+    stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None
+) -> tuple[list[Entry], list[Entry]]:
+    """The distributions of a stack, and those that build the source distributions among them."""
+    best = _best(stack, scratch, _pins(stack, scratch, old, upgrade))
+    return _entries(best), _build_entries(stack, scratch, [file for file in best if not file.is_wheel])
 
 
 def _existing(project: Project, name: str) -> Lock | None:

@@ -6,7 +6,7 @@ import difflib
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -56,7 +56,17 @@ def _patch_file(value: str) -> str:
     return value
 
 
+def _one_change(value: dict[str, str]) -> dict[str, str]:
+    if len(value) != 1:
+        raise ValueError("names one distribution and its version: the change that makes the control good")
+    for name, version in value.items():
+        _pinned(f"{_name(name)}=={version}")
+    return value
+
+
+T = TypeVar("T", bound="Stack")
 Line = Annotated[str, AfterValidator(_one_line)]
+ProbeName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 
 
 class _Model(BaseModel):
@@ -103,13 +113,39 @@ class Stack(_Model):
         return match[1] if match else None
 
 
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    tables: dict[str, type[BaseModel]] = {"override": Override, "patch": Patch}
-    model = tables.get(str(location[0]), Stack) if len(location) > 1 else Stack
+class Expect(_Model):
+    """What makes a version set a control: the probes that must fail on it, and the change that makes it good.
+
+    `reason` stands in what every one of them says, so that a control that breaks in another way is noticed.
+    """
+
+    fails: Annotated[list[ProbeName], Field(min_length=1)]
+    reason: Line
+    twin: Annotated[dict[str, str], AfterValidator(_one_change)]
+
+
+class Control(Stack):
+    """A version set that is known to be bad."""
+
+    expect: Expect
+
+    @property
+    def good(self) -> Stack:
+        """The twin: the same set with one distribution changed."""
+        ((name, version),) = self.expect.twin.items()
+        packages = {**self.packages, canonicalize_name(name): f"{name}=={version}"}
+        fields = {key: getattr(self, key) for key in Stack.model_fields}
+        return Stack.model_validate({**fields, "requires": list(packages.values())})
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    tables: dict[str, type[BaseModel]] = {"override": Override, "patch": Patch, "expect": Expect}
+    if len(location) > 1:
+        model = tables.get(str(location[0]), model)
     return list(model.model_fields)
 
 
-def _explain(path: str, error: ValidationError) -> errors.BadInputError:
+def _explain(model: type[BaseModel], path: str, error: ValidationError) -> errors.BadInputError:
     """One line per finding: the key and what is wrong with it; the fix of the first one."""
     lines, fix = [], ""
     for detail in error.errors(include_url=False):
@@ -117,7 +153,7 @@ def _explain(path: str, error: ValidationError) -> errors.BadInputError:
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
         message = detail["msg"].removeprefix("Value error, ")
         if detail["type"] == "extra_forbidden":
-            known = _known_keys(location)
+            known = _known_keys(model, location)
             close = difflib.get_close_matches(str(location[-1]), known, n=1)
             message = "unknown key" + (f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(known)}")
             fix = fix or f"rename or remove `{key}` in {path}"
@@ -128,26 +164,36 @@ def _explain(path: str, error: ValidationError) -> errors.BadInputError:
 
 def load(project: Project, name: str) -> Stack:
     """Read and validate lockfiles/<name>/stack.toml. Raises BadInputError that names file, key and fix."""
+    return _load(Stack, project, "stack", name, project.stack_dir(name), names(project))
+
+
+def load_control(project: Project, name: str) -> Control:
+    """Read and validate lockfiles/controls/<name>/stack.toml. Raises BadInputError that names file, key and fix."""
+    return _load(Control, project, "control", name, project.control_dir(name), control_names(project))
+
+
+def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, known: list[str]) -> T:
+    look = "vetted list" if kind == "stack" else "vetted controls --help"
     if not NAME.fullmatch(name):
         raise errors.BadInputError(
-            f"{name!r} is not a stack's name: lower-case letters, digits and . + _ - only", next_step="vetted list"
+            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only", next_step=look
         )
-    path = project.stack_dir(name) / "stack.toml"
+    path = folder / "stack.toml"
     where = project.relative(path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        close = difflib.get_close_matches(name, names(project), n=1)
+        close = difflib.get_close_matches(name, known, n=1)
         raise errors.BadInputError(
-            f"there is no stack {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
-            next_step="vetted list",
+            f"there is no {kind} {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
+            next_step=look,
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise errors.BadInputError(f"{where}: not TOML: {error}", next_step=f"correct {where}") from error
     try:
-        stack = Stack.model_validate(data)
+        stack = model.model_validate(data)
     except ValidationError as error:
-        raise _explain(where, error) from error
+        raise _explain(model, where, error) from error
     for number, patch in enumerate(stack.patch):
         if not (project.root / patch.file).is_file():
             raise errors.BadInputError(
@@ -160,3 +206,8 @@ def load(project: Project, name: str) -> Stack:
 def names(project: Project) -> list[str]:
     """Every stack of the project, controls excluded."""
     return sorted(path.parent.name for path in (project.root / "lockfiles").glob("*/stack.toml"))
+
+
+def control_names(project: Project) -> list[str]:
+    """Every control of the project."""
+    return sorted(path.parent.name for path in (project.root / "lockfiles" / "controls").glob("*/stack.toml"))

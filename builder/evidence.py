@@ -1,0 +1,44 @@
+"""Measured evidence about the suite itself: data under docs/evidence/, from which the documents' tables are made."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+from builder import errors, machine, suite
+from builder.project import Project, write
+
+
+def path(project: Project, name: str) -> Path:
+    return project.root / "docs" / "evidence" / f"{name}.json"
+
+
+def record(project: Project, name: str, command: str, measured: dict[str, Any], scratch: Path) -> Path:
+    """Write down what was measured, with the date, the suite's hash, the machine and the command that made it."""
+    document = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "suite": suite.digest(project.smoke),
+        "machine": machine.hardware("cpu").hardware_class,
+        "command": command,
+        **measured,
+    }
+    target = path(project, name)
+    write(target, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", scratch)
+    return target
+
+
+def read(project: Project, name: str) -> dict[str, Any] | None:
+    """What was recorded, or None. Raises BadInputError when the file is damaged."""
+    target = path(project, name)
+    try:
+        document = json.loads(target.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        where = project.relative(target)
+        raise errors.BadInputError(f"{where}: not JSON: {error}", next_step=f"git checkout {where}") from error
+    if not isinstance(document, dict):
+        raise errors.BadInputError(f"{project.relative(target)}: not an object", next_step="git checkout docs")
+    return document

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import NoReturn
@@ -59,12 +60,13 @@ def _run(job: Job, rank: int) -> int:
     try:
         random.seed(job.seed)
         found = probe.load(Path(job.file))
+        start = time.monotonic()
         context = probe.Context(job.device, job.seed, job.work, job.distributions, rank, job.ranks)
         for reading in found.run(context):
             value = float(reading.value)
             job.append(rank, {"reading": reading.name, "value": repr(value), "detail": reading.detail})
             sys.stdout.write(f"smoke: {reading.name} = {value:g} {reading.detail}\n")  # one write: ranks share the log
-        job.append(rank, {"done": True})
+        job.append(rank, {"done": True, "seconds": time.monotonic() - start})
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except probe.NotApplicable as reason:

@@ -87,6 +87,7 @@ class Report:
         self.failure: str | None = None
         self.not_applicable: str | None = None
         self.done = False
+        self.seconds = 0.0  # what the probe itself took, without what the runner does around it
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Add one record."""
@@ -96,3 +97,4 @@ class Report:
         self.failure = record.get("failure", self.failure)
         self.not_applicable = record.get("not_applicable", self.not_applicable)
         self.done = record.get("done", self.done)
+        self.seconds = record.get("seconds", self.seconds)

@@ -125,7 +125,9 @@ class Supervisor:
             shared.kill()
             spared = set()
         linux.kill_descendants(keep=spared)
-        readings = job.report(0).readings
+        report = job.report(0)
+        readings = report.readings
+        self._emit("measured", probe=found.name, compute_s=round(report.seconds, 3))
         what, why = outcome.judge(ending, job.report(ending.rank or 0), readings, found.probe.bounds)
         result = _end(
             what,

@@ -1,0 +1,1 @@
+"""Measurements about Vetted itself: ratios, all variants in one run, recorded under docs/evidence/."""

@@ -1,0 +1,118 @@
+"""How often does the suite turn red on a stack that is good? `python -m benchmarks.false_alarms`
+
+Runs the whole suite many times on the host engine, each time with another seed, several runs side by side: more than
+there are cores, so that every run is under load. A probe that is red in any of them is a false alarm. For every
+number it records the distribution, beside which the documents show the bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from builder import audit, errors, evidence, hostenv, lock, project, suite
+from builder.certificate import Measurement, ProbeResult
+from builder.suite import Asked
+
+STACK = "trl1.16-cpu"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.false_alarms", description=__doc__)
+    parser.add_argument("--stack", default=STACK)
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs side by side")
+    parser.add_argument("--probe", action="append", default=[])
+    parser.add_argument("--record", action="store_true", help="write docs/evidence/false-alarms.json")
+    asked = parser.parse_args(arguments)
+    home = project.find()
+    held = lock.load(home, asked.stack)
+    if found := audit.stale(held):
+        raise errors.VettedError(found[0].what, next_step=found[0].fix)
+    with home.holding(asked.stack) as scratch:
+        environment = hostenv.prepare(home, held, scratch, lambda what: print(what, file=sys.stderr))
+        root = scratch / "suite"
+        suite.copy(home.smoke, root)
+
+        def run(seed: int) -> tuple[int, tuple[ProbeResult, ...]]:
+            own = scratch / f"seed-{seed}"
+            own.mkdir()
+            request = Asked(held.stack.device, held.versions, tuple(asked.probe), seed)
+            answer = suite.run(suite.on_host(environment, root, own / "run"), request, own, lambda _: None)
+            shutil.rmtree(own, ignore_errors=True)
+            red = [result for result in answer.results if result.outcome not in ("passed", "not-run")]
+            print(f"seed {seed}: {len(answer.results) - len(red)} of {len(answer.results)} not red", file=sys.stderr)
+            for result in red:
+                print(f"  {result.name}: {result.outcome}: {result.reason}\n{result.log_tail or ''}", file=sys.stderr)
+            return seed, answer.results
+
+        seeds = range(asked.first_seed, asked.first_seed + asked.runs)
+        with ThreadPoolExecutor(asked.jobs) as pool:
+            runs = list(pool.map(run, seeds))
+        measured = {
+            "stack": held.name,
+            "lock": held.digest,
+            "runs": asked.runs,
+            "seeds": f"{seeds[0]} to {seeds[-1]}",
+            "side_by_side": asked.jobs,
+            "cores": os.cpu_count(),
+            **summary(runs),
+        }
+        if asked.record:
+            command = " ".join(["python -m benchmarks.false_alarms", *(arguments or sys.argv[1:])])
+            print(home.relative(evidence.record(home, "false-alarms", command, measured, scratch)), file=sys.stderr)
+    alarms = measured["false_alarms"]
+    print(f"{len(alarms)} false alarms in {asked.runs} runs of {len(measured['probes'])} probes")
+    return 1 if alarms else 0
+
+
+def summary(runs: Iterable[tuple[int, tuple[ProbeResult, ...]]]) -> dict[str, Any]:
+    """The false alarms, and for every probe its outcomes and the distribution of every number."""
+    alarms = []
+    probes: dict[str, dict[str, Any]] = {}
+    values: dict[tuple[str, str], list[tuple[Measurement, float]]] = {}
+    for seed, results in runs:
+        for result in results:
+            entry = probes.setdefault(result.name, {"outcomes": {}, "seconds": [], "measurements": []})
+            entry["outcomes"][result.outcome] = entry["outcomes"].get(result.outcome, 0) + 1
+            entry["seconds"].append(result.seconds)
+            if result.outcome not in ("passed", "not-run"):
+                alarms.append({"seed": seed, "probe": result.name, "reason": result.reason})
+            for measurement in result.measurements:
+                if isinstance(measurement.value, (int, float)):
+                    values.setdefault((result.name, measurement.name), []).append((measurement, measurement.value))
+    for (probe, name), read in values.items():
+        numbers = sorted(value for _, value in read)
+        probes[probe]["measurements"].append(
+            {
+                "name": name,
+                "unit": read[0][0].unit,
+                "bound": read[0][0].bound,
+                "n": len(numbers),
+                "min": _short(numbers[0]),
+                "median": _short(statistics.median(numbers)),
+                "max": _short(numbers[-1]),
+            }
+        )
+    for entry in probes.values():
+        entry["seconds"] = {"median": _short(statistics.median(entry["seconds"])), "max": _short(max(entry["seconds"]))}
+    return {"false_alarms": alarms, "probes": probes}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except errors.VettedError as error:
+        print(f"false_alarms: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

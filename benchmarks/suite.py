@@ -1,0 +1,98 @@
+"""What does the suite's runner cost, and what does forking save? `python -m benchmarks.suite`
+
+One run of the whole suite on the host engine: its wall time over what cannot be saved, the imports and the probes'
+own compute. Then the same probes again, each in a fresh process of its own, and the one over the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from builder import audit, errors, evidence, hostenv, lock, project, suite
+from builder.lock import Lock
+from builder.suite import Answer, Asked, Event
+
+STACK = "trl1.16-cpu"
+OVERHEAD = 1.3  # wall time over imports and compute, at most
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
+    parser.add_argument("--stack", default=STACK)
+    parser.add_argument("--record", action="store_true", help="write docs/evidence/suite-speed.json")
+    asked = parser.parse_args(arguments)
+    home = project.find()
+    held = lock.load(home, asked.stack)
+    if found := audit.stale(held):
+        raise errors.VettedError(found[0].what, next_step=found[0].fix)
+    with home.holding(asked.stack) as scratch:
+        environment = hostenv.prepare(home, held, scratch, lambda what: print(what, file=sys.stderr))
+        root = scratch / "suite"
+        suite.copy(home.smoke, root)
+        _timed(held, environment, root, scratch, ())  # bytecode and the disk's cache, alike for both
+        wall, answer, compute = _timed(held, environment, root, scratch, ())
+        ran = [result for result in answer.results if result.outcome != "not-run"]
+        fresh = {
+            result.name: _timed(held, environment, root, scratch, (result.name,))[0] for result in ran
+        }  # fmt: skip
+        own = sum(compute.values())
+        measured: dict[str, Any] = {
+            "stack": held.name,
+            "lock": held.digest,
+            "probes": len(ran),
+            "not_passed": [result.name for result in ran if result.outcome != "passed"],
+            "wall_s": round(wall, 2),
+            "imports_s": round(answer.imports_s, 2),
+            "compute_s": round(own, 2),
+            "overhead": round(wall / (answer.imports_s + own), 3),
+            "fresh_s": round(sum(fresh.values()), 2),
+            "fresh_over_suite": round(sum(fresh.values()) / wall, 2),
+            "rows": [
+                {"probe": name, "compute_s": round(compute[name], 2), "fresh_s": round(seconds, 2)}
+                for name, seconds in fresh.items()
+            ],
+        }
+        if asked.record:
+            command = " ".join(["python -m benchmarks.suite", *(arguments or sys.argv[1:])])
+            print(home.relative(evidence.record(home, "suite-speed", command, measured, scratch)), file=sys.stderr)
+    print(f"suite            {wall:7.1f} s for {len(ran)} probes")
+    print(f"  imports        {answer.imports_s:7.1f} s")
+    print(f"  compute        {own:7.1f} s")
+    print(f"  overhead       {measured['overhead']:7.2f}   (at most {OVERHEAD})")
+    print(f"a process each   {measured['fresh_s']:7.1f} s, {measured['fresh_over_suite']} times the suite")
+    return 0 if measured["overhead"] <= OVERHEAD and not measured["not_passed"] else 1
+
+
+def _timed(
+    held: Lock, environment: Path, root: Path, scratch: Path, probes: tuple[str, ...]
+) -> tuple[float, Answer, dict[str, float]]:
+    """Run these probes (none: all); wall time, what came of it, and what each probe itself took, all in seconds."""
+    compute: dict[str, float] = {}
+
+    def note(event: Event) -> None:
+        if event["event"] == "measured":
+            compute[event["probe"]] = event["compute_s"]
+
+    own = scratch / "timed"
+    own.mkdir()
+    start = time.monotonic()
+    answer = suite.run(
+        suite.on_host(environment, root, own / "run"), Asked(held.stack.device, held.versions, probes), own, note
+    )
+    wall = time.monotonic() - start
+    shutil.rmtree(own)
+    return wall, answer, compute
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except errors.VettedError as error:
+        print(f"suite: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

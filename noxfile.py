@@ -57,3 +57,21 @@ def build(session: nox.Session) -> None:
 def certify(session: nox.Session) -> None:
     """Certify a stack: ./nox -s certify -- STACK."""
     session.run(*VETTED, "certify", *session.posargs)
+
+
+@nox.session(default=False)
+def controls(session: nox.Session) -> None:
+    """The suite on version sets that are known to be bad, and on their good twins: ./nox -s controls -- [NAME…]."""
+    session.run(*VETTED, "controls", *session.posargs)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Ratios, all variants in one run: ./nox -s bench -- [--record]."""
+    session.run(sys.executable, "-m", "benchmarks.suite", *session.posargs)
+
+
+@nox.session(default=False)
+def false_alarms(session: nox.Session) -> None:
+    """The suite on the certified CPU stack over many seeds, under load: ./nox -s false_alarms -- [--record]."""
+    session.run(sys.executable, "-m", "benchmarks.false_alarms", *session.posargs)

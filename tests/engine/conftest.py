@@ -101,6 +101,15 @@ def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
     shutil.rmtree(spoiled.root)
 
 
+@pytest.fixture
+def short(sibling: Workshop) -> Workshop:
+    """A sibling whose suite has two probes only: for what a run does, not for what it finds."""
+    for file in sibling.project.smoke.joinpath("probes").glob("*.py"):
+        if file.stem not in ("imports", "grpo_plain"):
+            file.unlink()
+    return sibling
+
+
 @pytest.fixture(scope="session")
 def docker() -> Iterator[engine.Docker]:
     try:

@@ -64,10 +64,10 @@ def probes(project: Project) -> str:
         headline = next(bound for bound in probe["bounds"] if bound["headline"])
         found = alarms.get("probes", {}).get(probe["name"], {})
         measured = {one["name"]: one for one in found.get("measurements", [])}.get(headline["name"])
-        seconds = found.get("seconds", {}).get("median", "–")
+        seconds = _number(found["seconds"]["median"]) if "seconds" in found else "–"
         cells = [
             f"`{probe['name']}`", probe["asks"], _named(headline), _limit(headline["bound"]), _range(measured),
-            str(seconds),
+            seconds,
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"

@@ -51,7 +51,10 @@ class Measurement(_Model):
 
 
 class ProbeResult(_Model):
+    """What a probe said. `matters` is its own word on what a failure of it does to a training run."""
+
     name: str
+    matters: str | None = None
     outcome: Outcome
     reason: str | None = None
     measurements: list[Measurement] = []

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 from rich.table import Table
 
 from builder import (
+    advisory,
     audit,
     build,
     certificate,
@@ -33,6 +35,7 @@ from builder import (
     stack,
     suite,
 )
+from builder.advisory import Advisory
 from builder.audit import Finding
 from builder.certify import Outcome, Request
 from builder.lock import Lock
@@ -284,6 +287,7 @@ def certify_(
         raise typer.BadParameter(f"{name} is a cpu stack: its lock holds no CUDA", param_hint="--device")
     chosen = engine_name or _answering_engine()
     request = Request(device or held.stack.device, chosen, tuple(probe or ()), force)
+    advisories = advisory.load_all(home)  # a broken one is said before any work begins
     with home.holding(name) as scratch:
         _refuse(name, audit.stale(held))
         outcome = certify.certified(home, held, request)
@@ -299,7 +303,7 @@ def certify_(
             if outcome.certificate:
                 with home.holding("documents") as documents:
                     docs.refresh(home, documents)
-    _print_outcome(home, name, outcome, as_json)
+    _print_outcome(home, held, outcome, advisories, as_json)
     if outcome.statement.predicate.result != "PASSED":
         raise typer.Exit(1)
 
@@ -320,8 +324,8 @@ def _print_head(held: Lock, request: Request) -> None:
     )
 
 
-def _print_outcome(home: Project, name: str, outcome: Outcome, as_json: bool) -> None:
-    predicate = outcome.statement.predicate
+def _print_outcome(home: Project, held: Lock, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool) -> None:
+    name, predicate = held.name, outcome.statement.predicate
     written = outcome.certificate or outcome.report
     assert written is not None
     if as_json:
@@ -339,7 +343,7 @@ def _print_outcome(home: Project, name: str, outcome: Outcome, as_json: bool) ->
         console.out.print(f"  {home.relative(written)}\n  vetted show {name} prints it, --force runs again")
         return
     console.out.print(console.results_table(predicate.probes))
-    for line in console.reasons(predicate.probes):
+    for line in console.reasons(predicate.probes, held.versions, advisories):
         console.out.print(line)
     subject = outcome.statement.subject[0]
     console.out.print()
@@ -377,6 +381,7 @@ def controls_(
             console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
         return
     locked = [control.load(home, name) for name in selected]
+    advisories = advisory.load_all(home)
     with home.holding("controls") as scratch:
         suite.copy(home.smoke, scratch)
         with console.Counting("controls", len(locked)) as work:
@@ -399,14 +404,14 @@ def controls_(
     if as_json:
         _print_json(measured)
     else:
-        _print_controls(seen, measured)
+        _print_controls(seen, measured, advisories)
     if not all(one.good for one in seen):
         raise typer.Exit(1)
 
 
-def _print_controls(seen: list[control.Seen], measured: dict[str, Any]) -> None:
+def _print_controls(seen: list[control.Seen], measured: dict[str, Any], advisories: Sequence[Advisory]) -> None:
     console.out.print(console.controls_table(seen))
-    for line in console.surprises(seen):
+    for line in console.surprises(seen, advisories):
         console.out.print(line)
     console.out.print()
     console.out.print(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from builder import advisory
+from builder.advisory import Advisory
 from builder.build import Step
 from builder.certificate import Measurement, ProbeResult
 from builder.control import Seen
@@ -134,8 +136,10 @@ def results_table(probes: Sequence[ProbeResult]) -> Table:
     return table
 
 
-def reasons(probes: Sequence[ProbeResult]) -> Iterator[Text]:
-    """Why each probe that did not pass did not."""
+def reasons(
+    probes: Sequence[ProbeResult], versions: Mapping[str, str], advisories: Sequence[Advisory]
+) -> Iterator[Text]:
+    """Why each probe that did not pass did not, why that matters, and what is known of it. `versions`: of the lock."""
     for probe in probes:
         if probe.outcome == "passed":
             continue
@@ -144,8 +148,30 @@ def reasons(probes: Sequence[ProbeResult]) -> Iterator[Text]:
             if not measurement.ok:
                 why = f" ({measurement.why})" if measurement.why else ""
                 yield Text(f"  {measurement.name} is {number(measurement.value)}, bound {bound(measurement)}{why}")
-        if probe.outcome != "not-run" and probe.log_tail:
+        if probe.outcome == "not-run":
+            continue
+        if probe.matters:
+            yield Text(f"  why it matters: {probe.matters}")
+        yield from _known(probe, versions, advisories)
+        if probe.log_tail:
             yield from (Text("  │ " + line, style="dim") for line in probe.log_tail.strip().splitlines()[-8:])
+
+
+def _known(probe: ProbeResult, versions: Mapping[str, str], advisories: Sequence[Advisory]) -> Iterator[Text]:
+    """What is known of a red probe: all that is certain, else the three that are nearest."""
+    found = advisory.known(advisories, probe.name, f"{probe.reason}\n{probe.log_tail}", versions)
+    for one in [one for one in found if one.judgement == "certain"] or found[:3]:
+        of = one.advisory
+        if one.judgement == "no":
+            where = " or ".join(dict.fromkeys(filter(None, (advisory.ranges(other.packages) for other in of.affected))))
+            yield Text(f"  seen before{f' with {where}' if where else ''}: {of.id} {of.summary}")
+            continue
+        # Where the symptom was seen, nobody needs to be told in which context it shows.
+        sure = one.judgement == "certain" or one.shown
+        yield Text.assemble("  known: ", (of.id, "bold"), f" {'matches' if sure else 'may match'}: {of.summary}")
+        for number, affected in enumerate(() if sure else of.held(versions)):
+            yield Text(f"         {'or ' if number else ''}if: {affected.context}")
+        yield Text(f"         fix: {of.way_out}")
 
 
 def controls_table(seen: Sequence[Seen]) -> Table:
@@ -165,17 +191,17 @@ def controls_table(seen: Sequence[Seen]) -> Table:
     return table
 
 
-def surprises(seen: Sequence[Seen]) -> Iterator[Text]:
+def surprises(seen: Sequence[Seen], advisories: Sequence[Advisory]) -> Iterator[Text]:
     """What was not as expected, and which other probes were red."""
     for one in seen:
         if not one.caught:
             yield Text.assemble(
                 (one.name, "bold"), f": must fail {', '.join(one.fails)}, saying {one.reason!r}; it did:"
             )
-            yield from reasons(one.bad.of(one.fails))
+            yield from reasons(one.bad.of(one.fails), one.bad.versions, advisories)
         if one.false_alarm:
             yield Text.assemble((one.name, "bold"), f": its twin ({one.change}) must pass; it did not:")
-            yield from reasons(one.twin.of(one.fails))
+            yield from reasons(one.twin.of(one.fails), one.twin.versions, advisories)
         for side, results in (("control", one.bad.results), ("twin", one.twin.results)):
             others = [r for r in results if r.name not in one.fails and r.outcome not in ("passed", "not-run")]
             for result in others:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Side:
 
     lock: str
     results: tuple[ProbeResult, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, names: Sequence[str]) -> tuple[ProbeResult, ...]:
         return tuple(result for result in self.results if result.name in names)
@@ -176,7 +177,7 @@ def run(
             )
         finally:
             shutil.rmtree(environment, ignore_errors=True)
-        sides[side] = Side(held.digest, answer.results)
+        sides[side] = Side(held.digest, answer.results, held.versions)
     ((changed, version),) = locked.control.expect.twin.items()
     expect = locked.control.expect
     return Seen(

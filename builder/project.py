@@ -42,6 +42,10 @@ class Project:
     def smoke(self) -> Path:
         return self.root / "smoke"
 
+    @property
+    def advisories(self) -> Path:
+        return self.root / "advisories"
+
     def relative(self, path: Path) -> str:
         """The path as a person would type it from the project's root."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)

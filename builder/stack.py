@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from builder import errors
+from builder import errors, tomlfile
 from builder.project import Project
+from builder.tomlfile import Line, Table
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]*")
 
 
-def _one_line(value: str) -> str:
-    if not value.strip() or not value.isprintable():
-        raise ValueError("must be one line of printable text")
-    return value
-
-
 def _requirement(value: str) -> str:
     try:
-        parsed = Requirement(_one_line(value))
+        parsed = Requirement(tomlfile.one_line(value))
     except InvalidRequirement as error:
         raise ValueError(f"{value!r} is not a requirement: {str(error).splitlines()[0]}") from error
     if parsed.url:
@@ -65,15 +59,10 @@ def _one_change(value: dict[str, str]) -> dict[str, str]:
 
 
 T = TypeVar("T", bound="Stack")
-Line = Annotated[str, AfterValidator(_one_line)]
 ProbeName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Override(_Model):
+class Override(Table):
     """A deliberate departure from what a package declares."""
 
     requirement: Annotated[str, AfterValidator(_requirement)]
@@ -84,7 +73,7 @@ class Override(_Model):
         return canonicalize_name(Requirement(self.requirement).name)
 
 
-class Patch(_Model):
+class Patch(Table):
     """A unified diff, relative to site-packages, for one distribution of the stack."""
 
     package: Annotated[str, AfterValidator(_name)]
@@ -92,14 +81,14 @@ class Patch(_Model):
     reason: Line
 
 
-class Stack(_Model):
+class Stack(Table):
     title: Line
     device: Literal["cpu", "cuda"]
     python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
     debian: Literal["bookworm", "trixie"]
     requires: Annotated[list[Annotated[str, AfterValidator(_pinned)]], Field(min_length=1)]
-    override: list[Override] = []
-    patch: list[Patch] = []
+    override: list[Override] = Field(default_factory=list)
+    patch: list[Patch] = Field(default_factory=list)
 
     @property
     def packages(self) -> dict[str, str]:
@@ -113,7 +102,7 @@ class Stack(_Model):
         return match[1] if match else None
 
 
-class Expect(_Model):
+class Expect(Table):
     """What makes a version set a control: the probes that must fail on it, and the change that makes it good.
 
     `reason` stands in what every one of them says, so that a control that breaks in another way is noticed.
@@ -138,30 +127,6 @@ class Control(Stack):
         return Stack.model_validate({**fields, "requires": list(packages.values())})
 
 
-def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    tables: dict[str, type[BaseModel]] = {"override": Override, "patch": Patch, "expect": Expect}
-    if len(location) > 1:
-        model = tables.get(str(location[0]), model)
-    return list(model.model_fields)
-
-
-def _explain(model: type[BaseModel], path: str, error: ValidationError) -> errors.BadInputError:
-    """One line per finding: the key and what is wrong with it; the fix of the first one."""
-    lines, fix = [], ""
-    for detail in error.errors(include_url=False):
-        location = detail["loc"]
-        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            known = _known_keys(model, location)
-            close = difflib.get_close_matches(str(location[-1]), known, n=1)
-            message = "unknown key" + (f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(known)}")
-            fix = fix or f"rename or remove `{key}` in {path}"
-        lines.append(f"{path}: `{key}`: {message}")
-        fix = fix or f"correct `{key}` in {path}"
-    return errors.BadInputError("\n".join(lines), next_step=fix)
-
-
 def load(project: Project, name: str) -> Stack:
     """Read and validate lockfiles/<name>/stack.toml. Raises BadInputError that names file, key and fix."""
     return _load(Stack, project, "stack", name, project.stack_dir(name), names(project))
@@ -181,19 +146,13 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
     path = folder / "stack.toml"
     where = project.relative(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        stack = tomlfile.read(model, path, where)
     except FileNotFoundError as error:
         close = difflib.get_close_matches(name, known, n=1)
         raise errors.BadInputError(
             f"there is no {kind} {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
             next_step=look,
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise errors.BadInputError(f"{where}: not TOML: {error}", next_step=f"correct {where}") from error
-    try:
-        stack = model.model_validate(data)
-    except ValidationError as error:
-        raise _explain(model, where, error) from error
     for number, patch in enumerate(stack.patch):
         if not (project.root / patch.file).is_file():
             raise errors.BadInputError(

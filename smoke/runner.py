@@ -67,7 +67,7 @@ class Supervisor:
             self._emit("begin", probe=found.name)
             hindrance = hindrances[found.name]
             result = self._run(found) if hindrance is None else _end(outcome.NOT_RUN, hindrance)
-            self._emit("end", probe=found.name, **result)
+            self._emit("end", probe=found.name, matters=found.probe.matters, **result)
         self._emit("finish")
 
     def _hindrance(self, found: Found) -> str | None:

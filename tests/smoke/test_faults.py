@@ -109,6 +109,11 @@ def test_measurements_before_a_failure_are_kept(events: list[Event]) -> None:
     assert [m["name"] for m in ends(events)["raises"]["measurements"]] == ["answer"]
 
 
+def test_every_end_says_why_its_probe_matters(events: list[Event]) -> None:
+    """Also that of a probe which was not run."""
+    assert {name: end["matters"] for name, end in ends(events).items()} == dict.fromkeys(FAULTS, "it does not")
+
+
 @pytest.mark.parametrize(("probe", "value"), [("nan", "nan"), ("infinite", "inf")])
 def test_what_is_not_finite_never_passes(events: list[Event], probe: str, value: str) -> None:
     """And travels as a string: JSON has no number for it."""

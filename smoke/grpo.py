@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +42,21 @@ class Run:
     before: Mapping[str, Any]
 
 
-def make_trainer(context: Context, model: Any, reward: Reward, **options: Any) -> Any:
-    """A GRPOTrainer for `model` (an object or a directory). `options` go into GRPOConfig, but `peft_config`.
+def make_trainer(context: Context, model: Any, reward: Callable[..., list[float]], **options: Any) -> Any:
+    """A GRPOTrainer for `model` (an object or a directory).
 
-    Options of ours that this TRL does not know are left out, options of the caller never.
+    `options` go into GRPOConfig, but `peft_config`, `eval_dataset`, and `train_dataset`, which is ours if there is
+    none. Options of ours that this TRL does not know are left out, options of the caller never.
     """
     from trl import GRPOConfig, GRPOTrainer
 
-    peft_config = options.pop("peft_config", None)
+    own = {name: options.pop(name) for name in ("peft_config", "eval_dataset", "train_dataset") if name in options}
     ours = {
         "seed": context.seed,
         "max_steps": STEPS,
         "per_device_train_batch_size": adapter.batch_of(GENERATIONS, GENERATIONS),
+        # 8 in TRL 0.14.
+        "gradient_accumulation_steps": 1,
         "num_generations": GENERATIONS,
         "max_completion_length": COMPLETION_LENGTH,
         # Large enough for every parameter to move visibly, and for a stale sampler to show, in so few steps.
@@ -78,8 +81,7 @@ def make_trainer(context: Context, model: Any, reward: Reward, **options: Any) -
         model=str(model) if isinstance(model, Path) else model,
         reward_funcs=reward,
         args=arguments,
-        train_dataset=tiny.make_prompts(32),
-        **({"peft_config": peft_config} if peft_config is not None else {}),
+        **{"train_dataset": tiny.make_prompts(32), **own},
     )
 
 
@@ -90,6 +92,17 @@ def train(context: Context, model: Any, **options: Any) -> Run:
     before = snapshot(trainer.model)
     trainer.train()
     return Run(trainer, reward, before)
+
+
+def at_step_end(trainer: Any, work: Callable[[int], None]) -> None:
+    """Have `work` called with the number of each step, counted from 1, when the step has been taken."""
+    from transformers import TrainerCallback
+
+    class AtStepEnd(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, _arguments: Any, state: Any, _control: Any, **_: Any) -> None:
+            work(state.global_step)
+
+    trainer.add_callback(AtStepEnd())
 
 
 def snapshot(model: Any) -> dict[str, Any]:

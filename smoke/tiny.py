@@ -8,8 +8,9 @@ from typing import Any
 
 # Four special tokens, then single characters, 128 in all: vLLM pads a vocabulary to a multiple of 64, and adds nothing.
 SPECIAL = _PAD, _EOS, _START, _END = "<pad>", "<eos>", "<|im_start|>", "<|im_end|>"
-_CHARACTERS = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1))) + "".join(map(chr, range(ord("à"), ord("û") + 1)))
-VOCABULARY = (*SPECIAL, *_CHARACTERS)
+_ASCII = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
+_GREEK = "".join(map(chr, range(ord("α"), ord("ό") + 1)))
+VOCABULARY = (*SPECIAL, *_ASCII, *_GREEK)
 
 _CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
@@ -18,12 +19,20 @@ _CHAT_TEMPLATE = (
 
 
 def make_tokenizer() -> Any:
-    """A tokenizer of single characters, with a chat template."""
-    from tokenizers import Tokenizer, decoders, models
+    """A tokenizer of single characters, with a chat template.
+
+    It works on bytes, as Qwen2's does: from a model's directory, Transformers 5 loads the tokenizer as that of the
+    model's kind, whatever was saved. Letters of more than one byte are added tokens.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(VOCABULARY)}, merges=[]))
-    tokenizer.decoder = decoders.Fuse()
+    byte_level = {"\n": "Ċ", " ": "Ġ"}
+    vocabulary = {byte_level.get(token, token): i for i, token in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_tokens([AddedToken(letter, normalized=False) for letter in _GREEK])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=_PAD,
@@ -37,12 +46,16 @@ def make_tokenizer() -> Any:
     )
 
 
-def make_model(seed: int) -> Any:
-    """A Qwen2 model with random weights: two layers, width 64, vocabulary 128, float32, embeddings not tied."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False) -> Any:
+    """A model with random weights: two layers, width 64, vocabulary 128, float32.
 
-    config = Qwen2Config(
+    The architecture is "qwen2" or "llama". `tied`, the embedding is also the output layer.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        architecture,
         vocab_size=len(VOCABULARY),
         hidden_size=64,
         intermediate_size=128,
@@ -51,8 +64,8 @@ def make_model(seed: int) -> Any:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=512,
-        # Tied, a stale output layer would hide behind the embedding.
-        tie_word_embeddings=False,
+        # By default not: a stale output layer would hide behind the embedding.
+        tie_word_embeddings=tied,
         # Five times the usual: the logits depend on what comes before, yet sampling still varies.
         initializer_range=0.1,
         pad_token_id=VOCABULARY.index(_PAD),
@@ -60,12 +73,25 @@ def make_model(seed: int) -> Any:
         bos_token_id=None,
     )
     torch.manual_seed(seed)
-    return Qwen2ForCausalLM(config)
+    return AutoModelForCausalLM.from_config(config)
 
 
-def save(directory: Path, seed: int) -> Path:
+def save(directory: Path, seed: int, architecture: str = "qwen2", *, tied: bool = False) -> Path:
     """Save a tiny model and its tokenizer in `directory`, which is returned."""
-    make_model(seed).save_pretrained(directory)
+    make_model(seed, architecture, tied=tied).save_pretrained(directory)
+    make_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def save_classifier(directory: Path, seed: int) -> Path:
+    """Save a tiny model that gives a text one number, and its tokenizer, in `directory`, which is returned."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    config = make_model(seed).config
+    config.num_labels = 1
+    torch.manual_seed(seed)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(directory)
     make_tokenizer().save_pretrained(directory)
     return directory
 
@@ -77,6 +103,11 @@ def make_prompts(count: int) -> Any:
     words = ("count", "the", "letters", "of", "this", "sentence", "and", "answer", "in", "lower", "case")
     texts = [" ".join(words[i % 3 : i % 3 + 2 + i % len(words)]) for i in range(count)]
     return Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in texts])
+
+
+def decode(tokens: list[int]) -> str:
+    """The text of these tokens, without the special ones."""
+    return "".join(VOCABULARY[token] for token in tokens if token >= len(SPECIAL))
 
 
 def draw_tokens(draw: random.Random, count: int) -> list[int]:

@@ -1,0 +1,65 @@
+"""Which matrix products a model's forward computes, and in which dtypes, read off the operators themselves.
+
+What the modules say is not enough: autocast casts in between, 4-bit layers multiply with weights that are not stored,
+and TRL uses the output layer's weight without calling the layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_dot_product", "bitsandbytes::gem")
+
+# An operator's name and the dtypes of the matrices that it multiplied.
+Product = tuple[str, ...]
+
+
+def watch(model: Any) -> Counter[Product]:
+    """Count the products in every forward of `model` from now on that builds a graph: sampling does not count."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: Counter[Product] = Counter()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = func.name()
+            if name.startswith(_PRODUCTS) and not _is_outer(name, args):
+                seen[(name, *_dtypes(name, args))] += 1
+            return func(*args, **(kwargs or {}))
+
+    active: list[Any] = []
+
+    def enter(*_: Any) -> None:
+        if torch.is_grad_enabled():
+            active.append(Watch())
+            active[-1].__enter__()
+
+    def leave(*_: Any) -> None:
+        if active:
+            active.pop().__exit__(None, None, None)
+
+    model.register_forward_pre_hook(enter)
+    model.register_forward_hook(leave, always_call=True)
+    return seen
+
+
+def others(seen: Counter[Product], dtype: str) -> float:
+    """How many products had a matrix of anything but `dtype`; NaN when there was no product at all."""
+    return sum(count for (_, *dtypes), count in seen.items() if set(dtypes) != {dtype}) if seen else math.nan
+
+
+def _is_outer(name: str, args: Any) -> bool:
+    """Whether nothing is summed: rotary embeddings multiply positions and frequencies in this way, in float32."""
+    return name == "aten::bmm" and args[0].shape[-1] == 1
+
+
+def _dtypes(name: str, args: Any) -> list[str]:
+    import torch
+
+    matrices = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    # Its other arguments are the packed weight and its scales.
+    matrices = matrices[:1] if name.startswith("bitsandbytes::") else matrices
+    return [str(matrix.dtype).removeprefix("torch.") for matrix in matrices]

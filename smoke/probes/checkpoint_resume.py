@@ -1,0 +1,135 @@
+"""Does a run that was stopped and resumed go on as if it had not been stopped?
+
+It exists for resumes that run without complaint and are not the run that was stopped: moments of the optimizer that
+start at zero again, a learning rate that starts over, prompts that are trained twice or left out, random numbers that
+are drawn anew.
+
+Trains with a checkpoint in the middle; then makes everything anew, resumes from that checkpoint, and compares what
+came after it: prompts, completions, the random numbers of Python and NumPy, losses, learning rates, and at the end the
+parameters and the optimizer's moments. To show that it would notice, it also resumes without the optimizer, without
+the random states, and without going forward in the data. Needs one process.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from smoke import grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+
+STOP, STEPS = 2, 4
+
+# What a resume can lose: the reading that must notice it, a file to delete, and options.
+LOSSES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "the optimizer": ("moments_different", "optimizer.pt", {}),
+    "the random states": ("completions_different", "rng_state.pth", {}),
+    "the place in the data": ("prompts_different", "", {"ignore_data_skip": True}),
+}
+
+PROBE = Probe(
+    matters="most long runs are resumed at some time; one that goes on from somewhere else is not the run that began",
+    bounds=(
+        Bound("parameters_different", "TODO", "tensors", equals=0, headline=True),
+        Bound("moments_different", "TODO", "tensors", equals=0),
+        Bound("prompts_different", "TODO", "prompts", equals=0),
+        Bound("completions_different", "TODO", "completions", equals=0),
+        Bound("draws_different", "TODO", "numbers", equals=0),
+        Bound("logs_different", "TODO", "numbers", equals=0),
+        Bound("losses_unnoticed", "TODO", equals=0),
+    ),
+    links=("https://github.com/huggingface/trl/issues/2770",),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+Journal = dict[str, dict[str, Any]]
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train, resume and compare; then resume without this and that."""
+    model = tiny.save(context.directory / "model", context.seed)
+    straight = _train(context, model, save_strategy="steps", save_steps=STOP)
+    checkpoint = context.directory / "trainer" / f"checkpoint-{STOP}"
+    for name, differences in _compare(straight, _train(context, model, checkpoint)).items():
+        yield Reading(name, len(differences), "; ".join(differences[:4]))
+
+    unnoticed = []
+    for loss, (reading, file, options) in LOSSES.items():
+        poorer = Path(shutil.copytree(checkpoint, context.directory / "poorer", dirs_exist_ok=True))
+        (poorer / file).unlink() if file else None
+        if not _compare(straight, _train(context, model, poorer, **options))[reading]:
+            unnoticed.append(f"{loss} (by {reading})")
+    yield Reading("losses_unnoticed", len(unnoticed), ", ".join(unnoticed))
+
+
+class Reward(grpo.Reward):
+    """A reward that keeps what it was asked about, and draws random numbers, as a user's reward may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prompts: list[str] = []
+        self.completions: list[str] = []
+        self.draws: list[float] = []
+
+    def __call__(self, completions: list[Any], **columns: Any) -> list[float]:
+        import numpy
+
+        self.prompts += [prompt[-1]["content"] for prompt in columns["prompts"]]
+        self.completions += [completion[-1]["content"] for completion in completions]
+        self.draws += [random.random(), float(numpy.random.random())]
+        return super().__call__(completions)
+
+
+def _train(context: Context, model: Path, checkpoint: Path | None = None, **options: Any) -> Journal:
+    """What happened after STOP, and where it led, each by a name that tells where to look."""
+    reward = Reward()
+    # Two passes for each step, so that steps and batches of data are not the same number.
+    options = {"gradient_accumulation_steps": 2, "lr_scheduler_type": "linear", "max_steps": STEPS, **options}
+    trainer = grpo.make_trainer(context, model, reward, **options)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    share = 1 if checkpoint else (STEPS - STOP) / STEPS
+    parameters = dict(trainer.model.named_parameters())
+    return {
+        "parameters_different": {name: p.detach().cpu() for name, p in parameters.items()},
+        "moments_different": {
+            f"{name}.{key}": value.cpu()
+            for name, parameter in parameters.items()
+            for key, value in trainer.optimizer.state[parameter].items()
+        },
+        "prompts_different": _last(share, reward.prompts),
+        "completions_different": _last(share, reward.completions),
+        "draws_different": _last(share, reward.draws),
+        "logs_different": {
+            f"{key} of step {entry['step']}": entry[key]
+            for entry in trainer.state.log_history
+            if entry["step"] > STOP and "loss" in entry
+            for key in ("loss", "grad_norm", "learning_rate", "reward")
+        },
+    }
+
+
+def _last(share: float, values: list[Any]) -> dict[str, Any]:
+    """The last values, by their place, which says how many there are in all."""
+    kept = values[round(len(values) * (1 - share)) :]
+    return {f"{i} of {len(kept)}": value for i, value in enumerate(kept)}
+
+
+def _compare(one: Journal, other: Journal) -> dict[str, list[str]]:
+    """What differs, by the name of its reading."""
+    return {name: list(_differences(values, other[name])) for name, values in one.items()}
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    import torch
+
+    for name in dict.fromkeys((*one, *other)):
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            if not torch.equal(a, b):
+                yield f"{name} by up to {(a - b).abs().max().item():.3g}"
+        elif a != b:
+            yield f"{name}: {a!r} became {b!r}"

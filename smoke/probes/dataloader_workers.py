@@ -1,0 +1,194 @@
+"""Do worker processes load the same prompts in the same order as the trainer itself would?
+
+It exists for `dataloader_num_workers`, which GRPO's own data loader gets wrong on its own: it crashed at the first
+step when transformers changed what a worker's initialisation takes, and its sampler, which has to repeat each prompt
+for a whole group, has repeated and dropped prompts without a word. A worker that draws the same random numbers as its
+neighbour, and one that never comes back, are as old as DataLoader.
+
+Three runs of two epochs over a few prompts, with gradient accumulation: without workers, with two, and with two that
+persist between the epochs. Every row notes which process loaded it and what numbers that process drew; the reward
+function, which all rows reach, writes them down. Needs one process, which forks the workers; on a GPU, one GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from smoke import adapter, grpo, linux, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+
+WORKERS = 2
+EPOCHS = 2
+GENERATIONS = 4
+# Two groups in each of two micro-batches are a step: two steps an epoch.
+GROUPS, MICRO_BATCHES = 2, 2
+PROMPTS = [f"say {letter}" for letter in "abcdefgh"]
+# How long a worker that has been told to end may take for it.
+END_S = 5.0
+
+PROBE = Probe(
+    matters="prompts that are dropped, repeated or split among groups are trained on wrongly, without an error",
+    bounds=(
+        Bound(
+            "rows_differ",
+            "the rows whose prompt is not the one that a run without workers has there, in both runs with them: 0",
+            "rows",
+            equals=0,
+            headline=True,
+        ),
+        Bound(
+            "prompts_wrong",
+            "prompts that an epoch has not in exactly one group, and groups of several prompts, in all runs: 0",
+            "prompts and groups",
+            equals=0,
+        ),
+        Bound(
+            "workers_used",
+            "different processes that loaded rows: two, anew in each epoch, and two for both",
+            "processes",
+            equals=WORKERS * (EPOCHS + 1),
+        ),
+        Bound(
+            "draws_repeated",
+            "random numbers that a worker drew and another one, too: random, NumPy and torch all have a seed of their "
+            "own in each, so none",
+            "numbers",
+            equals=0,
+        ),
+        Bound(
+            "workers_left",
+            f"child processes {END_S:g} s after the last trainer is gone: each worker ends with its loader",
+            "processes",
+            equals=0,
+        ),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/3544",
+        "https://github.com/huggingface/trl/pull/3568",
+        "https://github.com/huggingface/trl/issues/3675",
+        "https://github.com/pytorch/pytorch/issues/1355",
+        "https://github.com/pytorch/pytorch/issues/5059",
+    ),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+    timeout_s=90,
+)
+
+
+class _Note(grpo.Reward):
+    """The usual reward, which notes for every row its prompt, the process that loaded it, and what that drew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prompts: list[str] = []
+        self.loaders: list[int] = []
+        self.draws: list[tuple[float, ...]] = []
+
+    def __call__(self, completions: list[Any], **columns: Any) -> list[float]:
+        self.prompts += columns["prompts"]
+        self.loaders += columns["loader"]
+        self.draws += map(tuple, columns["draws"])
+        return super().__call__(completions)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train with and without workers, and compare what was trained on."""
+    before = linux.descendants(os.getpid())
+    model = tiny.save(context.directory / "model", context.seed)
+    alone = _train(context, model)
+    notes = {
+        f"{WORKERS} workers": _train(context, model, dataloader_num_workers=WORKERS),
+        f"{WORKERS} persistent workers": _train(
+            context, model, dataloader_num_workers=WORKERS, dataloader_persistent_workers=True
+        ),
+    }
+    left = _left(before)
+
+    differ = [
+        f"row {i} with {name}: {theirs!r} instead of {ours!r}"
+        for name, note in notes.items()
+        for i, (ours, theirs) in enumerate(itertools.zip_longest(alone.prompts, note.prompts))
+        if ours != theirs
+    ]
+    yield Reading("rows_differ", len(differ), "; ".join(differ[:4]))
+    wrong = [f"{what} with {name}" for name, note in {"no worker": alone, **notes}.items() for what in _wrong(note)]
+    yield Reading("prompts_wrong", len(wrong), "; ".join(wrong[:4]))
+    loaders = {name: set(note.loaders) - {os.getpid()} for name, note in notes.items()}
+    used = "; ".join(f"{len(pids)} with {name}" for name, pids in loaders.items())
+    yield Reading("workers_used", sum(map(len, loaders.values())), used)
+    repeated = [f"{what} with {name}" for name, note in notes.items() for what in _repeated(note)]
+    yield Reading("draws_repeated", len(repeated), "; ".join(repeated[:4]))
+    yield Reading("workers_left", len(left), f"of {used}: {sorted(left)}")
+
+
+def _train(context: Context, model: Any, **options: Any) -> _Note:
+    """Train, and return what the rows were. The trainer is gone afterwards."""
+    from datasets import Dataset
+
+    note = _Note()
+    trainer = grpo.make_trainer(
+        context,
+        model,
+        note,
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}).with_transform(_load),
+        max_steps=-1,
+        num_train_epochs=EPOCHS,
+        per_device_train_batch_size=adapter.batch_of(GROUPS * GENERATIONS, GENERATIONS),
+        gradient_accumulation_steps=MICRO_BATCHES,
+        num_generations=GENERATIONS,
+        max_completion_length=4,
+        **options,
+    )
+    trainer.train()
+    return note
+
+
+def _load(rows: dict[str, list[str]]) -> dict[str, list[Any]]:
+    """Add to the rows which process loads them, and random numbers that it draws."""
+    import numpy as np
+    import torch
+
+    count = len(rows["prompt"])
+    draws = [(random.random(), float(np.random.random()), torch.rand(()).item()) for _ in range(count)]
+    return {**rows, "loader": [os.getpid()] * count, "draws": draws}
+
+
+def _wrong(note: _Note) -> Iterator[str]:
+    """What is wrong with the groups and the epochs of a run."""
+    groups = [note.prompts[i : i + GENERATIONS] for i in range(0, len(note.prompts), GENERATIONS)]
+    for i, group in enumerate(groups):
+        if len(group) != GENERATIONS or len(set(group)) != 1:
+            yield f"group {i} is {group}"
+    for epoch in range(EPOCHS):
+        counts = Counter(group[0] for group in groups[epoch * len(PROMPTS) : (epoch + 1) * len(PROMPTS)])
+        for prompt in PROMPTS:
+            if counts[prompt] != 1:
+                yield f"{prompt!r} has {counts[prompt]} groups in epoch {epoch + 1}"
+    if len(groups) > EPOCHS * len(PROMPTS):
+        yield f"{len(groups)} groups in all"
+
+
+def _repeated(note: _Note) -> Iterator[str]:
+    """Numbers that were drawn by two workers."""
+    for kind, name in enumerate(("random", "NumPy", "torch")):
+        drawn: dict[float, set[int]] = {}
+        for loader, draws in zip(note.loaders, note.draws, strict=True):
+            drawn.setdefault(draws[kind], set()).add(loader)
+        yield from (f"{number} from {name}" for number, loaders in drawn.items() if len(loaders) > 1)
+
+
+def _left(before: set[int]) -> set[int]:
+    """The child processes that are still there although no trainer needs them."""
+    import gc
+
+    gc.collect()
+    deadline = time.monotonic() + END_S
+    while (left := linux.descendants(os.getpid()) - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left

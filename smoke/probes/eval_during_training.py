@@ -1,0 +1,194 @@
+"""Does evaluation during training measure the policy of that step, and leave the training alone?
+
+It exists for evaluations that fail or mislead: a trainer without a prediction_step of its own calls the model with what
+it cannot take, evaluation metrics are mixed with those of training, a mode is left switched, a sampler still has
+the weights of an earlier step.
+
+Trains twice, with and without an evaluation every other step, where the random states are put back after it: then both
+runs must be the same to the last bit. Every evaluation has to ask for each of its prompts once per generation, and to
+log the mean of the rewards that were given. At the end the policy is replaced by another one, and what an evaluation
+samples must be likely under the new one. Needs one process.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import random
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smoke import adapter, grpo, tiny
+from smoke.policy import completion_logprobs
+from smoke.probe import Bound, Context, Probe, Reading
+
+STEPS, EVERY = 4, 2
+PROMPTS = 6
+GENERATIONS = 4
+
+PROBE = Probe(
+    matters="the best checkpoint is chosen by its evaluation, and the run goes on from where the evaluation left it",
+    bounds=(
+        Bound("evaluations", "TODO", equals=STEPS // EVERY),
+        Bound("eval_reward_error", "TODO", at_most=1e-5, headline=True),
+        Bound("eval_prompts_wrong", "TODO", "prompts", equals=0),
+        Bound("wrong_mode", "TODO", "batches", equals=0),
+        Bound("training_changed", "TODO", "numbers", equals=0),
+        Bound("new_policy_gain", "TODO", "nats", at_least=0.5),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/pull/2694",
+        "https://github.com/huggingface/trl/issues/2782",
+    ),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the reward was once asked about, and in which mode the model was."""
+
+    part: str
+    prompts: list[str]
+    completions: list[str]
+    rewards: list[float]
+    training: bool
+
+
+class Reward(grpo.Reward):
+    """A reward that tells training and evaluation apart by a column of the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Batch] = []
+        self.trainer: Any = None
+
+    def __call__(self, completions: list[str], **columns: Any) -> list[float]:
+        rewards = super().__call__(completions)
+        (part,) = set(columns["part"])
+        self.seen.append(Batch(part, columns["prompts"], completions, rewards, self.trainer.model.training))
+        return rewards
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train without and with evaluations; then evaluate another policy."""
+    model = tiny.save(context.directory / "model", context.seed)
+    alone, _ = _train(context, model)
+    trainer, reward = _train(
+        context, model, eval_strategy="steps", eval_steps=EVERY, eval_dataset=_prompts("eval", PROMPTS)
+    )
+    logged = [entry["eval_reward"] for entry in trainer.state.log_history if "eval_reward" in entry]
+    yield Reading("evaluations", len(logged), f"logged {trainer.state.log_history}")
+    batches = [batch for batch in reward.seen if batch.part == "eval"]
+    size = len(batches) // max(1, len(logged))
+    given = [batches[i : i + size] for i in range(0, len(batches), size)]
+    means = [statistics.fmean(reward for batch in one for reward in batch.rewards) for one in given]
+    errors = [abs(a - b) for a, b in zip(means, logged, strict=True)]
+    yield Reading("eval_reward_error", max(errors, default=math.nan), f"given {means}, logged {logged}")
+    wrong = [text for one in given for text in _wrong(one)]
+    yield Reading("eval_prompts_wrong", len(wrong), ", ".join(wrong))
+    switched = [
+        f"{batch.part} batch {i}" for i, batch in enumerate(reward.seen) if batch.training != (batch.part == "train")
+    ]
+    yield Reading("wrong_mode", len(switched), ", ".join(switched))
+    changed = list(_differences(alone, trainer))
+    yield Reading("training_changed", len(changed), ", ".join(changed))
+    yield Reading("new_policy_gain", _new_policy_gain(trainer, reward, context.seed + 1))
+
+
+def _prompts(part: str, count: int) -> Any:
+    from datasets import Dataset
+
+    return Dataset.from_list([{"prompt": f"{part} {chr(ord('a') + i)}", "part": part} for i in range(count)])
+
+
+def _train(context: Context, model: Path, **options: Any) -> tuple[Any, Reward]:
+    reward = Reward()
+    trainer = grpo.make_trainer(
+        context,
+        model,
+        reward,
+        train_dataset=_prompts("train", 8),
+        max_steps=STEPS,
+        num_generations=GENERATIONS,
+        per_device_train_batch_size=adapter.batch_of(2 * GENERATIONS, GENERATIONS),
+        per_device_eval_batch_size=adapter.batch_of(2 * GENERATIONS, GENERATIONS),
+        max_completion_length=8,
+        **options,
+    )
+    reward.trainer = trainer
+    _keep_random_states(trainer)
+    trainer.train()
+    return trainer, reward
+
+
+def _keep_random_states(trainer: Any) -> None:
+    """Put the random states back, after an evaluation, to what they were before it."""
+    import numpy
+    import torch
+    from transformers import TrainerCallback
+
+    class Keep(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+            self.states = random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
+
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            python, array, cpu, cuda = self.states
+            random.setstate(python)
+            numpy.random.set_state(array)
+            torch.set_rng_state(cpu)
+            torch.cuda.set_rng_state_all(cuda)
+
+    trainer.add_callback(Keep())
+
+
+def _wrong(batches: list[Batch]) -> Iterator[str]:
+    """The prompts that one evaluation did not ask for once per generation, with how often it did."""
+    counts = collections.Counter(prompt for batch in batches for prompt in batch.prompts)
+    for prompt in dict.fromkeys((*_prompts("eval", PROMPTS)["prompt"], *counts)):
+        if counts[prompt] != GENERATIONS:
+            yield f"{prompt!r} {counts[prompt]} times"
+
+
+def _differences(one: Any, other: Any) -> Iterator[str]:
+    """Where two runs differ: what they logged of their steps, and their parameters at the end."""
+    import torch
+
+    def steps(trainer: Any) -> list[dict[str, float]]:
+        return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+    for a, b in zip(steps(one), steps(other), strict=True):
+        for key in ("loss", "grad_norm", "learning_rate", "reward", "reward_std"):
+            if a[key] != b[key]:
+                yield f"{key} of step {a['step']}: {a[key]} became {b[key]}"
+    before: Mapping[str, Any] = grpo.snapshot(one.model)
+    for name, parameter in grpo.snapshot(other.model).items():
+        if not torch.equal(parameter, before[name]):
+            yield f"{name} by up to {(parameter - before[name]).abs().max().item():.3g}"
+
+
+def _new_policy_gain(trainer: Any, reward: Reward, seed: int) -> float:
+    """Replace the policy and evaluate; how much more likely is what it samples under the new policy than the old?"""
+    tokenizer = tiny.make_tokenizer()
+    policy = trainer.accelerator.unwrap_model(trainer.model)
+    old = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    new = {name: tensor.to(policy.device) for name, tensor in tiny.make_model(seed).state_dict().items()}
+    policy.load_state_dict(new)
+    count = len(reward.seen)
+    trainer.evaluate()
+    pairs = [
+        (tokenizer(prompt).input_ids, tokenizer(completion).input_ids)
+        for batch in reward.seen[count:]
+        for prompt, completion in zip(batch.prompts, batch.completions, strict=True)
+        if completion
+    ]
+    means = []
+    for weights in (new, old):
+        policy.load_state_dict(weights)
+        means.append(statistics.fmean(completion_logprobs(policy, *pair).mean().item() for pair in pairs))
+    return means[0] - means[1]

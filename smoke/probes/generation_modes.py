@@ -1,0 +1,143 @@
+"""Are the tokens that the trainer generates those that the policy chooses, with gradient checkpointing on?
+
+It exists for the silent failure: the trainer generates in the mode that it trains in, and there gradient checkpointing
+takes the cache away from every layer, so that each new token is chosen from the one before it alone, or it leaves an
+attention mask that is not causal. No error, a plausible loss, and a policy that learns from gibberish.
+
+Trains with gradient checkpointing, the whole model and then LoRA, on prompts of different lengths, at a temperature so
+low that sampling takes the first choice. The tokens that the loss was computed of are compared with the policy's first
+choices, computed from each sequence alone, without padding, cache, or checkpointing. Needs one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from smoke import adapter, grpo, tiny
+from smoke.policy import completion_logprobs, next_token_logprobs
+from smoke.probe import Bound, Context, Probe, Reading
+from smoke.rollout import Watch
+
+PROMPTS = 4
+GENERATIONS = 2
+NEW_TOKENS = 32
+# Two, because the mode is changed and changed back around the generation of the first.
+STEPS = 2
+
+# Of the whole model and LoRA.
+TOKENS = 2 * STEPS * PROMPTS * GENERATIONS * NEW_TOKENS
+
+# Takes the first choice, unless the second is as likely but for the rounding of float32.
+TEMPERATURE = 1e-5
+TIE = 1e-3  # nats
+
+PROBE = Probe(
+    matters="a policy that does not write what it would choose learns from the rewards of gibberish",
+    bounds=(
+        Bound(
+            "first_choices",
+            "the share of generated tokens that are the policy's first choice: every one over 24 seeds; 0.03 to 0.12 "
+            "when the layers lose their cache, 0.4 to 0.7 with a mask that is not causal",
+            equals=1,
+            headline=True,
+        ),
+        Bound(
+            "last_token_only",
+            "what first_choices would be if each token were chosen from the one before it alone: 0.02 to 0.09 over 24 "
+            "seeds. Above its bound, first_choices could not tell",
+            at_most=0.9,
+        ),
+        Bound("tokens", "those compared: of no completion is a part missing", equals=TOKENS),
+        Bound(
+            "checkpointing",
+            "the share of the loss's forward passes that recompute activations: all, also after a generation. Below "
+            "it, first_choices says nothing of the mode that it asks about",
+            equals=1,
+        ),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/3683",
+        "https://github.com/huggingface/trl/pull/3882",
+        "https://github.com/huggingface/trl/issues/2851",
+    ),
+    needs=("torch", "transformers", "datasets", "trl", "peft"),
+    gpus=1,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train both ways, then look at what was trained on."""
+    from peft import LoraConfig
+
+    policy = _make_policy(context.seed)
+    policy.save_pretrained(directory := context.directory / "model")
+    tiny.make_tokenizer().save_pretrained(directory)
+    lora = {
+        "peft_config": LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"),
+        # Up to 0.15 the default, reentrant checkpointing finds no gradient below the adapters, and says so.
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+    }
+    watches = {"whole model": _train(context, directory), "LoRA": _train(context, directory, **lora)}
+
+    # The learning rate is 0: both are still what they were.
+    wrong: list[str] = []
+    tokens = alone = 0
+    for name, watch in watches.items():
+        for prompt, completion in watch.pairs():
+            regrets = enumerate(_regrets(policy, prompt, completion))
+            wrong += [f"{name}: token {i} by {nats:.3g} nats" for i, nats in regrets if nats > TIE]
+            alone += _first_of_last(policy, prompt, completion)
+            tokens += len(completion)
+    yield Reading("first_choices", 1 - len(wrong) / tokens, f"{len(wrong)} of {tokens} are not: {'; '.join(wrong[:9])}")
+    yield Reading("last_token_only", alone / tokens)
+    yield Reading("tokens", tokens)
+    passes = [done.checkpointing for watch in watches.values() for done in watch.trained]
+    yield Reading("checkpointing", sum(passes) / len(passes), str(passes))
+
+
+def _make_policy(seed: int) -> Any:
+    """A model that never ends its completion: its logit for the end of sequence is 0, that of a first choice 2."""
+    import torch
+
+    model = tiny.make_model(seed).eval()
+    with torch.no_grad():
+        model.lm_head.weight[model.config.eos_token_id] = 0
+    return model
+
+
+def _train(context: Context, directory: Path, **options: Any) -> Watch:
+    trainer = grpo.make_trainer(
+        context,
+        directory,
+        grpo.Reward(),
+        max_steps=STEPS,
+        learning_rate=0.0,
+        gradient_checkpointing=True,
+        temperature=TEMPERATURE,
+        max_completion_length=NEW_TOKENS,
+        num_generations=GENERATIONS,
+        per_device_train_batch_size=adapter.batch_of(PROMPTS * GENERATIONS, GENERATIONS),
+        **options,
+    )
+    watch = Watch(trainer)
+    trainer.train()
+    return watch
+
+
+def _regrets(policy: Any, prompt: list[int], completion: list[int]) -> list[float]:
+    """How much less likely than the policy's first choice each token is, in nats: 0 when it is the first choice."""
+    best = next_token_logprobs(policy, prompt + completion, len(completion)).max(dim=1).values.cpu()
+    regrets: list[float] = (best - completion_logprobs(policy, prompt, completion)).tolist()
+    return regrets
+
+
+def _first_of_last(policy: Any, prompt: list[int], completion: list[int]) -> int:
+    """How many of the tokens are the first choice of a policy that sees only the token before."""
+    import torch
+
+    before = torch.tensor([prompt[-1], *completion[:-1]], device=policy.device)[:, None]
+    with torch.no_grad():
+        choices = policy(input_ids=before, use_cache=False).logits[:, -1].argmax(dim=1).tolist()
+    return sum(choice == token for choice, token in zip(choices, completion, strict=True))

@@ -1,0 +1,175 @@
+"""Does the trainer sample with the settings asked for, and not with those hidden in the model's generation_config.json?
+
+It exists for the silent failure: generate() takes a setting that equals its default for one that was not given, and
+puts the model's own in its place. Published models come with temperature 0.6, top_k 20 or repetition_penalty 1.05, or
+nearly greedy settings; then the samples of a group are alike, or come from a distribution that the loss knows nothing
+of.
+
+A model is saved with other settings in its generation_config.json, and trained from there twice: with GRPOConfig's
+defaults, and with settings that are nobody's default. What each token was sampled from is compared with what the
+settings asked for make of the same logits. Only settings that this GRPOConfig has are asked for, and each is: with
+min_p left out, the model's may well be used. Needs one process.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from smoke import adapter, grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+from smoke.rollout import Generation, Watch
+
+COMPLETIONS = 8
+
+# By the names that GRPOConfig and generate() share. None of them hides the effect of another.
+HIDDEN = {"temperature": 0.5, "top_k": 30, "top_p": 0.7, "min_p": 0.1, "repetition_penalty": 1.5}
+# Those of generate(), where GRPOConfig has no such option; up to 0.15 it has only the temperature.
+NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+UNUSUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2}
+HIDDEN_LENGTH = 5
+UNUSUAL_LENGTH = 11
+
+PROBE = Probe(
+    matters="a policy sampled with other settings than asked for explores less, or is scored for what it did not do",
+    bounds=(
+        Bound(
+            "defaults_distance",
+            "total variation between the distribution sampled from and the one asked for, of the token where they "
+            "differ most; up to 1e-6 over 20 seeds, the rounding of float32. Each hidden setting gives 0.1 or more",
+            at_most=1e-3,
+            headline=True,
+        ),
+        Bound("unusual_distance", "the same for settings that differ from all defaults", at_most=1e-3),
+        Bound(
+            "hidden_effect",
+            "what defaults_distance would be with the one hidden setting that shows least. Below its bound, it could "
+            "not tell",
+            at_least=0.02,
+        ),
+        Bound(
+            "length_error",
+            "how far the longest completion is from max_completion_length; the hidden max_new_tokens is shorter",
+            "tokens",
+            equals=0,
+        ),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/5783",
+        "https://github.com/huggingface/transformers/issues/42762",
+        "https://github.com/huggingface/transformers/pull/42702",
+    ),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Sample both ways, and compare with what was asked for."""
+    known = adapter.known_options()
+    hidden = {name: value for name, value in HIDDEN.items() if name in known}
+    directory = _save(context, hidden)
+    defaults = {name: NEUTRAL[name] for name in ("temperature", "min_p") if name in known}
+    unusual = {name: value for name, value in UNUSUAL.items() if name in known}
+    errors = []
+    requests: tuple[tuple[str, dict[str, float], int], ...] = (
+        ("defaults_distance", defaults, grpo.COMPLETION_LENGTH),
+        ("unusual_distance", unusual, UNUSUAL_LENGTH),
+    )
+    for name, options, length in requests:
+        trainer = grpo.make_trainer(
+            context,
+            directory,
+            grpo.Reward(),
+            max_steps=1,
+            max_completion_length=length,
+            per_device_train_batch_size=adapter.batch_of(COMPLETIONS, grpo.GENERATIONS),
+            train_dataset=_prompts(),
+            **options,
+        )
+        watch = Watch(trainer, scores=True)
+        trainer.train()
+        (done,) = watch.generations
+        asked = NEUTRAL | {option: getattr(trainer.args, option) for option in hidden}
+        distance = _distance(done, asked)
+        yield Reading(name, distance, "" if distance < 1e-3 else _explain(done, asked, hidden))
+        if options is defaults:
+            effects = {option: _effect(done, asked, {option: value}) for option, value in hidden.items()}
+            yield Reading("hidden_effect", min(effects.values()), str(effects))
+        errors.append(abs(max(len(completion) for _, completion in watch.pairs()) - length))
+    yield Reading("length_error", max(errors), f"with the defaults and with unusual settings: {errors}")
+
+
+def _save(context: Context, settings: Mapping[str, Any]) -> Path:
+    """Save a model whose generation_config.json holds these settings, and its tokenizer."""
+    from transformers import GenerationConfig
+
+    model = tiny.make_model(context.seed)
+    ends = {"eos_token_id": model.config.eos_token_id, "pad_token_id": model.config.pad_token_id}
+    model.generation_config = GenerationConfig(do_sample=True, max_new_tokens=HIDDEN_LENGTH, **ends, **settings)
+    directory = context.directory / "model"
+    model.save_pretrained(directory)
+    tiny.make_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def _prompts() -> Any:
+    """Prompts of one length: generate() counts padding among the tokens that it penalises."""
+    from datasets import Dataset
+
+    return Dataset.from_list([{"prompt": [{"role": "user", "content": f"say it {i:02}"}]} for i in range(32)])
+
+
+def _distance(done: Generation, settings: Mapping[str, Any]) -> float:
+    """Total variation between what each token was sampled from and what these settings make of its logits, at most."""
+    return max(
+        float((done.scores[row, i].softmax(0) - _apply(settings, done.logits[row, i], before)).abs().sum()) / 2
+        for row, i, before in _positions(done)
+    )
+
+
+def _effect(done: Generation, settings: Mapping[str, Any], change: Mapping[str, Any]) -> float:
+    """Total variation between the distributions with and without a change of the settings, at most."""
+    pairs = [
+        (_apply(settings, done.logits[row, i], before), _apply({**settings, **change}, done.logits[row, i], before))
+        for row, i, before in _positions(done)
+    ]
+    return max(float((one - other).abs().sum()) / 2 for one, other in pairs)
+
+
+def _explain(done: Generation, settings: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
+    """Which of the hidden settings, in place of those asked for, come closest to what was sampled from."""
+    subsets = [dict(part) for n in range(len(hidden) + 1) for part in itertools.combinations(hidden.items(), n)]
+    distances = [_distance(done, {**settings, **subset}) for subset in subsets]
+    best = min(range(len(subsets)), key=distances.__getitem__)
+    return f"asked for {dict(settings)}; as if {subsets[best]} were asked for, it is {distances[best]:.2g}"
+
+
+def _positions(done: Generation) -> Iterator[tuple[int, int, list[int]]]:
+    """Row, index and the tokens before it, of each token up to the end of its sequence."""
+    eos = tiny.VOCABULARY.index("<eos>")
+    for row, (prompt, completion) in enumerate(zip(done.prompts, done.completions, strict=True)):
+        for i, token in enumerate(completion):
+            yield row, i, prompt + completion[:i]
+            if token == eos:
+                break
+
+
+def _apply(settings: Mapping[str, Any], logits: Any, before: list[int]) -> Any:
+    """The distribution that these settings make of the logits of a token after those `before`: (vocabulary,)."""
+    import torch
+
+    logits, seen = logits.clone(), sorted(set(before))
+    penalty = settings["repetition_penalty"]
+    logits[seen] = torch.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+    logits /= settings["temperature"]
+    if settings["top_k"]:
+        logits[logits < logits.topk(settings["top_k"]).values[-1]] = -torch.inf
+    if settings["top_p"] < 1:
+        best, order = logits.softmax(0).sort(descending=True)
+        logits[order[best.cumsum(0) - best >= settings["top_p"]]] = -torch.inf
+    probabilities = logits.softmax(0)
+    probabilities[probabilities < settings["min_p"] * probabilities.max()] = 0
+    return probabilities / probabilities.sum()

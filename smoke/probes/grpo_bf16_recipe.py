@@ -1,0 +1,298 @@
+"""Do mixed precision, clipping, schedule and AdamW of a bf16 run do what its options say?
+
+It exists for the options of a run that died with SIGFPE (bf16, learning rate 5e-6 with warm-up and cosine,
+max_grad_norm 0.1, 4 micro-steps), for which the choice of these numbers was blamed; and for what such a run loses
+without an error: a checkpoint in bfloat16 whose weights stay in bfloat16, where updates of 5e-6 round to nothing; a
+clipping that does not clip; a learning rate one step off.
+
+Trains with those options, from a checkpoint in bfloat16, and listens in: every gradient of every micro-step, the
+gradients and the learning rate that the optimizer is given, the dtypes of the matrix products. From the gradients of
+the micro-steps alone, it works out in float64 what the weights should become. Needs one process; on a GPU, one GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from smoke import adapter, gemms, grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+
+# The options of the report, but for shorter completions (of 200 tokens there) in smaller groups (16 there).
+LEARNING_RATE = 5e-6
+WARMUP = 0.1
+MAX_GRAD_NORM = 0.1
+ACCUMULATION = 4
+BETAS = (0.9, 0.99)
+EPSILON = 1e-8
+WEIGHT_DECAY = 0.1
+GENERATIONS = 8
+COMPLETION_LENGTH = 8
+
+# A schedule of 20 steps: two of warm-up, then a cosine. The first six show both.
+SCHEDULED = 20
+STEPS = 6
+
+# Units in the last place that a weight has to move to be missed when it does not. Rounding alone makes up for 6.
+VISIBLE = 16
+
+PROBE = Probe(
+    matters="where this fails, a run was not trained with the numbers in its configuration, or was not trained at all",
+    bounds=(
+        Bound(
+            "updates_lost",
+            "the share of the weights that AdamW moves visibly, and that stayed what they were: 0 over 14 seeds, 0.99 "
+            "with weights in bfloat16",
+            equals=0,
+            headline=True,
+        ),
+        Bound(
+            "lost_in_bfloat16",
+            "what updates_lost would be at least if the weights were kept in bfloat16: 0.967 to 0.972 over 14 seeds. "
+            "Below its bound, updates_lost could not tell",
+            at_least=0.5,
+        ),
+        Bound(
+            "weight_error",
+            "the largest distance of a weight from where AdamW in float64 takes it, in units in the last place of "
+            "float32: 4.6 to 5.7 over 14 seeds, from two roundings a step; 38 or more without weight decay or with it "
+            "where none belongs, thousands with other moments, other gradients or other learning rates",
+            at_most=12,
+        ),
+        Bound(
+            "weights_not_float32",
+            "bf16=True is mixed precision: it trains weights in float32, also from a checkpoint in bfloat16",
+            "tensors",
+            equals=0,
+        ),
+        Bound("moments_not_float32", "two for each weight tensor, of the weights' dtype", "tensors", equals=0),
+        Bound(
+            "products_not_bfloat16",
+            "under autocast every linear layer, the output layer included, multiplies in bfloat16; all are float32 "
+            "when the option does nothing",
+            "products",
+            equals=0,
+        ),
+        Bound(
+            "micro_steps_finite",
+            "every tensor has one finite gradient in each of the 4 micro-steps of 6 steps; the least of all tensors",
+            "micro-steps",
+            equals=STEPS * ACCUMULATION,
+        ),
+        Bound(
+            "norm_used",
+            "the largest norm of a gradient that the optimizer was given: max_grad_norm, less its own rounding, over "
+            "14 seeds; 1.1 or more without clipping",
+            at_most=MAX_GRAD_NORM * (1 + 1e-5),
+        ),
+        Bound(
+            "norm_unclipped",
+            "the smallest norm before clipping: 1.1 to 2.1 over 14 seeds. Below its bound, norm_used could not tell",
+            at_least=2 * MAX_GRAD_NORM,
+        ),
+        Bound(
+            "clip_error",
+            "how far the gradient that the optimizer was given is from the micro-steps' sum, clipped in float64, as a "
+            "share of it: 5.1e-7 to 9.2e-7 over 14 seeds; 0.65 with one of 4 micro-steps lost, 18 without clipping",
+            at_most=1e-5,
+        ),
+        Bound(
+            "logged_norm_error",
+            "how far the logged grad_norm is from the norm before clipping, as a share of it: up to 1.6e-7 over 14 "
+            "seeds; 0.95 when it is that of the clipped gradient",
+            at_most=1e-5,
+        ),
+        Bound(
+            "rate_error",
+            "how far the learning rate of a step is from warm-up and cosine, as a share of the highest: 0 over 14 "
+            "seeds; 0.5 with a schedule one step off",
+            at_most=1e-9,
+        ),
+    ),
+    links=("https://github.com/huggingface/trl/issues/2906", "https://github.com/huggingface/trl/issues/3312"),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train as in the report, and compare what happened with what was asked for."""
+    import torch
+
+    directory = context.directory / "model"
+    # As models are published. The run asks for no dtype: bf16=True is mixed precision, which trains float32 weights.
+    tiny.make_model(context.seed).to(torch.bfloat16).save_pretrained(directory)
+    tiny.make_tokenizer().save_pretrained(directory)
+    trainer = grpo.make_trainer(
+        context,
+        directory,
+        grpo.Reward(),
+        bf16=True,
+        use_cpu=context.device == "cpu",
+        learning_rate=LEARNING_RATE,
+        adam_beta1=BETAS[0],
+        adam_beta2=BETAS[1],
+        weight_decay=WEIGHT_DECAY,
+        lr_scheduler_type="cosine",
+        max_grad_norm=MAX_GRAD_NORM,
+        gradient_accumulation_steps=ACCUMULATION,
+        num_generations=GENERATIONS,
+        per_device_train_batch_size=adapter.batch_of(GENERATIONS, GENERATIONS),
+        max_completion_length=COMPLETION_LENGTH,
+        max_steps=SCHEDULED,
+        **adapter.warmup(WARMUP),
+    )
+    products = gemms.watch(trainer.model)
+    listener = Listener(trainer.model)
+    trainer.add_callback(listener.callback())
+    trainer.train()
+
+    yield from _dtypes(trainer, products)
+    yield from listener.gradients([entry["grad_norm"] for entry in trainer.state.log_history if "loss" in entry])
+    yield from listener.weights()
+
+
+def _dtypes(trainer: Any, products: Counter[tuple[str, ...]]) -> Iterator[Reading]:
+    """In what the weights and the optimizer's state are kept, and in what the forward multiplies."""
+    import torch
+
+    weights = {name: str(p.dtype) for name, p in trainer.model.named_parameters() if p.dtype != torch.float32}
+    yield Reading("weights_not_float32", len(weights), f"{weights}")
+    moments = [
+        (key, str(value.dtype))
+        for entry in trainer.optimizer.state.values()
+        for key, value in entry.items()
+        if key.startswith("exp_avg")
+    ]
+    others = [moment for moment in moments if moment[1] != "torch.float32"]
+    yield Reading("moments_not_float32", len(others) if moments else math.nan, f"{Counter(others)} of {len(moments)}")
+    yield Reading(
+        "products_not_bfloat16", gemms.others(products, "bfloat16"), f"dtypes of the inputs, and how often: {products}"
+    )
+
+
+class Listener:
+    """Listens to a training run, and follows it in float64 from nothing but the gradients of its micro-steps."""
+
+    def __init__(self, model: Any) -> None:
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.start = {name: _double(p) for name, p in self.parameters.items()}
+        self.expected = {name: start.clone() for name, start in self.start.items()}
+        self.moments = {name: (0 * start, 0 * start) for name, start in self.start.items()}
+        self.summed = {name: 0 * start for name, start in self.start.items()}
+        self.finite: Counter[str] = Counter()
+        self.norms: list[float] = []
+        self.used_norms: list[float] = []
+        self.errors: list[float] = []
+        self.rates: list[list[float]] = []
+        for name, parameter in self.parameters.items():
+            parameter.register_hook(partial(self._micro_step, name))
+
+    def _micro_step(self, name: str, gradient: Any) -> None:
+        self.finite[name] += bool(gradient.isfinite().all())
+        self.summed[name] += _double(gradient)
+
+    def callback(self) -> Any:
+        """The trainer's callback that follows its steps, and ends the run after six."""
+        from transformers import TrainerCallback
+
+        listener = self
+
+        class Follow(TrainerCallback):
+            def on_pre_optimizer_step(self, *_: Any, optimizer: Any, **__: Any) -> None:
+                listener.step([group["lr"] for group in optimizer.param_groups])
+
+            def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+                control.should_training_stop = state.global_step >= STEPS
+
+        return Follow()
+
+    def step(self, rates: list[float]) -> None:
+        """Look at what the optimizer is about to use, and do the same step in float64."""
+        norm = _norm(self.summed)
+        factor = min(1, MAX_GRAD_NORM / norm) if norm else 1
+        clipped = {name: factor * summed for name, summed in self.summed.items()}
+        used = {name: _double(p.grad) for name, p in self.parameters.items() if p.grad is not None}
+        self.norms.append(norm)
+        self.used_norms.append(_norm(used))
+        self.errors.append(_norm({n: used.get(n, 0) - gradient for n, gradient in clipped.items()}) / (factor * norm))
+        self.rates.append(rates)
+        for name, gradient in clipped.items():
+            _adamw(self.expected[name], *self.moments[name], gradient, len(self.norms))
+        for summed in self.summed.values():
+            summed.zero_()
+
+    def gradients(self, logged: list[float]) -> Iterator[Reading]:
+        """What came into each step."""
+        counts = Counter(self.finite[name] for name in self.parameters)
+        yield Reading("micro_steps_finite", min(counts), f"micro-steps with a finite gradient, tensors: {counts}")
+        yield Reading("norm_used", max(self.used_norms), f"of the steps: {self.used_norms}")
+        yield Reading("norm_unclipped", min(self.norms), f"of the steps: {self.norms}")
+        yield Reading("clip_error", max(self.errors), f"of the steps: {self.errors}")
+        errors = [abs(one - other) / other for one, other in zip(logged, self.norms, strict=True)]
+        yield Reading("logged_norm_error", max(errors), f"logged {logged}, were {self.norms}")
+        expected = [_rate(step) for step in range(STEPS)]
+        off = [abs(r - expected[i]) / LEARNING_RATE for i, rates in enumerate(self.rates) for r in rates]
+        yield Reading("rate_error", max(off), f"used {self.rates}, should be {expected}")
+
+    def weights(self) -> Iterator[Reading]:
+        """What the weights have become, beside what they should have."""
+        import torch
+
+        errors: dict[str, float] = {}
+        movable = lost = lost_in_bfloat16 = 0
+        for name, parameter in self.parameters.items():
+            end, expected, start = _double(parameter), self.expected[name], self.start[name]
+            ulp = _ulp(expected)
+            errors[name] = ((end - expected).abs() / ulp).max().item()
+            moves = (expected - start).abs() >= VISIBLE * ulp
+            movable += int(moves.sum())
+            lost += int((moves & (end == start)).sum())
+            lost_in_bfloat16 += int((moves & (expected.to(torch.bfloat16) == start)).sum())
+        worst = max(errors, key=errors.__getitem__)
+        yield Reading("weight_error", errors[worst], f"{worst} of {errors}")
+        yield Reading("updates_lost", lost / movable, f"{lost} of {movable} numbers stayed what they were")
+        yield Reading("lost_in_bfloat16", lost_in_bfloat16 / movable)
+
+
+def _rate(step: int) -> float:
+    """The learning rate of a step, counted from 0: a linear warm-up from 0, then half a cosine down to 0."""
+    warmup = math.ceil(WARMUP * SCHEDULED)
+    if step < warmup:
+        return LEARNING_RATE * step / warmup
+    return LEARNING_RATE * (1 + math.cos(math.pi * (step - warmup) / (SCHEDULED - warmup))) / 2
+
+
+def _adamw(weight: Any, first: Any, second: Any, gradient: Any, step: int) -> None:
+    """One step of AdamW, counted from 1, in place. Neither biases nor the weights of norms decay."""
+    rate = _rate(step - 1)
+    first.mul_(BETAS[0]).add_((1 - BETAS[0]) * gradient)
+    second.mul_(BETAS[1]).add_((1 - BETAS[1]) * gradient**2)
+    if weight.dim() > 1:
+        weight.mul_(1 - rate * WEIGHT_DECAY)
+    corrected = (second / (1 - BETAS[1] ** step)).sqrt()
+    weight.sub_(rate * (first / (1 - BETAS[0] ** step)) / (corrected + EPSILON))
+
+
+def _ulp(values: Any) -> Any:
+    """The distance between neighbours in float32 at these values.
+
+    Small values count as if they were larger: what is added to them is no more precise than itself.
+    """
+    import torch
+
+    single = values.float().abs().clamp(min=VISIBLE * LEARNING_RATE)
+    return (torch.nextafter(single, torch.full_like(single, math.inf)) - single).double()
+
+
+def _double(tensor: Any) -> Any:
+    import torch
+
+    return tensor.detach().to("cpu", torch.float64, copy=True)
+
+
+def _norm(tensors: dict[str, Any]) -> float:
+    return math.sqrt(sum((tensor**2).sum().item() for tensor in tensors.values()))

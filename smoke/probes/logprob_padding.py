@@ -1,0 +1,68 @@
+"""Are prompts that were padded to a common length scored as if each were alone?
+
+It exists for a batch of prompts of different lengths whose padding is attended to (TRL 0.14 hands the model no
+attention mask), or counted in the positions: every log-probability of a padded sequence is then that of another
+prompt, silently, and it depends on what else is in the batch.
+
+The trainer's own per-token log-probabilities of a batch padded on the left are compared with those of each sequence
+alone. The completions are equally long; what padding those does is the question of logprob-agreement. Needs one
+process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from smoke import grpo, scoring, tiny
+from smoke.policy import completion_logprobs
+from smoke.probe import Bound, Context, Probe, Reading
+
+PROMPTS = (24, 17, 21, 9)
+COMPLETION = 8
+
+PROBE = Probe(
+    matters="a sequence scored with padding in its prompt is trained as the answer to another prompt",
+    bounds=(
+        Bound(
+            "max_abs_diff",
+            "TODO",
+            "nats",
+            at_most=1e-4,
+            headline=True,
+        ),
+        Bound(
+            "unmasked_effect",
+            "TODO",
+            "nats",
+            at_least=0.05,
+        ),
+    ),
+    links=("https://github.com/huggingface/trl/pull/2708",),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Compare the trainer's log-probabilities with independent ones, and those with unmasked ones."""
+    trainer = grpo.make_trainer(context, tiny.save(context.directory / "model", context.seed), grpo.Reward())
+    policy = trainer.model.eval()
+    draw = random.Random(context.seed)
+    prompts = [tiny.draw_tokens(draw, length) for length in PROMPTS]
+    completions = [tiny.draw_tokens(draw, COMPLETION) for _ in PROMPTS]
+
+    diffs = scoring.differences(policy, prompts, completions, scoring.score(trainer, prompts, completions))
+    yield Reading("max_abs_diff", max(diffs), f"of prompts of {PROMPTS} tokens: {diffs}")
+    padded = [prompt for prompt in prompts if len(prompt) < max(PROMPTS)]
+    rest = [completion for prompt, completion in zip(prompts, completions, strict=True) if prompt in padded]
+    yield Reading("unmasked_effect", min(_unmasked(trainer, policy, padded, rest)))
+
+
+def _unmasked(trainer: Any, model: Any, prompts: list[list[int]], completions: list[list[int]]) -> Iterator[float]:
+    """For each padded prompt, how far off its completion's scores are with the padding attended to."""
+    token = trainer.processing_class.pad_token_id
+    for prompt, completion in zip(prompts, completions, strict=True):
+        seen = completion_logprobs(model, [token] * (max(PROMPTS) - len(prompt)) + prompt, completion)
+        yield (seen - completion_logprobs(model, prompt, completion)).abs().max().item()

@@ -1,0 +1,157 @@
+"""Are the loss and the gradients of GRPO those of the papers?
+
+It exists for losses that are not what their options say, and train all the same: divided by the wrong count of tokens
+(truncated completions that still count, an average of averages), with log-probabilities at another temperature than
+the one sampled at, with padding that is attended to, with a KL divergence or clipping bounds that do nothing.
+
+Trains two steps of real GRPO on scripted completions of different lengths and fixed rewards, once for every way to
+average and for every option that changes the loss, and compares loss and gradients of each step with a reference in
+plain PyTorch (smoke/reference.py). Both steps use the same completions, so that in the second the policy is no longer
+the one that sampled, and no longer the reference model. Where this TRL lacks an option, what depends on it is left
+out. To show that it could fail, it measures what the gradients would be with each of the options ignored. Needs one
+process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from smoke import adapter, scripted, tiny
+from smoke.parity import Expected
+from smoke.probe import Bound, Context, Probe, Reading
+from smoke.reference import Objective
+
+STEPS = 2
+# Large enough for ratios on both sides of the clipping range after one step, small enough for some within.
+LEARNING_RATE = 0.02
+EPSILON, EPSILON_HIGH = 0.1, 0.6
+BETA = 0.1
+TEMPERATURE = 0.7
+PROMPT_LENGTHS = (14, 9)
+# How many of the numbers behind a reading its detail tells.
+TOLD = 4
+
+PROBE = Probe(
+    matters="a loss that is not the one asked for optimises something else, at another rate, and looks like training",
+    bounds=(
+        Bound("gradient_error", "TODO", at_most=1e-3, headline=True),
+        Bound("gradient_error_temperature", "TODO", at_most=1e-3),
+        Bound("gradient_error_padding", "TODO", at_most=1e-3),
+        Bound("loss_error", "TODO", at_most=1e-5),
+        Bound("least_effect", "TODO", at_least=1e-2),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/2995",
+        "https://github.com/huggingface/trl/pull/3029",
+        "https://github.com/huggingface/trl/pull/2708",
+        "https://github.com/huggingface/trl/pull/6439",
+    ),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to train, and how the trainer could get it wrong: fields of the objective that are not as asked for."""
+
+    name: str
+    options: dict[str, Any]
+    wrong: dict[str, dict[str, Any]] = field(default_factory=dict)
+    architecture: str = "qwen2"
+    prompt_lengths: Sequence[int] = ()
+    reading: str = "gradient_error"
+
+    def objective(self) -> Objective:
+        """What the reference has to compute."""
+        given = self.options
+        return Objective(
+            average=adapter.averages()[given.get("loss_type", "")],
+            length=scripted.ALLOWED,
+            epsilon=EPSILON,
+            epsilon_high=EPSILON_HIGH,
+            beta=given["beta"],
+            temperature=given.get("temperature", 1.0),
+            scale=given.get("scale_rewards", True),
+            mask_truncated=given.get("mask_truncated_completions", False),
+            weight_kl=given.get("use_bias_correction_kl", False),
+        )
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train each way, compare with the reference, and with references that are wrong."""
+    found: dict[str, dict[str, float]] = {bound.name: {} for bound in PROBE.bounds}
+    saved: dict[str, Path] = {}
+    for case in _cases():
+        if case.architecture not in saved:
+            directory = context.directory / case.architecture
+            saved[case.architecture] = tiny.save(directory, context.seed, case.architecture)
+        script = scripted.write(context.seed, 2, prompt_lengths=case.prompt_lengths)
+        training = scripted.Training(
+            context, script, saved[case.architecture], max_steps=STEPS, learning_rate=LEARNING_RATE, **case.options
+        )
+        steps = training.run()
+        for number, step in enumerate(steps, 1):
+            expected = Expected(script, step, steps[0].before, case.objective(), case.architecture)
+            error, tensor = expected.furthest(step.gradients)
+            found[case.reading][f"{case.name}, step {number}, {tensor}"] = error
+            if case.reading == "gradient_error":
+                found["loss_error"][f"{case.name}, step {number}"] = abs(step.loss - expected.loss)
+        # Of the second step: in the first there are neither clipped ratios nor a KL divergence.
+        for what, fields in case.wrong.items():
+            found["least_effect"][f"{case.name}: {what}"] = expected.effect(**fields)
+    for name, values in found.items():
+        ordered = sorted(values.items(), key=lambda item: item[1], reverse=name != "least_effect")
+        yield Reading(name, ordered[0][1], "; ".join(f"{what}: {value:.2g}" for what, value in ordered[:TOLD]))
+
+
+def _cases() -> Iterator[Case]:
+    """What this TRL can do, with all options spelled out."""
+    known, averages = adapter.known_options(), adapter.averages()
+    first, *others = averages
+    common = {
+        "loss_type": first,
+        "beta": BETA,
+        "num_iterations": 2,
+        "epsilon": EPSILON,
+        "epsilon_high": EPSILON_HIGH,
+        "use_bias_correction_kl": False,
+    }
+    masked: dict[str, dict[str, Any]] = {"not masked": {"mask_truncated": False}}
+    wrong: dict[str, dict[str, Any]] = {
+        **{
+            f"mean per {what}": {"average": what} for what in ("sequence", "token", "length") if what != averages[first]
+        },
+        "no KL divergence": {"beta": 0.0},
+    }
+    if "num_iterations" in known:
+        wrong["no lower clipping"] = {"epsilon": math.inf}
+        wrong["no upper clipping"] = {"epsilon_high": math.inf}
+        wrong["upper clipping as lower"] = {"epsilon_high": EPSILON}
+    for case in (
+        Case(first or "default", {}, wrong),
+        *(Case(name, {"loss_type": name}) for name in others),
+        Case("not scaled", {"scale_rewards": False, "beta": 0.0}, {"scaled": {"scale": True}}),
+        Case("weighted KL", {"use_bias_correction_kl": True}, {"not weighted": {"weight_kl": False}}),
+        Case("truncated masked", {"mask_truncated_completions": True}, masked),
+        *(
+            Case("truncated masked, dapo", {"mask_truncated_completions": True, "loss_type": name}, masked)
+            for name in others
+            if name == "dapo"
+        ),
+        Case("llama", {}, architecture="llama"),
+        Case(
+            f"temperature {TEMPERATURE}",
+            {"temperature": TEMPERATURE},
+            {"temperature 1": {"temperature": 1.0}},
+            reading="gradient_error_temperature",
+        ),
+        Case("padded prompts", {}, prompt_lengths=PROMPT_LENGTHS, reading="gradient_error_padding"),
+    ):
+        if case.options.keys() <= known:
+            options = {**common, **case.options}
+            yield replace(case, options={name: value for name, value in options.items() if name in known})

@@ -1,0 +1,173 @@
+"""Does training keep its memory?
+
+It exists for the leak that ends a run after hours: a metric, a loss or a batch that is stored with its graph, in the
+trainer or in a cache below it. Trainer's own running loss once kept every step's graph; the host's memory was full
+after twenty thousand steps.
+
+After a warm-up, all batches have the same shape, and after each step what cyclic garbage is left is collected, the
+tensors that Python knows are counted, and the memory in use is read: on a CPU the process's own resident memory, once
+malloc has given back what it can; on a GPU what torch has allocated there. What counts is the median of the second half
+of the steps against that of the first. In the last steps the probe itself keeps the logits of a forward pass, with
+their graph, and has to see that. Needs one process; on a GPU, one GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import statistics
+import types
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from smoke import adapter, grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+
+WARM_UP = 5
+# Gone with the step after the warm-up: what it replaces is not counted, what replaces that is.
+SETTLE = 2
+FLAT = 24
+KEPT = 6
+SEQUENCES = 8
+GENERATIONS = 4
+PROMPT = "say a word or two"
+
+PROBE = Probe(
+    matters="a run that keeps a little of every step is killed for lack of memory, hours later",
+    bounds=(
+        Bound(
+            "tensors_per_step",
+            "TODO",
+            "tensors",
+            at_most=0.1,
+            headline=True,
+        ),
+        Bound("memory_per_step", "TODO", "MiB", at_most=0.02),
+        Bound("kept_tensors_per_step", "TODO", "tensors", at_least=1),
+        Bound("kept_memory_per_step", "TODO", "MiB", at_least=0.1),
+    ),
+    links=(
+        "https://github.com/huggingface/transformers/pull/6999",
+        "https://github.com/huggingface/trl/issues/2805",
+        "https://github.com/unslothai/unsloth/issues/2470",
+    ),
+    needs=("torch", "transformers", "datasets", "trl"),
+    gpus=1,
+)
+
+
+class _Gauge:
+    """What is in use after each step: tensors by their description, and memory in MiB."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._libc = ctypes.CDLL(None)
+        self.tensors: list[Counter[str]] = []
+        self.memory: list[float] = []
+
+    def read(self) -> None:
+        """Take down what is in use now."""
+        gc.collect()
+        self.tensors.append(Counter(map(_describe, _live())))
+        self.memory.append(self._memory_mib())
+
+    def _memory_mib(self) -> float:
+        import torch
+
+        if self._device == "cuda":
+            return float(torch.cuda.memory_allocated() / 2**20)
+        self._libc.malloc_trim(0)
+        # Without the pages of files, which come in whenever code runs for the first time.
+        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(fields.get("RssAnon", fields["VmRSS"]).split()[0]) / 1024
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train, and read the gauge after every step."""
+    import torch
+    from datasets import Dataset
+
+    trainer = grpo.make_trainer(
+        context,
+        tiny.save(context.directory / "model", context.seed),
+        grpo.Reward(),
+        train_dataset=Dataset.from_dict({"prompt": [PROMPT] * SEQUENCES}),
+        max_steps=WARM_UP + SETTLE + FLAT + KEPT,
+        per_device_train_batch_size=adapter.batch_of(SEQUENCES, GENERATIONS),
+        num_generations=GENERATIONS,
+        max_completion_length=8,
+        # So that the reference model takes part. 0.04 up to TRL 0.16, then 0.
+        beta=0.04,
+        learning_rate=1e-3,
+    )
+    flat, leaking = _Gauge(context.device), _Gauge(context.device)
+    ids = torch.ones(SEQUENCES, 32, dtype=torch.long, device=trainer.model.device)
+    kept: list[Any] = []
+    found = ""
+
+    def measure(step: int) -> None:
+        nonlocal found
+        if step == WARM_UP:
+            # What lives now would only take time, to visit and to count.
+            gc.collect()
+            gc.freeze()
+        elif WARM_UP + SETTLE < step <= WARM_UP + SETTLE + FLAT:
+            flat.read()
+        elif step > WARM_UP + SETTLE + FLAT:
+            found = found or _growth(flat.tensors)
+            kept.append(trainer.model(input_ids=ids).logits)
+            leaking.read()
+
+    grpo.at_step_end(trainer, measure)
+    trainer.train()
+    yield Reading("tensors_per_step", _slope(list(map(Counter.total, flat.tensors))), found)
+    shown = " ".join(f"{mib:.2f}" for mib in flat.memory)
+    yield Reading("memory_per_step", _slope(flat.memory), f"MiB after the steps: {shown}")
+    yield Reading("kept_tensors_per_step", _slope(list(map(Counter.total, leaking.tensors))))
+    yield Reading("kept_memory_per_step", _slope(leaking.memory), f"MiB after the steps: {leaking.memory}")
+
+
+def _slope(values: Sequence[float]) -> float:
+    """The growth per step, from the medians of the two halves, which single peaks do not touch."""
+    half = len(values) // 2
+    return (statistics.median(values[half:]) - statistics.median(values[:half])) / half
+
+
+def _live() -> list[Any]:
+    """The tensors that Python knows and that are not frozen."""
+    import torch
+
+    # The type, because an object may claim to be of another class, and run code to do so.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+
+
+def _describe(tensor: Any) -> str:
+    graph = f" of {type(tensor.grad_fn).__name__}" if tensor.grad_fn is not None else ""
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}{graph}"
+
+
+def _growth(tensors: Sequence[Counter[str]]) -> str:
+    """Which tensors became more from the first to the last step, and what keeps one of the most frequent of them."""
+    grown = (tensors[-1] - tensors[0]).most_common(3)
+    if not grown:
+        return ""
+    gc.unfreeze()
+    example = next(tensor for tensor in _live() if _describe(tensor) == grown[0][0])
+    more = ", ".join(f"{count} x {what}" for what, count in grown)
+    return f"more in {len(tensors)} steps: {more}; the first is kept by {_keeper(example)}"
+
+
+def _keeper(thing: Any) -> str:
+    """What refers to it, and to that: "list in kept of GRPOTrainer"."""
+    path: list[str] = []
+    for _ in range(4):
+        holders = [h for h in gc.get_referrers(thing) if not isinstance(h, types.FrameType)]
+        if not holders:
+            break
+        holder = holders[0]
+        names = [str(key) for key, value in holder.items() if value is thing] if isinstance(holder, dict) else []
+        path.append(names[0] if names else type(holder).__name__)
+        thing = holder
+    return " in ".join(path) or "nothing that Python knows"

@@ -1,0 +1,308 @@
+"""Does vLLM sample as asked, and does the trainer use log-probabilities of what vLLM really sampled from?
+
+It exists for log-probabilities that vLLM reports without the temperature or the truncation it samples with: the
+trainer divides its own, with temperature, by them, and every importance ratio is off before anything was learned. And
+for a sampler that ignores what it was asked for: it agrees with itself.
+
+For each of several settings of temperature, top_k, top_p and min_p, a trainer takes one step with vLLM colocated.
+Three things are compared with the same numbers, computed from all logits of each sequence alone: what vLLM answered,
+what the trainer computed, and the ratio that the trainer's loss used. Whether the tokens are distributed as asked is
+a test: the sum of their log-probabilities, less its expectation, in standard deviations. Needs one process; on a GPU,
+one GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from smoke import adapter, colocate, tiny
+from smoke.policy import next_token_logprobs
+from smoke.probe import Bound, Context, Probe, Reading
+
+GENERATIONS = 4
+SEQUENCES = 48
+LENGTH = 16
+
+# Each alone, so that the order in which vLLM applies them does not matter.
+SETTINGS: dict[str, dict[str, float]] = {
+    "temperature 0.7": {"temperature": 0.7},
+    "temperature 1": {"temperature": 1.0},
+    "temperature 1.3": {"temperature": 1.3},
+    "top_k 5": {"top_k": 5},
+    "top_p 0.8": {"top_p": 0.8},
+    "min_p 0.1": {"min_p": 0.1},
+}
+
+# Rounding may move a token by this much, in nats, over the edge of what top_k, top_p and min_p leave.
+MARGIN = 0.3
+
+PROBE = Probe(
+    matters="a ratio that is wrong from the start weighs every token wrongly, with no error and a plausible loss",
+    bounds=(
+        Bound("sampler_diff", "TODO", "nats", at_most=0.1, headline=True),
+        Bound("raw_effect", "TODO", "nats", at_least=0.2),
+        Bound("trainer_diff", "TODO", "nats", at_most=1e-3),
+        Bound("ratio_error", "TODO", "nats", at_most=1e-3),
+        Bound("ratio_at_start", "TODO", "nats", at_most=1.0),
+        Bound("ratio_log_error", "TODO", at_most=1e-3),
+        Bound("ratio_truncated", "TODO", at_most=1.05),
+        Bound("sampling_z", "TODO", "standard deviations", at_most=5),
+        Bound("sampling_z_ignored", "TODO", "standard deviations", at_least=8),
+        Bound("tokens_outside", "TODO", "tokens", equals=0),
+        Bound("tokens_outside_ignored", "TODO", "tokens", at_least=50),
+        Bound("sequences_altered", "TODO", "sequences", equals=0),
+        Bound("completions_repeated", "TODO", "completions", equals=0),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/4159",
+        "https://github.com/huggingface/trl/pull/4163",
+        "https://github.com/huggingface/trl/issues/6789",
+    ),
+    needs=("torch", "transformers", "datasets", "trl", "vllm"),
+    gpus=1,
+    timeout_s=300,
+)
+
+
+@dataclass
+class Step:
+    """One step of training: what vLLM was asked, what it answered, and what the trainer made of it."""
+
+    asked: dict[str, float]
+    answers: list[colocate.Answer] = field(default_factory=list)
+    # By the tokens of a sequence, what the loss was given for it.
+    used: dict[tuple[int, ...], dict[str, Any]] = field(default_factory=dict)
+    logged: float | None = None
+
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens are never to be sampled."""
+        return bool(self.asked["top_k"] > 0 or 0 < self.asked["top_p"] < 1 or self.asked["min_p"])
+
+
+@dataclass
+class Scores:
+    """Of tokens, their log-probability under the policy: as it is, with the temperature, and with truncation.
+
+    Then what is expected of the last, and from a sampler without temperature; which tokens are outside of what is to
+    be sampled, and how likely that is for a sampler that does not truncate.
+    """
+
+    raw: Any
+    scaled: Any
+    target: Any
+    mean: Any
+    variance: Any
+    mean_ignored: Any
+    outside: Any
+    outside_ignored: Any
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Take a step with each setting, and compare."""
+    colocate.register("qwen2")
+    directory, policy = _make_policy(context)
+    measured: dict[str, dict[str, float]] = {}
+    with colocate.engine_once(context):
+        for name, options in SETTINGS.items():
+            if options.keys() <= adapter.known_options():
+                step = _step(context, directory, options)
+                measured[name] = dict(_measure(step, [_score(policy, answer, step.asked) for answer in step.answers]))
+    for bound in PROBE.bounds:
+        values = {name: numbers[bound.name] for name, numbers in measured.items() if bound.name in numbers}
+        # Nothing to be wrong where this TRL takes no log-probabilities from vLLM.
+        worst = _WORST[bound.name](values.values()) if values else 0.0
+        yield Reading(bound.name, worst, ", ".join(f"{name}: {value:g}" for name, value in values.items()))
+
+
+def _make_policy(context: Context) -> tuple[Path, Any]:
+    """A saved model, and the same model untouched by a trainer."""
+    import torch
+
+    model = tiny.make_model(context.seed)
+    with torch.no_grad():
+        # Surer of its next token, so that the temperature shows in fewer samples.
+        model.lm_head.weight.mul_(3)
+    directory = context.directory / "model"
+    model.save_pretrained(directory)
+    tiny.make_tokenizer().save_pretrained(directory)
+    return directory, model.to(context.device).eval()
+
+
+def _step(context: Context, directory: Path, options: dict[str, float]) -> Step:
+    """Let a trainer with these options take one step, and note what goes in and out of vLLM and into the loss."""
+    trainer = colocate.make_trainer(
+        context,
+        directory,
+        max_steps=1,
+        per_device_train_batch_size=adapter.batch_of(SEQUENCES, GENERATIONS),
+        num_generations=GENERATIONS,
+        max_completion_length=LENGTH,
+        **options,
+    )
+    step = Step({name: getattr(trainer.args, name, None) or 0 for name in ("temperature", "top_k", "top_p", "min_p")})
+    engine = adapter.sampler(trainer)
+    generate, compute_loss = engine.generate, trainer.compute_loss
+
+    def note_answers(*arguments: Any, **keywords: Any) -> Any:
+        outputs = generate(*arguments, **keywords)
+        step.answers += colocate.answers(outputs)
+        return outputs
+
+    def note_uses(model: Any, inputs: Any, *arguments: Any, **keywords: Any) -> Any:
+        step.used.update(_rows(inputs))
+        return compute_loss(model, inputs, *arguments, **keywords)
+
+    # On the objects themselves, where the trainer looks them up.
+    engine.generate, trainer.compute_loss = note_answers, note_uses
+    trainer.train()
+    engine.generate = generate
+    step.logged = trainer.state.log_history[0].get("sampling/importance_sampling_ratio/mean")
+    return step
+
+
+def _rows(inputs: Any) -> dict[tuple[int, ...], dict[str, Any]]:
+    """What a batch holds of each sequence, by its tokens. Nothing in TRL 0.14, whose loss samples by itself."""
+    if "completion_ids" not in inputs:
+        return {}
+    rows: dict[tuple[int, ...], dict[str, Any]] = {}
+    for i, mask in enumerate(inputs["completion_mask"].bool()):
+        prompt = inputs["prompt_ids"][i][inputs["prompt_mask"][i].bool()]
+        row = rows.setdefault((*prompt.tolist(), *inputs["completion_ids"][i][mask].tolist()), {})
+        for name in ("old_per_token_logps", "importance_sampling_ratio"):
+            if (value := inputs.get(name)) is not None:
+                # A ratio may be one number for all tokens.
+                row[name] = (value[i][mask] if value[i].shape == mask.shape else value[i]).float().cpu()
+    return rows
+
+
+def _score(policy: Any, answer: colocate.Answer, asked: dict[str, float]) -> Scores:
+    import torch
+
+    rows = next_token_logprobs(policy, answer.prompt + answer.tokens, len(answer.tokens)).cpu()
+    scaled = torch.log_softmax(rows / asked["temperature"], dim=-1)
+    kept, loosely_kept = _kept(scaled, asked, 0.0), _kept(scaled, asked, MARGIN)
+    target = scaled - torch.where(kept, scaled, -math.inf).logsumexp(dim=-1, keepdim=True)
+    chances = torch.where(kept, target, -math.inf).exp()
+    mean = (chances * target).sum(dim=-1)
+    tokens = torch.tensor(answer.tokens)[:, None]
+    return Scores(
+        raw=rows.gather(1, tokens)[:, 0],
+        scaled=scaled.gather(1, tokens)[:, 0],
+        target=target.gather(1, tokens)[:, 0],
+        mean=mean,
+        variance=(chances * (target - mean[:, None]) ** 2).sum(dim=-1),
+        mean_ignored=(rows.exp() * target).sum(dim=-1),
+        outside=~loosely_kept.gather(1, tokens)[:, 0],
+        outside_ignored=torch.where(loosely_kept, 0.0, scaled.exp()).sum(dim=-1),
+    )
+
+
+def _kept(rows: Any, asked: dict[str, float], margin: float) -> Any:
+    """Which tokens top_k, top_p and min_p leave, and those that are less likely than these by up to `margin` nats."""
+    import torch
+
+    kept = torch.ones_like(rows, dtype=torch.bool)
+    if asked["min_p"]:
+        kept &= rows >= rows.max(dim=-1, keepdim=True).values + math.log(asked["min_p"]) - margin
+    if asked["top_k"] > 0:
+        kept &= rows >= rows.topk(int(asked["top_k"]), dim=-1).values[:, -1:] - margin
+    if 0 < asked["top_p"] < 1:
+        ordered = rows.sort(dim=-1, descending=True).values
+        # As few as reach top_p together: those before which the sum is still below it. Rounding moves that sum, too.
+        before = ordered.exp().cumsum(dim=-1) - ordered.exp()
+        last = torch.where(before < asked["top_p"] + margin / 10, ordered, math.inf).min(dim=-1, keepdim=True).values
+        kept &= rows >= last - margin
+    return kept
+
+
+def _measure(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """The numbers of one step, by the name of their bound."""
+    yield from _measure_answers(step, scores)
+    yield from _measure_uses(step, scores)
+    yield from _measure_samples(step, scores)
+
+
+def _measure_answers(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """What vLLM says of the tokens that it has sampled."""
+    import torch
+
+    target = torch.cat([score.target for score in scores])
+    answered = [answer.logprobs for answer in step.answers if answer.logprobs is not None]
+    if answered:
+        yield "sampler_diff", (torch.tensor(list(itertools.chain(*answered))) - target).abs().mean().item()
+    if step.asked["temperature"] != 1:
+        yield "raw_effect", (torch.cat([score.raw for score in scores]) - target).abs().mean().item()
+
+
+def _measure_uses(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """What the trainer makes of it."""
+    import torch
+
+    rows = [step.used.get((*answer.prompt, *answer.tokens)) for answer in step.answers]
+    yield "sequences_altered", float(rows.count(None)) if step.used else 0.0
+    diffs, errors, ratios = [], [], []
+    for answer, row, score in zip(step.answers, rows, scores, strict=True):
+        if row and "old_per_token_logps" in row:
+            diffs.append((row["old_per_token_logps"] - score.scaled).abs().max().item())
+        if row and "importance_sampling_ratio" in row:
+            ratio = row["importance_sampling_ratio"]
+            expected = score.scaled - torch.tensor(answer.logprobs)
+            errors.append((ratio.log() - (expected if len(ratio) > 1 else expected.sum())).abs().max().item())
+            ratios.append(ratio)
+    if diffs:
+        yield "trainer_diff", max(diffs)
+    if ratios:
+        yield "ratio_error", max(errors)
+        used = torch.cat(ratios)
+        if step.truncates:
+            yield "ratio_truncated", used.mean().item()
+        else:
+            yield "ratio_at_start", used.log().abs().max().item()
+        if step.logged is not None:
+            yield "ratio_log_error", abs(step.logged - used.mean().item())
+
+
+def _measure_samples(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """Whether the tokens are distributed as asked."""
+    import torch
+
+    outside = torch.cat([score.outside for score in scores])
+    yield "tokens_outside", float(outside.sum())
+    if step.truncates:
+        yield "tokens_outside_ignored", torch.cat([score.outside_ignored for score in scores]).sum().item()
+
+    def total(values: Iterable[Any]) -> float:
+        return float(torch.cat(list(values))[~outside].sum())
+
+    mean, deviation = total(s.mean for s in scores), math.sqrt(total(s.variance for s in scores))
+    yield "sampling_z", abs(total(s.target for s in scores) - mean) / deviation
+    if step.asked["temperature"] != 1:
+        yield "sampling_z_ignored", abs(total(s.mean_ignored for s in scores) - mean) / deviation
+    # Short ones may well be alike.
+    sequences = Counter((*a.prompt, *a.tokens) for a in step.answers if len(a.tokens) == LENGTH)
+    yield "completions_repeated", float(sum(sequences.values()) - len(sequences))
+
+
+# Over the settings: how the worst is found.
+_WORST: dict[str, Callable[[Iterable[float]], float]] = {
+    "sampler_diff": max,
+    "raw_effect": min,
+    "trainer_diff": max,
+    "ratio_error": max,
+    "ratio_at_start": max,
+    "ratio_log_error": max,
+    "ratio_truncated": min,
+    "sampling_z": max,
+    "sampling_z_ignored": min,
+    "tokens_outside": sum,
+    "tokens_outside_ignored": min,
+    "sequences_altered": sum,
+    "completions_repeated": sum,
+}

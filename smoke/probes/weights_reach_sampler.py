@@ -1,0 +1,222 @@
+"""Do a trainer's weights, all of them, reach vLLM in the same process, and does vLLM answer with them?
+
+It exists for weights that do not arrive, silently: an output layer packed once that stays what it was while the sync
+writes a copy that nobody reads, adapters that are not merged, and a cache of what the old weights made of a prompt.
+And for a base model that the sync of an adapter leaves changed.
+
+Weights change in three ways: by a large step of the optimizer, by one of a LoRA adapter, and all of them to random
+values. Each time the trainer synchronises them by its own method, the tensors inside vLLM are compared with the
+policy's, and vLLM's greedy tokens and their log-probabilities with those of the policy. The prompts are long enough
+for vLLM to cache them, and most were answered before with other weights. The random values go to a Qwen2, and to a
+Llama whose embedding is its output layer, too. To show that this could fail, it measures what a single stale
+parameter, a stale cache or a missing adapter would change. Needs one process; on a GPU, one GPU.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from smoke import adapter, colocate, grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+
+PROMPTS = 8
+# More than a block of vLLM's cache, which has 16 tokens, and 128 on a CPU.
+PROMPT_LENGTH = 136
+NEW_TOKENS = 12
+
+PROBE = Probe(
+    matters="a sampler that keeps old weights makes every later step learn from a policy that no longer exists",
+    bounds=(
+        Bound("sampler_diff", "TODO", "nats", at_most=0.06, headline=True),
+        Bound("sampler_diff_max", "TODO", "nats", at_most=0.4),
+        Bound("greedy_regret", "TODO", "nats", at_most=0.5),
+        Bound("stale_parameter_diff", "TODO", "nats", at_least=0.08),
+        Bound("stale_cache_diff", "TODO", "nats", at_least=0.08),
+        Bound("stale_tensors", "TODO", "tensors", equals=0),
+        Bound("tensors_changed", "TODO", equals=1),
+        Bound("tensors_compared", "TODO", at_least=0.3),
+        Bound("adapter_diff", "TODO", "nats", at_most=0.06),
+        Bound("adapter_missing_diff", "TODO", "nats", at_least=0.2),
+        Bound("base_drift", "TODO", at_most=1e-4),
+        Bound("base_drift_bfloat16", "TODO", at_most=0.5),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/pull/2818",
+        "https://github.com/huggingface/trl/pull/2873",
+        "https://github.com/huggingface/trl/issues/6688",
+        "https://github.com/vllm-project/vllm/issues/29341",
+    ),
+    needs=("torch", "transformers", "datasets", "trl", "peft", "vllm"),
+    gpus=1,
+    timeout_s=300,
+)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What vLLM holds and answers after a sync, beside the policy that it should hold."""
+
+    policy: Any
+    engine: Any
+    weights: colocate.Weights
+    answers: list[colocate.Answer]
+
+    def differences(self) -> Any:
+        """How far its log-probabilities are from those of the policy as it is now."""
+        return colocate.differences(self.policy, self.answers)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Change weights in different ways, synchronise, and compare vLLM with the policy."""
+    import torch
+
+    draw = random.Random(context.seed)
+    prompts = [tiny.draw_tokens(draw, PROMPT_LENGTH) for _ in range(PROMPTS)]
+    with colocate.engine_once(context):
+        trainer = _make_trainer(context, "qwen2", peft_config=_lora())
+        base = colocate.base_weights(trainer.model)
+        trainer.train()
+        adapted = _sync(trainer, prompts)
+        yield Reading("adapter_diff", adapted.differences().mean().item())
+        with adapted.policy.disable_adapter():
+            yield Reading("adapter_missing_diff", adapted.differences().mean().item())
+        yield Reading("base_drift", *_drift(adapted.policy, base))
+        yield Reading("base_drift_bfloat16", *_drift_in_bfloat16(context))
+
+        trainer = _make_trainer(context, "qwen2")
+        trainer.train()
+        before = colocate.held(adapted.engine)
+        stepped = _sync(trainer, prompts)
+        after = colocate.held(stepped.engine)
+        same = [name for name in after if torch.equal(after[name], before[name])]
+        yield Reading("tensors_changed", 1 - len(same) / len(after), f"without {', '.join(same)}" if same else "")
+        step_differences = stepped.differences()
+
+        old = grpo.snapshot(stepped.policy)
+        _replace(stepped.policy, context.seed + 1)
+        replaced = _sync(trainer, prompts)
+        replaced_differences, replaced_regret = replaced.differences(), _regret(replaced)
+        effects = {f"qwen2 {name}": effect for name, effect in _stale_effects(replaced, old)}
+        # Back to the old weights, but past the trainer, so that vLLM keeps what it has cached of the prompts.
+        colocate.model_of(replaced.engine).load_weights(list(old.items()))
+        _load(replaced.policy, old)
+        cached = colocate.greedy(replaced.engine, prompts, NEW_TOKENS)
+        yield Reading("stale_cache_diff", colocate.differences(replaced.policy, cached).mean().item())
+
+        trainer = _make_trainer(context, "llama", tied=True)
+        old = grpo.snapshot(trainer.model)
+        colocate.greedy(adapter.sampler(trainer), prompts, 1)
+        _replace(trainer.model, context.seed + 2)
+        tied = _sync(trainer, prompts)
+        effects |= {f"llama {name}": effect for name, effect in _stale_effects(tied, old)}
+
+    differences = {"a step": step_differences, "qwen2": replaced_differences, "llama": tied.differences()}
+    means = {name: values.mean().item() for name, values in differences.items()}
+    yield Reading("sampler_diff", max(means.values()), str(means))
+    largest = {name: values.max().item() for name, values in differences.items()}
+    yield Reading("sampler_diff_max", max(largest.values()), str(largest))
+    yield Reading("greedy_regret", max(replaced_regret, _regret(tied)))
+    least = min(effects, key=effects.__getitem__)
+    yield Reading("stale_parameter_diff", effects[least], f"{least} of {effects}")
+    weights = {"adapter": adapted, "a step": stepped, "qwen2": replaced, "llama": tied}
+    stale = {name: synced.weights.stale for name, synced in weights.items()}
+    yield Reading("stale_tensors", sum(map(len, stale.values())), str(stale))
+    compared = {name: synced.weights.compared for name, synced in weights.items()}
+    yield Reading("tensors_compared", min(compared.values()), str(compared))
+
+
+def _make_trainer(context: Context, architecture: str, *, tied: bool = False, **options: Any) -> Any:
+    colocate.register(architecture)
+    directory = context.directory / architecture
+    if not directory.exists():
+        tiny.save(directory, context.seed, architecture, tied=tied)
+    # Large enough for every tensor to change in vLLM's type, too.
+    return colocate.make_trainer(context, directory, max_steps=1, learning_rate=0.05, **options)
+
+
+def _lora() -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
+
+
+def _sync(trainer: Any, prompts: list[list[int]]) -> Synced:
+    """Synchronise, and ask vLLM."""
+    adapter.sync_weights(trainer)
+    policy, engine = trainer.accelerator.unwrap_model(trainer.model).eval(), adapter.sampler(trainer)
+    weights = colocate.compare_weights(policy, engine)
+    return Synced(policy, engine, weights, colocate.greedy(engine, prompts, NEW_TOKENS))
+
+
+def _drift(policy: Any, base: dict[str, Any]) -> tuple[float, str]:
+    """How far the weights below the adapters are from `base`, as a share of what the adapters add.
+
+    Both as root mean squares; of the layer where it is the most.
+    """
+    now, added = colocate.base_weights(policy), colocate.adapter_deltas(policy)
+    shares = {
+        name: ((now[name].float() - base[name].float()).norm() / delta.norm()).item() for name, delta in added.items()
+    }
+    most = max(shares, key=shares.__getitem__)
+    return shares[most], f"{most} of {shares}"
+
+
+def _drift_in_bfloat16(context: Context) -> tuple[float, str]:
+    """The same for a base model in bfloat16, and adapters with random values of the size that a step gives them."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(context.directory / "qwen2").to(torch.bfloat16)
+    trainer = colocate.make_trainer(context, model, peft_config=_lora())
+    policy = trainer.accelerator.unwrap_model(trainer.model)
+    generator = torch.Generator().manual_seed(context.seed)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(0.05 * torch.randn(parameter.shape, generator=generator))
+    base = colocate.base_weights(policy)
+    adapter.sync_weights(trainer)
+    return _drift(policy, base)
+
+
+# Standard deviations of the new values, by the first key that a parameter's name contains. Chosen so that every single
+# parameter shows in the log-probabilities, far above what vLLM's bfloat16 rounds away.
+SCALES = {"norm": 0.8, "bias": 2.0, "embed": 1.0, "q_proj": 0.1, "k_proj": 0.1, "": 0.25}
+
+
+def _replace(model: Any, seed: int) -> None:
+    """Give every parameter new random values."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            scale = next(scale for key, scale in SCALES.items() if key in name)
+            noise = scale * torch.randn(parameter.shape, generator=generator)
+            parameter.copy_(1 + noise if "norm" in name else noise)
+
+
+def _load(model: Any, weights: dict[str, Any]) -> None:
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in weights:
+                parameter.copy_(weights[name])
+
+
+def _regret(synced: Synced) -> float:
+    return max(colocate.regret(synced.policy, answer) for answer in synced.answers)
+
+
+def _stale_effects(synced: Synced, old: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """For each parameter, the mean difference that would show if it alone had stayed as it was."""
+    new = grpo.snapshot(synced.policy)
+    few = synced.answers[:3]
+    for name in old:
+        _load(synced.policy, {name: old[name]})
+        yield name, colocate.differences(synced.policy, few).mean().item()
+        _load(synced.policy, {name: new[name]})

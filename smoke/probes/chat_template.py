@@ -1,0 +1,144 @@
+"""Are the tokens that the trainer trains on those of the chat template, with nothing added and nothing cut off?
+
+It exists for prompts that silently become others on the way: a second beginning-of-sequence token, because template
+and tokenizer both add one, or none at all, because both were told not to; a prompt cut to 512 tokens from the left, its
+system message first, which releases of 2025 did unless told otherwise.
+
+Trains a step each on conversations with a system message, on text, and on a conversation of some 700 tokens, with a
+tokenizer that begins every text with a special token of its own and a template that does so, too. The prompts that a
+gradient was taken of, token by token, are compared with what the tokenizer makes of them, and the completions with what
+was sampled. Needs one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from smoke import adapter, grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+from smoke.rollout import Watch
+
+PROMPTS = 4
+GENERATIONS = 2
+LONG = 700  # characters, each a token
+BEGIN = "<|im_start|>"
+
+PROBE = Probe(
+    matters="a model trained on other tokens than those it will be asked with learns to answer another question",
+    bounds=(
+        Bound(
+            "conversations_differ",
+            "conversations that were not trained on as the template writes them",
+            "prompts",
+            equals=0,
+            headline=True,
+        ),
+        Bound("texts_differ", "texts without the tokenizer's own special token, or with two", "prompts", equals=0),
+        Bound("tokens_cut", "of a prompt that is longer than 512 tokens", "tokens", equals=0),
+        Bound("completions_differ", "completions that were not trained on as sampled", "completions", equals=0),
+        Bound("prompts_seen", "of three runs", "prompts", equals=PROMPTS + PROMPTS + 1),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/3520",
+        "https://github.com/huggingface/trl/pull/4703",
+    ),
+    needs=("torch", "transformers", "datasets", "trl", "tokenizers"),
+    gpus=1,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train on each kind of prompt, and compare."""
+    tokenizer = _tokenizer()
+    words = ("count", "the", "letters", "slowly")
+    conversations = [
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " ".join(words[: i + 1])}]
+        for i in range(PROMPTS)
+    ]
+    texts = [" ".join(words[i:]) for i in range(PROMPTS)]
+    long = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x" * LONG}]
+
+    chats, chats_seen, wrong = _differing(
+        context, tokenizer, {tuple(_of_template(tokenizer, prompt)): prompt for prompt in conversations}
+    )
+    yield Reading("conversations_differ", len(chats), "; ".join(chats))
+    plain, plain_seen, also_wrong = _differing(
+        context, tokenizer, {tuple(tokenizer(text)["input_ids"]): text for text in texts}
+    )
+    yield Reading("texts_differ", len(plain), "; ".join(plain))
+    expected = _of_template(tokenizer, long)
+    watch = _train(context, tokenizer, [long])
+    seen = {tuple(prompt) for prompt, _ in watch.pairs()}
+    cut = max(abs(len(expected) - len(prompt)) for prompt in seen)
+    yield Reading("tokens_cut", cut, f"{len(expected)} tokens became {sorted(map(len, seen))}")
+    wrong += [*also_wrong, *_completions(watch, tokenizer)]
+    yield Reading("completions_differ", len(wrong), "; ".join(wrong))
+    yield Reading("prompts_seen", chats_seen + plain_seen + len(seen))
+
+
+def _tokenizer() -> Any:
+    """One that begins every text with a special token, as its chat template does."""
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = tiny.make_tokenizer()
+    begin = tokenizer.convert_tokens_to_ids(BEGIN)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{BEGIN} $A", pair=f"{BEGIN} $A {BEGIN} $B", special_tokens=[(BEGIN, begin)]
+    )
+    tokenizer.bos_token = BEGIN
+    return tokenizer
+
+
+def _of_template(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
+    """The template's text as tokens, and nothing besides."""
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _train(context: Context, tokenizer: Any, prompts: list[Any]) -> Watch:
+    """One step on all of these prompts."""
+    from datasets import Dataset
+
+    sequences = len(prompts) * GENERATIONS
+    trainer = grpo.make_trainer(
+        context,
+        tiny.make_model(context.seed, positions=2048),
+        grpo.Reward(),
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        max_steps=1,
+        num_generations=GENERATIONS,
+        per_device_train_batch_size=adapter.batch_of(sequences, GENERATIONS),
+        max_completion_length=6,
+    )
+    watch = Watch(trainer)
+    trainer.train()
+    return watch
+
+
+def _differing(
+    context: Context, tokenizer: Any, expected: dict[tuple[int, ...], Any]
+) -> tuple[list[str], int, list[str]]:
+    """The prompts that were not trained on as expected, how many different ones were, and completions that differ."""
+    watch = _train(context, tokenizer, list(expected.values()))
+    seen = {tuple(prompt) for prompt, _ in watch.pairs()}
+    strange = [repr(tokenizer.decode(prompt)) for prompt in sorted(seen - expected.keys())]
+    missing = [repr(tokenizer.decode(prompt)) for prompt in sorted(expected.keys() - seen)]
+    said = f"trained on {', '.join(strange) or 'nothing else'}"
+    return [f"{prompt} was not trained on ({said})" for prompt in missing], len(seen), _completions(watch, tokenizer)
+
+
+def _completions(watch: Watch, tokenizer: Any) -> list[str]:
+    """Completions that were trained on otherwise than they were sampled, up to their end of sequence."""
+    sampled: dict[tuple[int, ...], list[list[int]]] = {}
+    for generation in watch.generations:
+        for prompt, completion in zip(generation.prompts, generation.completions, strict=True):
+            ends = [i for i, token in enumerate(completion) if token == tokenizer.eos_token_id]
+            sampled.setdefault(tuple(prompt), []).append(completion[: ends[0] + 1] if ends else completion)
+    return [
+        f"{tokenizer.decode(completion)!r} was trained on, sampled were {sampled.get(tuple(prompt))}"
+        for prompt, completion in watch.pairs()
+        if completion not in sampled.get(tuple(prompt), [])
+    ]

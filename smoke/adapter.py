@@ -6,7 +6,6 @@ release. Every function says which releases do what.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import inspect
@@ -41,6 +40,11 @@ def averages() -> dict[str, str]:
     known = {"grpo": "sequence", "bnpo": "token", "dr_grpo": "length", "dapo": "token"}
     constants = _constants(inspect.unwrap(GRPOTrainer._compute_loss).__code__.co_consts)
     return {name: average for name, average in known.items() if name in constants}
+
+
+def kl_average() -> str:
+    """What the logged KL divergence is a mean over, by the names of `averages`: all tokens since 0.16."""
+    return "token" if "num_iterations" in known_options() else "sequence"
 
 
 def _constants(values: Iterable[Any]) -> Iterator[Any]:
@@ -126,12 +130,10 @@ def colocated(device: str) -> dict[str, Any]:
 
 def engine_module() -> Any:
     """The module in which the trainer looks up vLLM's class LLM: its own, or since 0.29 one that it asks."""
-    for name in ("trl.generation.vllm_generation", "trl.trainer.grpo_trainer"):
-        with contextlib.suppress(ImportError):
-            module = importlib.import_module(name)
-            if hasattr(module, "LLM"):
-                return module
-    raise NotImplementedError("this TRL has no vLLM in its process")
+    try:
+        return importlib.import_module("trl.generation.vllm_generation")
+    except ModuleNotFoundError:
+        return importlib.import_module("trl.trainer.grpo_trainer")
 
 
 def warmup(share: float) -> dict[str, float]:
@@ -165,8 +167,7 @@ def dtype(name: str) -> dict[str, Any]:
 def allow_4bit_on_cpu() -> None:
     """Load 4-bit models on any CPU.
 
-    transformers 4.52 and before refuse all but those with Intel's extension, 4.57 and later do not. What bitsandbytes
-    needs for it, it ships itself.
+    Up to 4.52, transformers refuses all but those with Intel's extension; what bitsandbytes needs, it ships itself.
     """
     from transformers.integrations import bitsandbytes
 

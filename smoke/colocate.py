@@ -58,6 +58,7 @@ def engine_once(context: Context) -> Iterator[None]:
     """
     from unittest import mock
 
+    adapter.colocated(context.device)  # where TRL has no vLLM in its process, that is all there is to say
     module = adapter.engine_module()
     start = module.LLM
     # The cache would have a GiB, which a CPU fills with zeros for up to two seconds.

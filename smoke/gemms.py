@@ -51,6 +51,11 @@ def others(seen: Counter[Product], dtype: str) -> float:
     return sum(count for (_, *dtypes), count in seen.items() if set(dtypes) != {dtype}) if seen else math.nan
 
 
+def describe(seen: Counter[Product]) -> str:
+    """All products, in words: "72 aten::mm of bfloat16, bfloat16"."""
+    return "; ".join(f"{count} {name} of {', '.join(dtypes)}" for (name, *dtypes), count in seen.items())
+
+
 def _is_outer(name: str, args: Any) -> bool:
     """Whether nothing is summed: rotary embeddings multiply positions and frequencies in this way, in float32."""
     return name == "aten::bmm" and args[0].shape[-1] == 1

@@ -42,15 +42,19 @@ class Run:
     before: Mapping[str, Any]
 
 
+# What the trainer itself takes.
+_OWN = ("peft_config", "processing_class", "eval_dataset", "train_dataset")
+
+
 def make_trainer(context: Context, model: Any, reward: Callable[..., list[float]], **options: Any) -> Any:
     """A GRPOTrainer for `model` (an object or a directory).
 
-    `options` go into GRPOConfig, but `peft_config`, `eval_dataset`, and `train_dataset`, which is ours if there is
-    none. Options of ours that this TRL does not know are left out, options of the caller never.
+    `options` go into GRPOConfig, but `peft_config`, `processing_class`, `eval_dataset`, and `train_dataset`, which is
+    ours if there is none. Options of ours that this TRL does not know are left out, options of the caller never.
     """
     from trl import GRPOConfig, GRPOTrainer
 
-    own = {name: options.pop(name) for name in ("peft_config", "eval_dataset", "train_dataset") if name in options}
+    own = {name: options.pop(name) for name in _OWN if name in options}
     ours = {
         "seed": context.seed,
         "max_steps": STEPS,
@@ -98,7 +102,7 @@ def at_step_end(trainer: Any, work: Callable[[int], None]) -> None:
     """Have `work` called with the number of each step, counted from 1, when the step has been taken."""
     from transformers import TrainerCallback
 
-    class AtStepEnd(TrainerCallback):  # type: ignore[misc]
+    class AtStepEnd(TrainerCallback):
         def on_step_end(self, _arguments: Any, state: Any, _control: Any, **_: Any) -> None:
             work(state.global_step)
 

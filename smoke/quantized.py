@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from smoke import adapter
+from smoke.probe import Context
 
 RANK = 4
 ALPHA = 8
@@ -34,6 +35,11 @@ def load(directory: Path, device: str | int, dtype: str = "bfloat16", *, double:
     return AutoModelForCausalLM.from_pretrained(
         directory, quantization_config=quantization, device_map={"": device}, **adapter.dtype(dtype)
     )
+
+
+def device(context: Context) -> str | int:
+    """The device for the model of this process, as in a device map; on a GPU, that of its rank."""
+    return "cpu" if context.device == "cpu" else context.rank
 
 
 def lora() -> Any:

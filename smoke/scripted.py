@@ -19,6 +19,9 @@ LONGEST = max(LENGTHS)
 ALLOWED = 12
 PROMPT_LENGTH = 14
 
+# How a model's parameters are copied, by name, to the CPU.
+Snapshot = Callable[[Any], dict[str, Any]]
+
 # With plain gradient descent a step is the gradient, and a wrong scale shows, which Adam would hide.
 OPTIMIZER = {"optim": "sgd", "max_grad_norm": 0.0}
 
@@ -68,6 +71,10 @@ class Step:
     gradients: dict[str, Any]
     loss: float
 
+    def update(self, learning_rate: float) -> dict[str, Any]:
+        """The gradients that plain gradient descent must have followed, in float64."""
+        return {name: (self.before[name].double() - self.after[name].double()) / learning_rate for name in self.before}
+
 
 class Training:
     """A trainer whose model's generate() follows a script. `trainer` is the real one."""
@@ -78,7 +85,7 @@ class Training:
         from transformers import TrainerCallback
 
         # How parameters are copied; a model whose parameters are divided among ranks has to be gathered for it.
-        self.snapshot: Callable[[Any], dict[str, Any]] = grpo.snapshot
+        self.snapshot: Snapshot = grpo.snapshot
         self._script, self._rank = script, context.rank
         self._snapshots: list[dict[str, Any]] = []
         self._gradients: list[dict[str, Any]] = []

@@ -46,10 +46,11 @@ def make_tokenizer() -> Any:
     )
 
 
-def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False) -> Any:
+def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False, positions: int = 512) -> Any:
     """A model with random weights: two layers, width 64, vocabulary 128, float32.
 
-    The architecture is "qwen2" or "llama". `tied`, the embedding is also the output layer.
+    The architecture is "qwen2" or "llama". `tied`, the embedding is also the output layer. It knows `positions`
+    positions.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -63,7 +64,7 @@ def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False) ->
         # A head of 32 is the smallest that vLLM's attention takes.
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=512,
+        max_position_embeddings=positions,
         # By default not: a stale output layer would hide behind the embedding.
         tie_word_embeddings=tied,
         # Five times the usual: the logits depend on what comes before, yet sampling still varies.

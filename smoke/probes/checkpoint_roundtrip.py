@@ -1,14 +1,19 @@
 """Is what comes back from a saved checkpoint the model that was trained?
 
 It exists for checkpoints that load without complaint and are not what was trained: saved before the last step, saved
-under names that loading does not know (it then starts those weights at random), or cast on the way. Trains, saves
-through the trainer, loads with Transformers alone. Needs one process. Saving and loading copy bits, so nothing but
+under names that loading does not know (it then starts those weights at random), cast on the way, or with a tokenizer
+that numbers its tokens in another way.
+
+Trains, saves through the trainer, loads with Transformers alone. Then the same with a LoRA adapter, loaded by PEFT
+alone onto the model that the training started from. Needs one process. Saving and loading copy bits, so nothing but
 equality will do.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from smoke import grpo, tiny
@@ -22,43 +27,69 @@ PROBE = Probe(
         Bound("tensors_different", "saving and loading copies bits", "tensors", equals=0, headline=True),
         Bound("tensors_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),
         Bound("tokens_different", "the same weights choose the same tokens", "tokens", equals=0),
+        Bound("adapter_different", "saving and loading copies the bits of an adapter, too", "tensors", equals=0),
+        Bound("adapter_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),
+        Bound("adapter_tokens_different", "the same adapter chooses the same tokens", "tokens", equals=0),
+        Bound("numbers_different", "the saved tokenizer gives every text the same tokens", "tokens", equals=0),
         *grpo.BOUNDS,
     ),
     links=(
         "https://github.com/huggingface/transformers/issues/48805",
         "https://github.com/huggingface/transformers/issues/48722",
+        "https://github.com/huggingface/transformers/pull/24274",
     ),
-    needs=("torch", "transformers", "datasets", "trl"),
+    needs=("torch", "transformers", "datasets", "trl", "peft"),
     gpus=1,
 )
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train, save, load and compare."""
-    import torch
+    """Train, save, load and compare: the whole model, then an adapter."""
+    from peft import LoraConfig, PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    done = grpo.train(context, tiny.save(context.directory / "model", context.seed))
+    model = tiny.save(context.directory / "model", context.seed)
+    done = grpo.train(context, model)
     yield from grpo.check(done.trainer, done.reward)
-    saved = context.directory / "saved"
-    done.trainer.save_model(str(saved))
-    trained = done.trainer.accelerator.unwrap_model(done.trainer.model)
+    trained, saved = _save(done, context.directory / "saved")
     loaded = AutoModelForCausalLM.from_pretrained(saved).to(trained.device)
+    yield from _compare(done, trained, loaded, ("tensors_different", "tensors_untrained", "tokens_different"))
 
-    weights = grpo.snapshot(loaded)
-    expected = grpo.snapshot(trained)
+    text = "".join(tiny.VOCABULARY)
+    expected, tokens = tiny.make_tokenizer()(text).input_ids, AutoTokenizer.from_pretrained(saved)(text).input_ids
+    different = sum(a != b for a, b in itertools.zip_longest(expected, tokens))
+    yield Reading("numbers_different", different, f"{expected} became {tokens}")
+
+    done = grpo.train(context, model, peft_config=LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"))
+    trained, saved = _save(done, context.directory / "adapter")
+    base = AutoModelForCausalLM.from_pretrained(model).to(trained.device)
+    loaded = PeftModel.from_pretrained(base, saved, is_trainable=True)
+    yield from _compare(done, trained, loaded, ("adapter_different", "adapter_untrained", "adapter_tokens_different"))
+
+
+def _save(done: grpo.Run, directory: Path) -> tuple[Any, Path]:
+    """Save through the trainer; returns the model as it is in memory, and the directory."""
+    done.trainer.save_model(str(directory))
+    return done.trainer.accelerator.unwrap_model(done.trainer.model), directory
+
+
+def _compare(done: grpo.Run, trained: Any, loaded: Any, names: tuple[str, str, str]) -> Iterator[Reading]:
+    """Compare tensors with those in memory and those before training, and the tokens that the models choose."""
+    import torch
+
+    weights, expected = grpo.snapshot(loaded), grpo.snapshot(trained)
     different = [
         name
         for name in sorted(weights.keys() | expected.keys())
         if name not in weights or name not in expected or not _same_bits(weights[name], expected[name])
     ]
-    yield Reading("tensors_different", len(different), ", ".join(different))
-    untrained = [name for name, weight in weights.items() if torch.equal(weight, done.before[name])]
-    yield Reading("tensors_untrained", len(untrained), ", ".join(untrained))
-
-    prompt = AutoTokenizer.from_pretrained(saved)("count the letters", return_tensors="pt").to(trained.device)
+    yield Reading(names[0], len(different), ", ".join(different))
+    trainable = [name for name, parameter in loaded.named_parameters() if parameter.requires_grad]
+    untrained = [name for name in trainable if torch.equal(weights[name], done.before[name])]
+    yield Reading(names[1], len(untrained), ", ".join(untrained))
+    prompt = tiny.make_tokenizer()("count the letters", return_tensors="pt").to(trained.device)
     tokens, again = (_greedy(model, prompt) for model in (trained, loaded))
-    yield Reading("tokens_different", (tokens != again).sum().item(), f"{tokens.tolist()} became {again.tolist()}")
+    yield Reading(names[2], (tokens != again).sum().item(), f"{tokens.tolist()} became {again.tolist()}")
 
 
 def _same_bits(one: Any, other: Any) -> bool:

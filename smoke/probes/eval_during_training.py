@@ -132,7 +132,7 @@ def _keep_random_states(trainer: Any) -> None:
     import torch
     from transformers import TrainerCallback
 
-    class Keep(TrainerCallback):  # type: ignore[misc]
+    class Keep(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
             cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
             self.states = random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
@@ -178,6 +178,7 @@ def _new_policy_gain(trainer: Any, reward: Reward, seed: int) -> float:
     policy = trainer.accelerator.unwrap_model(trainer.model)
     old = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     new = {name: tensor.to(policy.device) for name, tensor in tiny.make_model(seed).state_dict().items()}
+    new["lm_head.weight"] *= 2  # so that it is surer of its tokens
     policy.load_state_dict(new)
     count = len(reward.seen)
     trainer.evaluate()

@@ -71,10 +71,10 @@ def run(context: Context) -> Iterator[Reading]:
     known = adapter.known_options()
     hidden = {name: value for name, value in HIDDEN.items() if name in known}
     directory = _save(context, hidden)
-    defaults = {name: NEUTRAL[name] for name in ("temperature", "min_p") if name in known}
+    defaults: dict[str, float] = {name: NEUTRAL[name] for name in ("temperature", "min_p") if name in known}
     unusual = {name: value for name, value in UNUSUAL.items() if name in known}
     errors = []
-    requests: tuple[tuple[str, dict[str, float], int], ...] = (
+    requests = (
         ("defaults_distance", defaults, grpo.COMPLETION_LENGTH),
         ("unusual_distance", unusual, UNUSUAL_LENGTH),
     )

@@ -1,8 +1,10 @@
 """Does GRPO train a LoRA adapter on a 4-bit model, and only the adapter?
 
-It exists for quantised policies that are refused ("You can't train a model that has been loaded in 8-bit or 4-bit
-precision on a different device"), deep-copied as their own reference model, or quietly trained where they should be
-frozen. Loads the tiny model in NF4 through bitsandbytes. Needs one process; on a GPU, one GPU.
+It exists for quantised policies that are refused ("expected scalar type Half but found Float"), or quietly trained
+where they should be frozen. The tiny model is loaded in NF4 with quantised scales, computes in bfloat16 and is trained
+with bf16=True, the way of the QLoRA paper. Which dtypes meet in its products is read off the operators.
+
+Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -11,23 +13,35 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from smoke import grpo, tiny
+from smoke import gemms, grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    matters="a 4-bit run that fails here is refused, holds the model twice, or trains weights that are saved nowhere",
+    matters="a 4-bit run that fails here is refused, loses precision, or trains weights that are saved nowhere",
     bounds=(
         replace(grpo.MOVED, headline=True),
-        Bound("layers_4bit", "2 blocks of 7 linear layers; the output layer is never quantised", "layers", equals=14),
+        Bound(
+            "layers_4bit",
+            "2 blocks of 7 linear layers; the output layer is never quantised",
+            "layers",
+            equals=quantized.LAYERS,
+        ),
         Bound("frozen_changed", "what is frozen stays as it is, bit for bit", "tensors", equals=0),
         Bound("gradients_outside", "only the adapter may get gradients", "tensors", equals=0),
-        Bound("gradients_adapter", "A and B of 14 layers", "tensors", equals=28),
+        Bound("gradients_adapter", "A and B of 14 layers", "tensors", equals=2 * quantized.LAYERS),
+        Bound(
+            "products_not_bfloat16",
+            "4-bit layers, adapters, attention and output layer all multiply bfloat16; with float32 as compute dtype, "
+            "the default of bitsandbytes, 42 products of 4-bit layers do not",
+            "products",
+            equals=0,
+        ),
         *grpo.BOUNDS,
     ),
     links=(
         "https://github.com/huggingface/trl/issues/2760",
-        "https://github.com/huggingface/trl/pull/2818",
-        "https://github.com/huggingface/transformers/pull/45407",
+        "https://github.com/huggingface/trl/issues/4634",
+        "https://github.com/huggingface/trl/issues/3143",
     ),
     needs=("torch", "transformers", "datasets", "trl", "peft", "bitsandbytes"),
     gpus=1,
@@ -37,25 +51,16 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Train the adapter; compare everything else with what it was, and note who got gradients."""
     import torch
-    from bitsandbytes.nn import Linear4bit
-    from peft import LoraConfig
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    quantization = BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32
-    )
-    model = AutoModelForCausalLM.from_pretrained(
-        tiny.save(context.directory / "model", context.seed),
-        quantization_config=quantization,
-        device_map={"": "cpu" if context.device == "cpu" else 0},
-    )
+    model = quantized.load(tiny.save(context.directory / "model", context.seed), quantized.device(context))
     reward = grpo.Reward()
-    # B starts at zero, so that A gets no gradient in the first step; from the second on both move.
-    lora = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
-    trainer = grpo.make_trainer(context, model, reward, peft_config=lora)
+    trainer = grpo.make_trainer(
+        context, model, reward, peft_config=quantized.lora(), bf16=True, use_cpu=context.device == "cpu"
+    )
     gradients = _note_gradients(trainer)
     policy = trainer.model
-    layers = [module for module in policy.modules() if isinstance(module, Linear4bit)]
+    products = gemms.watch(policy)
+    layers = quantized.layers(policy).values()
     frozen = _frozen_bits(policy)
     before = grpo.snapshot(policy)
     trainer.train()
@@ -69,6 +74,7 @@ def run(context: Context) -> Iterator[Reading]:
     outside = sorted(name for name in gradients if "lora_" not in name)
     yield Reading("gradients_outside", len(outside), ", ".join(outside))
     yield Reading("gradients_adapter", len(gradients) - len(outside))
+    yield Reading("products_not_bfloat16", gemms.others(products, "bfloat16"), gemms.describe(products))
 
 
 def _frozen_bits(model: Any) -> dict[str, Any]:

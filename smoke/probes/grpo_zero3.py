@@ -7,28 +7,14 @@ length 1034 and 1035), and for ranks that drift apart. Needs two processes; on G
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from smoke import grpo, tiny
+from smoke import grpo, tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
-
-# Without train_batch_size: zero.Init would check it before accelerate has filled it in.
-DEEPSPEED = {
-    "zero_optimization": {
-        "stage": 3,
-        # The default leaves parameters as small as ours whole, on every rank.
-        "stage3_param_persistence_threshold": 0,
-    },
-    "zero_allow_untested_optimizer": True,
-    "train_micro_batch_size_per_gpu": "auto",
-    "gradient_accumulation_steps": "auto",
-    "gradient_clipping": "auto",
-}
 
 PROBE = Probe(
     matters="what fails here cannot train a model larger than one GPU, or trains a different one on each",
@@ -60,8 +46,7 @@ def run(context: Context) -> Iterator[Reading]:
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     reward = grpo.Reward()
     before = grpo.snapshot(tiny.make_model(context.seed))
-    options = _use_gloo() if context.device == "cpu" else {}
-    trainer = grpo.make_trainer(context, model, reward, deepspeed=DEEPSPEED, **options)
+    trainer = grpo.make_trainer(context, model, reward, **zero.options(context.device))
     trainer.train()
     yield from grpo.check(trainer, reward)
 
@@ -71,35 +56,10 @@ def run(context: Context) -> Iterator[Reading]:
     held = sum(p.ds_tensor.numel() for p in parameters.values())
     yield Reading("share_held", held / sum(p.ds_numel for p in parameters.values()))
 
-    gathered = _gather(parameters)
+    gathered = zero.gather(parameters)
     still = [name for name in gathered if torch.equal(gathered[name], before[name])]
     yield Reading("parameters_moved", 1 - len(still) / len(gathered), ", ".join(still))
     others: list[Any] = [None] * RANKS
     dist.all_gather_object(others, gathered)
     differ = [name for name in gathered if not torch.equal(others[0][name], others[1][name])]
     yield Reading("ranks_differ", len(differ), ", ".join(differ))
-
-
-def _use_gloo() -> dict[str, Any]:
-    """Set DeepSpeed up between processes on CPUs; returns the options that tell the trainer so."""
-    import deepspeed
-    from accelerate import PartialState
-
-    # Its own collectives for CPUs are compiled at first use. That takes half a minute and a C++ compiler, which a CPU
-    # image does not carry, for something that no GPU runs.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    # For DeepSpeed the trainer names no backend, and without a GPU accelerate then finds none and one process.
-    os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
-    PartialState(backend="gloo")
-    return {"accelerator_config": {"use_configured_state": True}}
-
-
-def _gather(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The whole parameters, by name, on the CPU. Every rank must call it."""
-    import deepspeed
-
-    whole = {}
-    for name, parameter in parameters.items():
-        with deepspeed.zero.GatheredParameters([parameter]):
-            whole[name] = parameter.detach().cpu().clone()
-    return whole

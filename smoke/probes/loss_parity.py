@@ -20,20 +20,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, scripted, tiny
-from smoke.parity import Expected
+from smoke import adapter, parity, scripted, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 from smoke.reference import Objective
 
-STEPS = 2
 # Large enough for ratios on both sides of the clipping range after one step, small enough for some within.
 LEARNING_RATE = 0.02
 EPSILON, EPSILON_HIGH = 0.1, 0.6
-BETA = 0.1
 TEMPERATURE = 0.7
 PROMPT_LENGTHS = (14, 9)
-# How many of the numbers behind a reading its detail tells.
-TOLD = 4
 
 PROBE = Probe(
     matters="a loss that is not the one asked for optimises something else, at another rate, and looks like training",
@@ -85,18 +80,19 @@ class Case:
 def run(context: Context) -> Iterator[Reading]:
     """Train each way, compare with the reference, and with references that are wrong."""
     found: dict[str, dict[str, float]] = {bound.name: {} for bound in PROBE.bounds}
-    saved: dict[str, Path] = {}
+    models: dict[str, tuple[Path, Any]] = {}
     for case in _cases():
-        if case.architecture not in saved:
-            directory = context.directory / case.architecture
-            saved[case.architecture] = tiny.save(directory, context.seed, case.architecture)
+        if case.architecture not in models:
+            saved = tiny.save(context.directory / case.architecture, context.seed, case.architecture)
+            models[case.architecture] = saved, tiny.make_model(0, case.architecture).double()
+        saved, plain = models[case.architecture]
         script = scripted.write(context.seed, 2, prompt_lengths=case.prompt_lengths)
         training = scripted.Training(
-            context, script, saved[case.architecture], max_steps=STEPS, learning_rate=LEARNING_RATE, **case.options
+            context, script, saved, max_steps=parity.STEPS, learning_rate=LEARNING_RATE, **case.options
         )
         steps = training.run()
         for number, step in enumerate(steps, 1):
-            expected = Expected(script, step, steps[0].before, case.objective(), case.architecture)
+            expected = parity.Expected(plain, script, step, steps[0].before, case.objective())
             error, tensor = expected.furthest(step.gradients)
             found[case.reading][f"{case.name}, step {number}, {tensor}"] = error
             if case.reading == "gradient_error":
@@ -105,8 +101,7 @@ def run(context: Context) -> Iterator[Reading]:
         for what, fields in case.wrong.items():
             found["least_effect"][f"{case.name}: {what}"] = expected.effect(**fields)
     for name, values in found.items():
-        ordered = sorted(values.items(), key=lambda item: item[1], reverse=name != "least_effect")
-        yield Reading(name, ordered[0][1], "; ".join(f"{what}: {value:.2g}" for what, value in ordered[:TOLD]))
+        yield Reading(name, *parity.tell(values, least=name == "least_effect"))
 
 
 def _cases() -> Iterator[Case]:
@@ -115,7 +110,7 @@ def _cases() -> Iterator[Case]:
     first, *others = averages
     common = {
         "loss_type": first,
-        "beta": BETA,
+        "beta": parity.BETA,
         "num_iterations": 2,
         "epsilon": EPSILON,
         "epsilon_high": EPSILON_HIGH,

@@ -198,7 +198,7 @@ def _model_errors(context: Context) -> Iterator[Reading]:
     from peft import get_peft_model
 
     directory = tiny.save(context.directory / "model", context.seed)
-    policy = get_peft_model(quantized.load(directory, context.device, "float32"), quantized.lora())
+    policy = get_peft_model(quantized.load(directory, quantized.device(context), "float32"), quantized.lora())
     draw = torch.Generator().manual_seed(context.seed)
     adapter = {name: p for name, p in policy.named_parameters() if "lora_" in name}
     with torch.no_grad():

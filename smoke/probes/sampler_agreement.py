@@ -30,10 +30,11 @@ SEQUENCES = 48
 LENGTH = 16
 
 # Each alone, so that the order in which vLLM applies them does not matter.
-SETTINGS: dict[str, dict[str, float]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "temperature 0.7": {"temperature": 0.7},
     "temperature 1": {"temperature": 1.0},
-    "temperature 1.3": {"temperature": 1.3},
+    # By default the ratio is one for all tokens of a sequence.
+    "temperature 1.3": {"temperature": 1.3, "vllm_importance_sampling_mode": "token_truncate"},
     "top_k 5": {"top_k": 5},
     "top_p 0.8": {"top_p": 0.8},
     "min_p 0.1": {"min_p": 0.1},
@@ -110,14 +111,16 @@ def run(context: Context) -> Iterator[Reading]:
     directory, policy = _make_policy(context)
     measured: dict[str, dict[str, float]] = {}
     with colocate.engine_once(context):
-        for name, options in SETTINGS.items():
-            if options.keys() <= adapter.known_options():
+        for name, setting in SETTINGS.items():
+            options = {option: value for option, value in setting.items() if option in adapter.known_options()}
+            if options:
                 step = _step(context, directory, options)
                 measured[name] = dict(_measure(step, [_score(policy, answer, step.asked) for answer in step.answers]))
     for bound in PROBE.bounds:
         values = {name: numbers[bound.name] for name, numbers in measured.items() if bound.name in numbers}
-        # Nothing to be wrong where this TRL takes no log-probabilities from vLLM.
-        worst = _WORST[bound.name](values.values()) if values else 0.0
+        # Where this TRL takes no log-probabilities from vLLM, none is wrong, and no ratio but 1 is used.
+        nothing = 1.0 if bound.name == "ratio_truncated" else 0.0
+        worst = _WORST[bound.name](values.values()) if values else nothing
         yield Reading(bound.name, worst, ", ".join(f"{name}: {value:g}" for name, value in values.items()))
 
 
@@ -135,7 +138,7 @@ def _make_policy(context: Context) -> tuple[Path, Any]:
     return directory, model.to(context.device).eval()
 
 
-def _step(context: Context, directory: Path, options: dict[str, float]) -> Step:
+def _step(context: Context, directory: Path, options: dict[str, Any]) -> Step:
     """Let a trainer with these options take one step, and note what goes in and out of vLLM and into the loss."""
     trainer = colocate.make_trainer(
         context,
@@ -247,26 +250,28 @@ def _measure_uses(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float
 
     rows = [step.used.get((*answer.prompt, *answer.tokens)) for answer in step.answers]
     yield "sequences_altered", float(rows.count(None)) if step.used else 0.0
-    diffs, errors, ratios = [], [], []
+    diffs, errors, starts, ratios = [], [], [], []
     for answer, row, score in zip(step.answers, rows, scores, strict=True):
         if row and "old_per_token_logps" in row:
             diffs.append((row["old_per_token_logps"] - score.scaled).abs().max().item())
         if row and "importance_sampling_ratio" in row:
             ratio = row["importance_sampling_ratio"]
             expected = score.scaled - torch.tensor(answer.logprobs)
-            errors.append((ratio.log() - (expected if len(ratio) > 1 else expected.sum())).abs().max().item())
+            if len(ratio) < len(expected):
+                expected = expected.sum(dim=0, keepdim=True)
+            # TRL limits a ratio to 2 or 3, or leaves the sequence out; no business of this bound, but ratio_at_start's.
+            limited = (expected > math.log(2)) & (ratio.log() < expected)
+            errors.append(torch.where(limited, 0.0, ratio.log() - expected).abs().max().item())
+            starts.append(expected.abs().max().item())
             ratios.append(ratio)
     if diffs:
         yield "trainer_diff", max(diffs)
     if ratios:
+        mean = torch.cat(ratios).mean().item()
         yield "ratio_error", max(errors)
-        used = torch.cat(ratios)
-        if step.truncates:
-            yield "ratio_truncated", used.mean().item()
-        else:
-            yield "ratio_at_start", used.log().abs().max().item()
+        yield ("ratio_truncated", mean) if step.truncates else ("ratio_at_start", max(starts))
         if step.logged is not None:
-            yield "ratio_log_error", abs(step.logged - used.mean().item())
+            yield "ratio_log_error", abs(step.logged - mean)
 
 
 def _measure_samples(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:

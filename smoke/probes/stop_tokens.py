@@ -20,8 +20,6 @@ from smoke.rollout import Watch
 
 COMPLETIONS = 16
 NEW_TOKENS = 24
-# The end of sequence's logits are this times as large: one token in ten or so.
-LIKELY = 4
 
 PROBE = Probe(
     matters="what stands behind the end of an answer is trained on like the answer, or the end is never learned",
@@ -55,8 +53,6 @@ PROBE = Probe(
 
 def run(context: Context) -> Iterator[Reading]:
     """Train both ways, and look at the ends of what was trained on."""
-    import torch
-
     model, tokenizer = tiny.make_model(context.seed), tiny.make_tokenizer()
     letters = tokenizer.convert_tokens_to_ids(list("aeiouyAEIOUY"))
     stops = model.generation_config.eos_token_id = [tokenizer.eos_token_id, *letters]
@@ -72,8 +68,7 @@ def run(context: Context) -> Iterator[Reading]:
     model, tokenizer = tiny.make_model(context.seed), tiny.make_tokenizer()
     end = model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.eos_token_id
     tokenizer.pad_token = tokenizer.eos_token
-    with torch.no_grad():
-        model.lm_head.weight[end] *= LIKELY
+    _end_soon(model, end)
     trained = _train(context, model, tokenizer)
     lost = [completion for completion in trained if len(completion) < NEW_TOKENS and end not in completion]
     yield Reading("ends_lost", len(lost), f"trained on up to the token before: {lost}")
@@ -98,6 +93,18 @@ def _train(context: Context, model: Any, tokenizer: Any) -> list[list[int]]:
     watch = Watch(trainer)
     trainer.train()
     return [completion for _, completion in watch.pairs()]
+
+
+def _end_soon(model: Any, end: int) -> None:
+    """Let one token in ten be `end`, whatever is before it: by a feature that is large and the same for every token."""
+    import torch
+
+    embedding, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    with torch.no_grad():
+        embedding[:, 0] = 10
+        output[end] = 0
+        output[:, 0] = 0
+        output[end, 0] = 0.35
 
 
 def _behind(completion: list[int], stops: list[int]) -> list[int]:

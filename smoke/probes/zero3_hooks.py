@@ -1,18 +1,17 @@
-"""Do TRL's helpers take DeepSpeed's hooks off for generation under ZeRO-3, and put the same ones back?
+"""Do TRL's helpers for generation under ZeRO-3 take DeepSpeed's hooks off, and put the same ones back?
 
-It exists for two failures of these helpers. Asked about a model that is no engine, as evaluation and generation ask
-before the first step, they looked for its optimizer ("'Qwen2ForCausalLM' object has no attribute 'optimizer'"). On an
-engine they called a method that DeepSpeed has renamed ("no attribute '_register_hooks_recursively'"). Hooks that stay
-on make generation slow; hooks that do not come back leave parameters divided when they are used.
+It exists for two failures: a bare model, which an evaluation or the first step hands to the helpers, has no optimizer
+to ask for hooks ("'Qwen2ForCausalLM' object has no attribute 'optimizer'"), and DeepSpeed renamed the method that puts
+them back ("no attribute '_register_hooks_recursively'"). Hooks that stay on gather and free parameters in the middle
+of a generation; hooks that do not come back leave the parameters of the next step empty.
 
-Calls the helpers on a bare model, then on a ZeRO-3 engine, and counts the hooks of every module before, between and
-after. Needs one process.
+Calls the helpers with a bare model and with a DeepSpeed engine, and compares the hooks of every module before, between
+and after. Needs one process.
 """
 
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,24 +19,31 @@ from smoke import tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    matters="generation under ZeRO-3 fails, crawls, or leaves a model behind that no longer trains",
+    matters="generation under ZeRO-3 fails at the first step or evaluation, or leaves a model that cannot be trained",
     bounds=(
-        Bound("bare_model_errors", "helpers that fail on a model without an engine, of two", "helpers", equals=0),
-        Bound("engine_errors", "helpers that fail on a ZeRO-3 engine, of two", "helpers", equals=0),
+        Bound("bare_model_errors", "a bare model has no hooks of DeepSpeed: nothing to do", "errors", equals=0),
         Bound(
-            "hooks_at_first",
-            "without any at first, nothing would be shown; 128 with DeepSpeed 0.19.8",
+            "hooks_left",
+            "DeepSpeed's hooks that are still on after they were taken off, but for the one that only counts steps",
             "hooks",
-            at_least=10,
+            equals=0,
         ),
-        Bound("hooks_left", "the share of DeepSpeed's hooks that removing them leaves", equals=0),
-        Bound("modules_differ", "modules with more or fewer hooks afterwards", "modules", equals=0, headline=True),
+        Bound(
+            "hooks_changed",
+            "modules whose hooks are not those of before, in the same order, after they were put back",
+            "modules",
+            equals=0,
+            headline=True,
+        ),
+        Bound("hooks", "of the engine, 4 for each of 30 modules, to take off. With none, nothing was asked", at_least=100),
     ),
     links=(
         "https://github.com/huggingface/trl/issues/2782",
         "https://github.com/huggingface/trl/pull/2776",
         "https://github.com/huggingface/trl/issues/2962",
+        "https://github.com/huggingface/trl/pull/2963",
         "https://github.com/deepspeedai/DeepSpeed/pull/6847",
+        "https://github.com/huggingface/open-r1/issues/145",
     ),
     needs=("torch", "transformers", "trl", "deepspeed"),
     gpus=1,
@@ -45,55 +51,58 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Use the helpers as generation does."""
+    """Call the helpers with a model, then with the engine of it, and look at the hooks."""
     from trl.models.utils import add_hooks, remove_hooks
 
-    bare = tiny.make_model(context.seed)
-    failed = [_failure(helper, bare) for helper in (remove_hooks, add_hooks)]
-    yield Reading("bare_model_errors", sum(map(bool, failed)), "; ".join(filter(None, failed)))
+    model = tiny.make_model(context.seed)
+    errors = [text for helper in (remove_hooks, add_hooks) if (text := _error(helper, model))]
+    yield Reading("bare_model_errors", len(errors), "; ".join(errors))
 
-    engine = _engine(context)
-    first = _hooks(engine)
-    failed = [_failure(remove_hooks, engine)]
-    between = _hooks(engine)
-    failed += [_failure(add_hooks, engine)]
-    after = _hooks(engine)
-    yield Reading("engine_errors", sum(map(bool, failed)), "; ".join(filter(None, failed)))
-    yield Reading("hooks_at_first", sum(first.values()))
-    yield Reading("hooks_left", sum(between.values()) / sum(first.values()), f"{between}")
-    differ = [f"{name}: {first[name]} became {after[name]}" for name in first if first[name] != after[name]]
-    yield Reading("modules_differ", len(differ), "; ".join(differ))
+    engine = _make_engine(context, model)
+    before = _hooks(engine.module)
+    remove_hooks(engine)
+    between = _hooks(engine.module)
+    add_hooks(engine)
+    after = _hooks(engine.module)
+    left = [f"{name}: {hook}" for name, hooks in between.items() for hook in hooks if "_start_of_forward" not in hook]
+    changed = [f"{name}: {before[name]}, then {after[name]}" for name in before if before[name] != after[name]]
+    yield Reading("hooks", sum(map(len, before.values())) - sum(map(len, between.values())))
+    yield Reading("hooks_left", len(left), "; ".join(left))
+    yield Reading("hooks_changed", len(changed), "; ".join(changed))
 
 
-def _failure(helper: Callable[[Any], None], model: Any) -> str:
+def _error(helper: Callable[[Any], None], model: Any) -> str:
+    """What calling the helper raises, in words, or ""."""
     try:
         helper(model)
-    except AttributeError as error:
-        traceback.print_exc()
-        return f"{helper.__name__}: {error}"
+    except Exception as error:
+        return f"{helper.__name__}: {type(error).__name__}: {error}"
     return ""
 
 
-def _engine(context: Context) -> Any:
-    """A ZeRO-3 engine of one process around a tiny model."""
+def _make_engine(context: Context, model: Any) -> Any:
+    """A DeepSpeed engine under ZeRO-3, of one process."""
     import deepspeed
     import torch
+    import torch.distributed as dist
 
+    zero.no_compiled_collectives()
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
-    if context.device == "cpu":
-        zero.no_compiled_collectives()
-        deepspeed.init_distributed("gloo")
-    model = tiny.make_model(context.seed)
-    config = {**zero.config(3), "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
-    del config["gradient_clipping"]
+    dist.init_process_group("nccl" if context.device == "cuda" else "gloo")
+    numbers = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "gradient_clipping": 0.0}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config={**zero.config(3), **numbers})
+    return engine
 
 
-def _hooks(engine: Any) -> dict[str, int]:
-    """How many hooks each module has around its forward pass; the outermost has some of the engine's own."""
+def _hooks(model: Any) -> dict[str, list[str]]:
+    """DeepSpeed's hooks of every module, by the module's name: before and after its forward pass, in their order."""
     return {
-        name: len(module._forward_hooks) + len(module._forward_pre_hooks)
-        for name, module in engine.module.named_modules()
-        if name
+        name: [
+            f"{when} {hook.__qualname__.rpartition('.')[2]}"
+            for when, hooks in (("before", module._forward_pre_hooks), ("after", module._forward_hooks))
+            for hook in hooks.values()
+            if hook.__module__.startswith("deepspeed.")
+        ]
+        for name, module in model.named_modules()
     }

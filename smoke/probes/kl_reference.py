@@ -1,0 +1,107 @@
+"""Is the KL divergence that to the model that training began with?
+
+It exists for a reference model that is not what it should be, while the KL divergence still looks like one: it moves
+along with the policy, is loaded from somewhere else, or is the policy itself because the adapter stays on. The
+penalty then pulls to the wrong place, or nowhere.
+
+Trains three steps on scripted completions with a KL penalty, once all weights and once a LoRA adapter, whose
+reference is the model without it. The KL divergence that the trainer logs at each step is compared with one computed
+from the parameters themselves: those of the policy at that step (for the adapter the product of its matrices, added
+to the weights here) and those from before training. Needs one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from smoke import adapter, grpo, reference, scripted, tiny
+from smoke.probe import Bound, Context, Probe, Reading
+
+STEPS = 3
+BETA = 0.1
+RANK, ALPHA = 4, 8
+# Enough for a KL divergence that shows; the adapter's matrices begin small.
+LEARNING_RATE, ADAPTER_RATE = 0.02, 0.2
+
+PROBE = Probe(
+    matters="a KL penalty towards the wrong model holds the policy in the wrong place, or does not hold it at all",
+    bounds=(
+        Bound("kl_error", "TODO", at_most=1e-3, headline=True),
+        Bound("kl_first", "TODO", "nats", at_most=1e-6),
+        Bound("kl_least", "TODO", "nats", at_least=-1e-6),
+        Bound("kl_last", "TODO", "nats", at_least=0.01),
+        Bound("reference_changed", "TODO", "tensors", equals=0),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/issues/3194",
+        "https://github.com/huggingface/trl/pull/2806",
+    ),
+    needs=("torch", "transformers", "datasets", "trl", "peft"),
+    gpus=1,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train both ways, and compare what is logged with what the parameters say."""
+    import torch
+    from peft import LoraConfig
+
+    model = tiny.save(context.directory / "model", context.seed)
+    initial = grpo.snapshot(tiny.make_model(context.seed))
+    script = scripted.write(context.seed, 2, prompt_lengths=(14, 14))
+    lora = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+    logged: dict[str, list[float]] = {}
+    computed: dict[str, list[float]] = {}
+    changed = []
+    for what, options in (
+        ("all weights", {"learning_rate": LEARNING_RATE}),
+        ("adapter", {"learning_rate": ADAPTER_RATE, "peft_config": lora}),
+    ):
+        training = scripted.Training(context, script, model, max_steps=STEPS, beta=BETA, **options)
+        steps = training.run()
+        logged[what] = [entry["kl"] for entry in training.trainer.state.log_history if "kl" in entry]
+        policies = [step.before if what == "all weights" else _merged(step.before) for step in steps]
+        computed[what] = [_kl(script, policy, initial) for policy in policies]
+        base = (
+            grpo.snapshot(training.trainer.ref_model)
+            if what == "all weights"
+            else _merged(steps[-1].after, adapter=False)
+        )
+        changed += [f"{what}: {name}" for name in initial if not torch.equal(base[name], initial[name])]
+    pairs = [pair for what in logged for pair in zip(logged[what], computed[what], strict=True)]
+    detail = f"logged {logged}, computed {computed}"
+    yield Reading("kl_error", max(abs(one - other) for one, other in pairs), detail)
+    yield Reading("kl_first", max(abs(values[0]) for values in logged.values()), detail)
+    yield Reading("kl_least", min(one for one, _ in pairs), detail)
+    yield Reading("kl_last", min(values[-1] for values in computed.values()), detail)
+    yield Reading("reference_changed", len(changed), ", ".join(changed))
+
+
+def _kl(script: scripted.Script, policy: dict[str, Any], base: dict[str, Any]) -> float:
+    """The mean estimate of the KL divergence, as GRPO estimates it for a token that the policy has sampled."""
+    import torch
+
+    model = tiny.make_model(0).double()
+    both = ({name: weight.double() for name, weight in weights.items()} for weights in (policy, base))
+    with torch.no_grad():
+        now, first = (reference.log_probs(model, weights, script.samples, 1.0) for weights in both)
+    estimates = [torch.exp(b - a) - (b - a) - 1 for a, b in zip(now, first, strict=True)]
+    if adapter.kl_average() == "sequence":
+        estimates = [estimate.mean()[None] for estimate in estimates]
+    return float(torch.cat(estimates).mean())
+
+
+def _merged(weights: dict[str, Any], *, adapter: bool = True) -> dict[str, Any]:
+    """The parameters of the model below a LoRA adapter, by its own names, with or without what the adapter adds."""
+    prefix = "base_model.model."
+    merged = {}
+    for name, weight in weights.items():
+        if ".lora_" in name:
+            continue
+        layer = name.removesuffix(".base_layer.weight")
+        if adapter and layer != name:
+            a, b = (weights[f"{layer}.lora_{which}.default.weight"].double() for which in "AB")
+            weight = weight.double() + ALPHA / RANK * b @ a
+        merged[name.removeprefix(prefix).replace(".base_layer", "")] = weight
+    return merged

@@ -1,0 +1,38 @@
+"""Every break of tests/sabotage, made in the certified stack: the probe has to fail, by the bounds that it names."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+
+import pytest
+
+from builder import hostenv, suite
+from builder.certificate import ProbeResult
+from smoke import probe
+from tests.engine.conftest import ROOT, STACK, Workshop
+
+SABOTAGE = ROOT / "tests" / "sabotage"
+BREAKS = probe.discover(SABOTAGE)
+
+
+@pytest.fixture(scope="module")
+def results(workshop: Workshop) -> dict[str, ProbeResult]:
+    """What came of each, from one run of the suite's runner."""
+    held = workshop.lock
+    with workshop.project.holding(STACK) as scratch:
+        environment = hostenv.prepare(workshop.project, held, scratch, lambda _: None)
+        runner = suite.on_host(environment, ROOT, scratch / "run")
+        runner = dataclasses.replace(runner, command=[*runner.command, "--probes", str(SABOTAGE)])
+        asked = suite.Asked(device=held.stack.device, distributions=held.versions)
+        answer = suite.run(runner, asked, scratch, lambda _: None)
+    return {result.name: result for result in answer.results}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_probe_notices(name: str, results: dict[str, ProbeResult]) -> None:
+    result = results[name]
+    assert result.outcome == "failed", f"{result.outcome}: {result.reason}"
+    caught_by = importlib.import_module(f"tests.sabotage.{BREAKS[name].file.stem}").CAUGHT_BY
+    broken = {measurement.name for measurement in result.measurements if not measurement.ok}
+    assert set(caught_by) <= broken, result.reason

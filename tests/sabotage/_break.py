@@ -1,0 +1,39 @@
+"""What the breaks share. The process of a probe ends after it, so nothing has to be mended."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from smoke import probe
+from smoke.probe import Context, Probe, Reading
+
+Run = Callable[[Context], Iterator[Reading]]
+
+
+def sabotage(name: str, break_it: Callable[[], None]) -> tuple[Probe, Run]:
+    """The probe of this name, whose run comes after `break_it`, in every rank's process."""
+    real = probe.load(probe.PROBES / f"{name.replace('-', '_')}.py")
+
+    def run(context: Context) -> Iterator[Reading]:
+        break_it()
+        yield from real.run(context)
+
+    return real.probe, run
+
+
+def replace(owner: Any, name: str, wrong: Callable[..., Any]) -> None:
+    """Replace the function `name` of a module, class or object: `wrong` is called with it, then with its arguments."""
+    right = getattr(owner, name)
+
+    @functools.wraps(right)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return wrong(right, *args, **kwargs)
+
+    setattr(owner, name, replaced)
+
+
+def disable(owner: Any, name: str) -> None:
+    """Have the function `name` of a module, class or object do nothing."""
+    replace(owner, name, lambda *_, **__: None)

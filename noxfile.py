@@ -75,3 +75,9 @@ def bench(session: nox.Session) -> None:
 def false_alarms(session: nox.Session) -> None:
     """The suite on the certified CPU stack over many seeds, under load: ./nox -s false_alarms -- [--record]."""
     session.run(sys.executable, "-m", "benchmarks.false_alarms", *session.posargs)
+
+
+@nox.session(default=False)
+def mutants(session: nox.Session) -> None:
+    """The suite against libraries that were each made a little wrong: ./nox -s mutants -- [--file OTHER.toml]."""
+    session.run(sys.executable, "-m", "tests.mutants", *session.posargs)

@@ -85,6 +85,13 @@ def held(engine: Any) -> dict[str, Any]:
     return grpo.snapshot(model_of(engine))
 
 
+def tensors(engine: Any) -> dict[str, Any]:
+    """Everything large that vLLM holds, itself and not copies: the weights by its names, and its cache by layer."""
+    runner = engine.llm_engine.model_executor.driver_worker.model_runner
+    caches = {f"cache {layer}": cache for layer, cache in enumerate(getattr(runner, "kv_caches", ()))}
+    return {**dict(runner.model.named_parameters()), **caches}
+
+
 @dataclass(frozen=True)
 class Weights:
     """How vLLM's weights compare with the policy's: the names of those that differ, and the share that was compared."""
@@ -105,7 +112,7 @@ def compare_weights(policy: Any, engine: Any) -> Weights:
     merged = hasattr(policy, "peft_config")
     stale, compared = [], 0
     for name, tensor in theirs.items():
-        parts = next(([name.replace(key, part) for part in _FUSED[key]] for key in _FUSED if key in name), [name])
+        parts = parts_of(name)
         if not all(part in ours for part in parts):
             continue
         expected = torch.cat([ours[part] for part in parts]).to(tensor.dtype)
@@ -116,6 +123,11 @@ def compare_weights(policy: Any, engine: Any) -> Weights:
         if not bool(((tensor.float() - expected.float()).abs() <= step).all()):
             stale.append(name)
     return Weights(stale, compared / len(theirs))
+
+
+def parts_of(name: str) -> list[str]:
+    """The policy's names for what vLLM holds as `name`."""
+    return next(([name.replace(key, part) for part in _FUSED[key]] for key in _FUSED if key in name), [name])
 
 
 def plain_weights(policy: Any) -> dict[str, Any]:

@@ -7,6 +7,13 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from smoke.policy import next_token_logprobs
+
+
+def up_to(tokens: list[int], end: int) -> list[int]:
+    """The tokens up to the first `end`, which is one of them."""
+    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
+
 
 @dataclass
 class Generation:
@@ -21,6 +28,15 @@ class Generation:
     passes: int
     logits: Any = None
     scores: Any = None
+
+    def diff(self, policy: Any) -> float:
+        """How far the log-probabilities that the tokens were sampled from are from this policy's, at most, in nats."""
+        diffs: list[float] = []
+        for prompt, completion, logits in zip(self.prompts, self.completions, self.logits, strict=True):
+            tokens = up_to(completion, policy.config.eos_token_id)
+            expected = next_token_logprobs(policy, prompt + tokens, len(tokens)).cpu()
+            diffs.append((logits[: len(tokens)].log_softmax(dim=-1) - expected).abs().max().item())
+        return max(diffs)
 
 
 @dataclass
@@ -106,6 +122,5 @@ class Watch:
         mask = torch.zeros_like(ids)
         width = ids.shape[1] - len(latest.completions[0])
         for row, prompt, completion in zip(mask, latest.prompts, latest.completions, strict=True):
-            ends = [i for i, token in enumerate(completion) if token == self._tokenizer.eos_token_id]
-            row[width - len(prompt) : width + (ends[0] + 1 if ends else len(completion))] = 1
+            row[width - len(prompt) : width + len(up_to(completion, self._tokenizer.eos_token_id))] = 1
         return mask

@@ -12,6 +12,7 @@ function, which all rows reach, writes them down. Needs one process, which forks
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -38,33 +39,36 @@ PROBE = Probe(
     bounds=(
         Bound(
             "rows_differ",
-            "the rows whose prompt is not the one that a run without workers has there, in both runs with them: 0",
+            "rows of 192 whose prompt is not the one that a run without workers has there: the sampler, which knows "
+            "nothing of workers, gives the order, so none; 190 when workers bring a sampler of their own",
             "rows",
             equals=0,
             headline=True,
         ),
         Bound(
             "prompts_wrong",
-            "prompts that an epoch has not in exactly one group, and groups of several prompts, in all runs: 0",
+            "prompts that do not have exactly one group in an epoch, and groups of several prompts: none; 48 when the "
+            "sampler draws prompts with replacement",
             "prompts and groups",
             equals=0,
         ),
         Bound(
             "workers_used",
-            "different processes that loaded rows: two, anew in each epoch, and two for both",
+            "different processes that loaded rows: two anew in each epoch, and two that persist; fewer, and the other "
+            "numbers say little",
             "processes",
             equals=WORKERS * (EPOCHS + 1),
         ),
         Bound(
             "draws_repeated",
-            "random numbers that a worker drew and another one, too: random, NumPy and torch all have a seed of their "
-            "own in each, so none",
+            "first random numbers, and seeds of torch, that several workers of a run have: none; 9 when all have one "
+            "seed in an epoch",
             "numbers",
             equals=0,
         ),
         Bound(
             "workers_left",
-            f"child processes {END_S:g} s after the last trainer is gone: each worker ends with its loader",
+            f"child processes {END_S:g} s after the last trainer is gone: none; 6 when a loader does not end them",
             "processes",
             equals=0,
         ),
@@ -83,18 +87,16 @@ PROBE = Probe(
 
 
 class _Note(grpo.Reward):
-    """The usual reward, which notes for every row its prompt, the process that loaded it, and what that drew."""
+    """The usual reward, which notes the prompts of the rows, and the processes that loaded them with what they drew."""
 
     def __init__(self) -> None:
         super().__init__()
         self.prompts: list[str] = []
-        self.loaders: list[int] = []
-        self.draws: list[tuple[float, ...]] = []
+        self.draws: dict[int, tuple[float, ...]] = {}
 
     def __call__(self, completions: list[Any], **columns: Any) -> list[float]:
         self.prompts += columns["prompts"]
-        self.loaders += columns["loader"]
-        self.draws += map(tuple, columns["draws"])
+        self.draws.update(zip(columns["loader"], map(tuple, columns["draws"]), strict=True))
         return super().__call__(completions)
 
 
@@ -120,7 +122,7 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("rows_differ", len(differ), "; ".join(differ[:4]))
     wrong = [f"{what} with {name}" for name, note in {"no worker": alone, **notes}.items() for what in _wrong(note)]
     yield Reading("prompts_wrong", len(wrong), "; ".join(wrong[:4]))
-    loaders = {name: set(note.loaders) - {os.getpid()} for name, note in notes.items()}
+    loaders = {name: note.draws.keys() - {os.getpid()} for name, note in notes.items()}
     used = "; ".join(f"{len(pids)} with {name}" for name, pids in loaders.items())
     yield Reading("workers_used", sum(map(len, loaders.values())), used)
     repeated = [f"{what} with {name}" for name, note in notes.items() for what in _repeated(note)]
@@ -151,13 +153,18 @@ def _train(context: Context, model: Any, **options: Any) -> _Note:
 
 
 def _load(rows: dict[str, list[str]]) -> dict[str, list[Any]]:
-    """Add to the rows which process loads them, and random numbers that it draws."""
+    """Add to the rows which process loads them, and the first random numbers that it drew for that."""
+    count = len(rows["prompt"])
+    return {**rows, "loader": [os.getpid()] * count, "draws": [_draw(os.getpid())] * count}
+
+
+@functools.cache
+def _draw(_process: int) -> list[float]:
+    """A number from each generator of this process; torch's, with which the trainer samples, only tells its seed."""
     import numpy as np
     import torch
 
-    count = len(rows["prompt"])
-    draws = [(random.random(), float(np.random.random()), torch.rand(()).item()) for _ in range(count)]
-    return {**rows, "loader": [os.getpid()] * count, "draws": draws}
+    return [random.random(), np.random.random(), torch.initial_seed()]
 
 
 def _wrong(note: _Note) -> Iterator[str]:
@@ -176,12 +183,11 @@ def _wrong(note: _Note) -> Iterator[str]:
 
 
 def _repeated(note: _Note) -> Iterator[str]:
-    """Numbers that were drawn by two workers."""
-    for kind, name in enumerate(("random", "NumPy", "torch")):
-        drawn: dict[float, set[int]] = {}
-        for loader, draws in zip(note.loaders, note.draws, strict=True):
-            drawn.setdefault(draws[kind], set()).add(loader)
-        yield from (f"{number} from {name}" for number, loaders in drawn.items() if len(loaders) > 1)
+    """First numbers that several processes drew."""
+    for name, numbers in zip(("random", "NumPy", "torch"), zip(*note.draws.values(), strict=True), strict=True):
+        for number, count in Counter(numbers).items():
+            if count > 1:
+                yield f"{count} processes drew {number} from {name}"
 
 
 def _left(before: set[int]) -> set[int]:

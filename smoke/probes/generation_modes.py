@@ -90,7 +90,9 @@ def run(context: Context) -> Iterator[Reading]:
             wrong += [f"{name}: token {i} by {nats:.3g} nats" for i, nats in regrets if nats > TIE]
             alone += _first_of_last(policy, prompt, completion)
             tokens += len(completion)
-    yield Reading("first_choices", 1 - len(wrong) / tokens, f"{len(wrong)} of {tokens} are not: {'; '.join(wrong[:9])}")
+    yield Reading(
+        "first_choices", 1 - len(wrong) / tokens, f"{len(wrong)} of {tokens} tokens are not: {'; '.join(wrong[:9])}"
+    )
     yield Reading("last_token_only", alone / tokens)
     yield Reading("tokens", tokens)
     passes = [done.checkpointing for watch in watches.values() for done in watch.trained]

@@ -20,7 +20,7 @@ from typing import Any
 
 from smoke import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.rollout import Generation, Watch
+from smoke.rollout import Generation, Watch, up_to
 
 COMPLETIONS = 8
 
@@ -151,10 +151,8 @@ def _positions(done: Generation) -> Iterator[tuple[int, int, list[int]]]:
     """Row, index and the tokens before it, of each token up to the end of its sequence."""
     eos = tiny.VOCABULARY.index("<eos>")
     for row, (prompt, completion) in enumerate(zip(done.prompts, done.completions, strict=True)):
-        for i, token in enumerate(completion):
+        for i in range(len(up_to(completion, eos))):
             yield row, i, prompt + completion[:i]
-            if token == eos:
-                break
 
 
 def _apply(settings: Mapping[str, Any], logits: Any, before: list[int]) -> Any:

@@ -2,7 +2,11 @@
 
 It exists for the failures of generation under ZeRO-3, where the parameters have to be gathered and their hooks taken
 off and put back ("object has no attribute 'optimizer'", "no attribute '_register_hooks_recursively'", tensors of
-length 1034 and 1035), and for ranks that drift apart. Needs two processes; on GPUs, two of them.
+length 1034 and 1035), and for ranks that drift apart.
+
+Trains three steps, then evaluates. The logits that the first step and the evaluation sampled from are
+compared with those of whole weights: the ones before the first step, and those gathered at the end. Needs two
+processes; on GPUs, two of them.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any
 
 from smoke import grpo, tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
+from smoke.rollout import Watch
 
 RANKS = 2
 
@@ -23,6 +28,21 @@ PROBE = Probe(
         Bound("whole_parameters", "each rank holds a part of every tensor", "tensors", equals=0),
         Bound("share_held", "every tensor has an even number of elements: half of it", equals=0.5),
         Bound("ranks_differ", "both ranks gather the same bits", "tensors", equals=0),
+        Bound(
+            "first_generation_diff",
+            "between the log-probabilities that the first step sampled from and those of the whole weights, at most; "
+            "TODO, the rounding of float32",
+            "nats",
+            at_most=1e-4,
+        ),
+        Bound("last_generation_diff", "the same of the evaluation, after all updates", "nats", at_most=1e-4),
+        Bound(
+            "update_effect",
+            "last_generation_diff if the evaluation sampled from the weights before the first step. Below its bound, "
+            "it could not tell",
+            "nats",
+            at_least=0.1,
+        ),
         *grpo.BOUNDS,
     ),
     links=(
@@ -45,10 +65,20 @@ def run(context: Context) -> Iterator[Reading]:
     # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     reward = grpo.Reward()
-    before = grpo.snapshot(tiny.make_model(context.seed))
-    trainer = grpo.make_trainer(context, model, reward, **zero.options(context.device))
+    policy = tiny.make_model(context.seed).eval()  # whole, and only before the trainer says that ZeRO-3 is on
+    before = grpo.snapshot(policy)
+    trainer = grpo.make_trainer(
+        context,
+        model,
+        reward,
+        eval_dataset=tiny.make_prompts(2),
+        per_device_eval_batch_size=grpo.GENERATIONS,
+        **zero.options(context.device),
+    )
+    watch = Watch(trainer, scores=True)
     trainer.train()
     yield from grpo.check(trainer, reward)
+    trainer.evaluate()
 
     parameters = dict(trainer.model_wrapped.module.named_parameters())
     whole = [name for name, p in parameters.items() if p.numel() >= p.ds_numel]
@@ -59,7 +89,14 @@ def run(context: Context) -> Iterator[Reading]:
     gathered = zero.gather(parameters)
     still = [name for name in gathered if torch.equal(gathered[name], before[name])]
     yield Reading("parameters_moved", 1 - len(still) / len(gathered), ", ".join(still))
+    first, update = watch.generations[0].diff(policy), watch.generations[-1].diff(policy)
+    policy.load_state_dict(gathered)
+    last = watch.generations[-1].diff(policy)
     others: list[Any] = [None] * RANKS
-    dist.all_gather_object(others, gathered)
-    differ = [name for name in gathered if not torch.equal(others[0][name], others[1][name])]
+    dist.all_gather_object(others, (gathered, first, last, update))
+    wholes, firsts, lasts, updates = zip(*others, strict=True)
+    yield Reading("first_generation_diff", max(firsts), f"of the ranks {firsts}")
+    yield Reading("last_generation_diff", max(lasts), f"of the ranks {lasts}")
+    yield Reading("update_effect", min(updates), f"of the ranks {updates}")
+    differ = [name for name in gathered if not torch.equal(wholes[0][name], wholes[1][name])]
     yield Reading("ranks_differ", len(differ), ", ".join(differ))

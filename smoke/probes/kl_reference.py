@@ -22,7 +22,7 @@ STEPS = 3
 BETA = 0.1
 RANK, ALPHA = 4, 8
 # Enough for a KL divergence that shows; the adapter's matrices begin small.
-LEARNING_RATE, ADAPTER_RATE = 0.02, 0.2
+LEARNING_RATE, ADAPTER_RATE = 0.05, 0.5
 
 PROBE = Probe(
     matters="a KL penalty towards the wrong model holds the policy in the wrong place, or does not hold it at all",

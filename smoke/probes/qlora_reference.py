@@ -89,5 +89,6 @@ def _packed() -> dict[int, int]:
     from bitsandbytes.nn import Params4bit
 
     gc.collect()
-    packed = [value for value in gc.get_objects() if isinstance(value, Params4bit) and value.quant_state is not None]
+    # Not isinstance, which asks some objects to load themselves.
+    packed = [value for value in gc.get_objects() if type(value) is Params4bit and value.quant_state is not None]
     return {weight.data_ptr(): weight.nbytes for weight in packed}

@@ -35,7 +35,7 @@ PROBE = Probe(
         Bound(
             "reward_end",
             "TODO",
-            at_least=0.84,
+            at_least=0.82,
             headline=True,
         ),
         Bound("reward_start", "TODO", at_most=0.35),

@@ -13,7 +13,6 @@ gathered pass by pass, where TRL has the option. Needs two processes; on GPUs, t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from smoke import adapter, grpo, tiny, zero
@@ -89,14 +88,14 @@ def run(context: Context) -> Iterator[Reading]:
     trainer.train()
 
     pairs = watch.pairs()
-    wrong = [(prompt, completion) for prompt, completion in pairs if completion != _written(prompt)]
+    wrong = [_describe(*pair) for pair in pairs if pair[1] != _written(pair[0])]
     lengths = [max(map(len, map(_written, generation.prompts))) for generation in watch.generations]
     passes = [generation.passes for generation in watch.generations]
     ranks: list[Any] = [None] * RANKS
     dist.all_gather_object(ranks, (len(pairs), wrong, lengths, passes))
     counts, wrongs, lengths_of, passes_of = zip(*ranks, strict=True)
     yield Reading("completions", sum(counts), str(counts))
-    yield Reading("wrong_completions", sum(map(len, wrongs)), "; ".join(map(_describe, sum(wrongs, []))))
+    yield Reading("wrong_completions", sum(map(len, wrongs)), str(wrongs))
     differences = [abs(one - other) for one, other in zip(*lengths_of, strict=True)]
     yield Reading("length_difference", min(differences), f"of the ranks {lengths_of}")
     differences = [abs(one - other) for one, other in zip(*passes_of, strict=True)]
@@ -135,13 +134,13 @@ def _gather_by_pass(trainer: Any, start: int) -> None:
     """From step `start` on, let generation gather parameters at every pass. 0.14 knows no such option."""
     from transformers import TrainerCallback
 
-    class Switch(TrainerCallback):  # type: ignore[misc]
-        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    class Switch(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             args.ds3_gather_for_generation = state.global_step < start
 
     trainer.add_callback(Switch())
 
 
-def _describe(pair: tuple[list[int], list[int]]) -> str:
-    texts = ["".join(tiny.VOCABULARY[token] for token in tokens) for tokens in pair]
-    return f"{texts[1]!r} after {texts[0]!r}"
+def _describe(prompt: list[int], completion: list[int]) -> str:
+    before, after = ("".join(tiny.VOCABULARY[token] for token in tokens) for tokens in (prompt, completion))
+    return f"{after!r} after {before!r}"

@@ -33,7 +33,7 @@ PROBE = Probe(
         Bound("sampler_diff", "TODO", "nats", at_most=0.06, headline=True),
         Bound("sampler_diff_max", "TODO", "nats", at_most=0.4),
         Bound("greedy_regret", "TODO", "nats", at_most=0.5),
-        Bound("stale_parameter_diff", "TODO", "nats", at_least=0.08),
+        Bound("stale_tensor_diff", "TODO", "nats", at_least=0.08),
         Bound("stale_cache_diff", "TODO", "nats", at_least=0.08),
         Bound("stale_tensors", "TODO", "tensors", equals=0),
         Bound("tensors_changed", "TODO", equals=1),
@@ -120,7 +120,7 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("sampler_diff_max", max(largest.values()), str(largest))
     yield Reading("greedy_regret", max(replaced_regret, _regret(tied)))
     least = min(effects, key=effects.__getitem__)
-    yield Reading("stale_parameter_diff", effects[least], f"{least} of {effects}")
+    yield Reading("stale_tensor_diff", effects[least], f"{least} of {effects}")
     weights = {"adapter": adapted, "a step": stepped, "qwen2": replaced, "llama": tied}
     stale = {name: synced.weights.stale for name, synced in weights.items()}
     yield Reading("stale_tensors", sum(map(len, stale.values())), str(stale))
@@ -183,8 +183,8 @@ def _drift_in_bfloat16(context: Context) -> tuple[float, str]:
 
 
 # Standard deviations of the new values, by the first key that a parameter's name contains. Chosen so that every single
-# parameter shows in the log-probabilities, far above what vLLM's bfloat16 rounds away.
-SCALES = {"norm": 0.8, "bias": 2.0, "embed": 1.0, "q_proj": 0.1, "k_proj": 0.1, "": 0.25}
+# tensor shows in the log-probabilities, far above what vLLM's bfloat16 rounds away.
+SCALES = {"norm": 0.8, "bias": 2.0, "embed": 0.25, "q_proj": 0.1, "k_proj": 0.1, "": 0.25}
 
 
 def _replace(model: Any, seed: int) -> None:
@@ -213,10 +213,11 @@ def _regret(synced: Synced) -> float:
 
 
 def _stale_effects(synced: Synced, old: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """For each parameter, the mean difference that would show if it alone had stayed as it was."""
+    """For each of vLLM's tensors, the mean difference that would show if it alone had stayed as it was."""
     new = grpo.snapshot(synced.policy)
     few = synced.answers[:3]
-    for name in old:
-        _load(synced.policy, {name: old[name]})
+    for name in colocate.held(synced.engine):
+        parts = colocate.parts_of(name)
+        _load(synced.policy, {part: old[part] for part in parts})
         yield name, colocate.differences(synced.policy, few).mean().item()
-        _load(synced.policy, {name: new[name]})
+        _load(synced.policy, {part: new[part] for part in parts})

@@ -13,7 +13,10 @@ from smoke import probe
 from tests.engine.conftest import ROOT, STACK, Workshop
 
 SABOTAGE = ROOT / "tests" / "sabotage"
-BREAKS = probe.discover(SABOTAGE)
+BREAKS = {
+    name: importlib.import_module(f"tests.sabotage.{found.file.stem}").CAUGHT_BY
+    for name, found in probe.discover(SABOTAGE).items()
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,5 @@ def results(workshop: Workshop) -> dict[str, ProbeResult]:
 def test_probe_notices(name: str, results: dict[str, ProbeResult]) -> None:
     result = results[name]
     assert result.outcome == "failed", f"{result.outcome}: {result.reason}"
-    caught_by = importlib.import_module(f"tests.sabotage.{BREAKS[name].file.stem}").CAUGHT_BY
     broken = {measurement.name for measurement in result.measurements if not measurement.ok}
-    assert set(caught_by) <= broken, result.reason
+    assert set(BREAKS[name]) <= broken, result.reason

@@ -14,8 +14,8 @@ from .conftest import ROOT
 PROBES = probe.discover()
 BREAKS = probe.discover(ROOT / "tests" / "sabotage")
 
-# Nothing to ask without a GPU: what judges the answer has tests of its own.
-ONLY_ON_A_GPU = {"cublas-loaded": "tests/smoke/test_cublas.py"}
+# Nothing to ask without GPUs: what judges the answer has tests of its own.
+ONLY_ON_A_GPU = {"cublas-loaded": "tests/smoke/test_cublas.py", "vllm-device": "tests/smoke/test_vllm_device.py"}
 
 
 def module(name: str) -> ModuleType:

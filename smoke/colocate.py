@@ -125,6 +125,20 @@ def compare_weights(policy: Any, engine: Any) -> Weights:
     return Weights(stale, compared / len(theirs))
 
 
+def watch_weights(trainer: Any, engine: Any) -> list[Weights]:
+    """How the weights compare at each generation from now on: a list that grows."""
+    generate = engine.generate
+    found: list[Weights] = []
+
+    def look(*arguments: Any, **keywords: Any) -> Any:
+        found.append(compare_weights(trainer.accelerator.unwrap_model(trainer.model), engine))
+        return generate(*arguments, **keywords)
+
+    # On the object itself, where the trainer looks it up.
+    engine.generate = look
+    return found
+
+
 def parts_of(name: str) -> list[str]:
     """The policy's names for what vLLM holds as `name`."""
     return next(([name.replace(key, part) for part in _FUSED[key]] for key in _FUSED if key in name), [name])

@@ -43,7 +43,7 @@ class Expected:
             name: (gradients.get(name, nothing) - expected).norm().item() / expected.norm().item()
             for name, expected in self.gradients.items()
         }
-        name = max(errors, key=errors.__getitem__)
+        name = max(errors, key=lambda name: _badness(errors[name]))
         return errors[name], name
 
     def effect(self, **wrong: Any) -> float:
@@ -149,8 +149,13 @@ def divide(
 
 def tell(values: Mapping[str, float], *, least: bool = False) -> tuple[float, str]:
     """The largest of the values, or the smallest, and in words where the outermost of them were."""
-    ordered = sorted(values.items(), key=lambda item: item[1], reverse=not least)
+    ordered = sorted(values.items(), key=lambda item: _badness(item[1]), reverse=not least)
     return ordered[0][1], "; ".join(f"{what}: {value:.2g}" for what, value in ordered[:TOLD])
+
+
+def _badness(error: float) -> float:
+    """To compare by: what is not a number is worse than any number, and max() may pass it over."""
+    return math.inf if math.isnan(error) else error
 
 
 def ranks_differ(after: list[dict[str, Any]]) -> Reading:

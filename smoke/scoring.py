@@ -36,9 +36,13 @@ def score(trainer: Any, prompts: Sequence[list[int]], completions: Sequence[list
     return [row[: len(completion)].float().cpu() for row, completion in zip(scored, completions, strict=True)]
 
 
-def differences(model: Any, prompts: Sequence[list[int]], completions: Sequence[list[int]], scored: Any) -> list[float]:
+def differences(model: Any, prompts: Sequence[list[int]], completions: Sequence[list[int]], scored: Any) -> Any:
     """For each sequence, how far a score is from the token's log-probability when the sequence is alone, at most."""
-    return [
-        (row - completion_logprobs(model, prompt, completion)).abs().max().item()
-        for prompt, completion, row in zip(prompts, completions, scored, strict=True)
-    ]
+    import torch
+
+    return torch.stack(
+        [
+            (row - completion_logprobs(model, prompt, completion)).abs().max()
+            for prompt, completion, row in zip(prompts, completions, scored, strict=True)
+        ]
+    )

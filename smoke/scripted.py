@@ -43,18 +43,15 @@ def write(seed: int, groups: int, *, prompt_lengths: Sequence[int] = ()) -> Scri
     """A script of random tokens and rewards. All prompts are equally long unless `prompt_lengths` says otherwise."""
     draw = random.Random(seed)
     eos = tiny.make_tokenizer().eos_token_id
-    prompts = [_letters(draw, length) for length in prompt_lengths or [PROMPT_LENGTH] * groups]
+    prompts = [tiny.draw_tokens(draw, length) for length in prompt_lengths or [PROMPT_LENGTH] * groups]
     samples = []
     for i, length in enumerate(LENGTHS):
         group, truncated = i * groups // len(LENGTHS), length == LONGEST
-        completion = _letters(draw, length) if truncated else [*_letters(draw, length - 1), eos]
-        samples.append(Sample(prompts[group], completion, draw.random(), group, truncated))
+        completion = tiny.draw_tokens(draw, length) if truncated else [*tiny.draw_tokens(draw, length - 1), eos]
+        # Better and worse pairs, so that about as many tokens are to become more likely as are to become less.
+        reward = draw.uniform(0.6, 1.0) if i // 2 % 3 == 0 else draw.uniform(0.0, 0.4)
+        samples.append(Sample(prompts[group], completion, reward, group, truncated))
     return Script([tiny.decode(prompt) for prompt in prompts], samples)
-
-
-def _letters(draw: random.Random, count: int) -> list[int]:
-    # Transformers 5 reads our tokenizer as Qwen2's own, which knows neither our blank nor any letter beyond ASCII.
-    return [tiny.VOCABULARY.index(chr(draw.randint(ord("!"), ord("~")))) for _ in range(count)]
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,8 @@ class Training:
     def run(self) -> list[Step]:
         """Train, and tell what each step was."""
         self.trainer.train()
+        if len(self._snapshots) != self.trainer.args.max_steps:
+            raise ValueError(f"{len(self._snapshots)} steps were taken, not {self.trainer.args.max_steps}")
         ends = [*self._snapshots[1:], self.snapshot(self.trainer.model)]
         return [
             Step(

@@ -37,7 +37,12 @@ PROBE = Probe(
         Bound("texts_differ", "texts without the tokenizer's own special token, or with two", "prompts", equals=0),
         Bound("tokens_cut", "of a prompt that is longer than 512 tokens", "tokens", equals=0),
         Bound("completions_differ", "completions that were not trained on as sampled", "completions", equals=0),
-        Bound("prompts_seen", "of three runs", "prompts", equals=PROMPTS + PROMPTS + 1),
+        Bound(
+            "prompts_seen",
+            "different ones, in three runs; fewer, and something was not compared",
+            "prompts",
+            equals=PROMPTS + PROMPTS + 1,
+        ),
     ),
     links=(
         "https://github.com/huggingface/trl/issues/3520",

@@ -30,13 +30,14 @@ PROBE = Probe(
         Bound("adapter_different", "saving and loading copies the bits of an adapter, too", "tensors", equals=0),
         Bound("adapter_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),
         Bound("adapter_tokens_different", "the same adapter chooses the same tokens", "tokens", equals=0),
-        Bound("numbers_different", "the saved tokenizer gives every text the same tokens", "tokens", equals=0),
+        Bound("token_ids_different", "the saved tokenizer gives every text the same tokens", "tokens", equals=0),
         *grpo.BOUNDS,
     ),
     links=(
         "https://github.com/huggingface/transformers/issues/48805",
         "https://github.com/huggingface/transformers/issues/48722",
         "https://github.com/huggingface/transformers/pull/24274",
+        "https://github.com/huggingface/transformers/pull/44463",
     ),
     needs=("torch", "transformers", "datasets", "trl", "peft"),
     gpus=1,
@@ -58,7 +59,7 @@ def run(context: Context) -> Iterator[Reading]:
     text = "".join(tiny.VOCABULARY)
     expected, tokens = tiny.make_tokenizer()(text).input_ids, AutoTokenizer.from_pretrained(saved)(text).input_ids
     different = sum(a != b for a, b in itertools.zip_longest(expected, tokens))
-    yield Reading("numbers_different", different, f"{expected} became {tokens}")
+    yield Reading("token_ids_different", different, f"{expected} became {tokens}")
 
     done = grpo.train(context, model, peft_config=LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"))
     trained, saved = _save(done, context.directory / "adapter")

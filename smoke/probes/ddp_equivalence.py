@@ -1,6 +1,13 @@
 """Do two ranks take the step that one process would take with all of the batch?
 
-TODO
+It exists for what only shows with several processes, and then silently: advantages computed within a rank although
+the completions of a prompt are spread over both, token counts that are not summed over the ranks, gradients that are
+summed and not averaged or not exchanged at all, and scaling for accumulation on top of it.
+
+Trains two steps of real GRPO with two ranks and two micro-batches each on scripted completions of different lengths,
+and compares gradients and updates with those that a reference in plain PyTorch (smoke/reference.py) computes from all
+completions at once. The completions of one prompt are divided among the ranks where TRL allows it, which is since
+0.15. Needs two processes; on GPUs, two of them.
 """
 
 from __future__ import annotations
@@ -16,14 +23,33 @@ MICRO_BATCHES = 2
 LEARNING_RATE = 0.2
 
 PROBE = Probe(
-    matters="TODO",
+    matters="more GPUs would train something else than one, and nobody could tell from the loss of either",
     bounds=(
-        Bound("gradient_error", "TODO", at_most=1e-4, headline=True),
-        Bound("update_error", "TODO", at_most=1e-3),
-        Bound("ranks_differ", "TODO", "tensors", equals=0),
-        Bound("lost_effect", "TODO", at_least=0.05),
+        Bound(
+            "gradient_error",
+            "of the tensor that is furthest off, relative to its gradient: 1.2e-6 to 4.6e-6 over 24 seeds, the "
+            "rounding of float32; 0.24 with advantages within a rank, 1 or more with gradients that are not averaged",
+            at_most=1e-4,
+            headline=True,
+        ),
+        Bound(
+            "update_error",
+            "the same for what plain gradient descent took off the parameters: 1.3e-5 to 4.5e-5 over 24 seeds, "
+            "because it is small next to them; as large as gradient_error when broken",
+            at_most=5e-4,
+        ),
+        Bound("ranks_differ", "after training both ranks hold the same bits", "tensors", equals=0),
+        Bound(
+            "lost_effect",
+            "what gradient_error would be, over all tensors, without half of the completions: 0.29 to 0.81 over 24 "
+            "seeds. Below its bound, the comparison could not tell",
+            at_least=0.05,
+        ),
     ),
-    links=("https://github.com/huggingface/trl/issues/2617",),
+    links=(
+        "https://github.com/huggingface/trl/pull/2776",
+        "https://github.com/huggingface/trl/issues/2617",
+    ),
     needs=("torch", "transformers", "datasets", "trl"),
     ranks=RANKS,
     gpus=RANKS,
@@ -31,7 +57,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Accumulate, and compare with the reference."""
+    """Train on both ranks, and compare with the reference."""
     # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     # Without it, the trainer takes several processes on CPUs for one.
@@ -40,7 +66,4 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("gradient_error", *parity.tell(found.gradients))
     yield Reading("update_error", *parity.tell(found.updates))
     yield Reading("lost_effect", *parity.tell(found.lost, least=True))
-    import torch.distributed as dist
-
-    print("world", dist.get_world_size(), dist.get_backend())
     yield parity.ranks_differ(found.after)

@@ -144,11 +144,11 @@ def _layer(numbers: Numbers, shape: Shape, dtype: str) -> Iterator[tuple[float, 
     def backward(to: Any) -> Any:
         return torch.autograd.grad(y[0], to, gradient, retain_graph=True)[0]
 
-    exact_x, exact_weight, exact_gradient = x.detach().double(), weight.detach().double(), gradient.double()
+    exact_x, exact_weight = x.detach().double(), weight.detach().double()
     some, of_weight = _sample(rows), _sample(outputs)
     exact_y = exact_x[some] @ exact_weight.T
-    exact_dx = exact_gradient[some] @ exact_weight
-    exact_dw = exact_gradient.T[of_weight] @ exact_x
+    exact_dx = gradient[some].double() @ exact_weight
+    exact_dw = gradient.T[of_weight].double() @ exact_x
     products: tuple[tuple[str, Callable[[], Any], list[int], Any, int], ...] = (
         ("x @ w", lambda: x.detach() @ transposed, some, exact_y, inputs),
         ("linear(x, w)", forward, some, exact_y, inputs),

@@ -1,6 +1,14 @@
 """Are the gradients of four micro-batches those of one batch?
 
-TODO
+It exists for losses that are scaled for accumulation twice, or by nobody, because the trainer and its base class
+differ about who does it; and for means over what one micro-batch happens to hold. The training rate is then another
+one for every number of micro-batches.
+
+Trains two steps of real GRPO with four micro-batches on scripted completions of different lengths, and compares
+gradients and updates with those that a reference in plain PyTorch (smoke/reference.py) computes from all completions
+at once. Every mean that does not depend on how a batch is divided is tried: over each sequence (grpo), over the tokens
+of the whole batch (dapo), over a constant (dr_grpo). Completions of one prompt are spread over several micro-batches
+where TRL allows it. Needs one process.
 """
 
 from __future__ import annotations
@@ -16,18 +24,37 @@ LEARNING_RATE = 0.2
 PROBE = Probe(
     matters="accumulating gradients would train at another learning rate, or another objective, than a larger batch",
     bounds=(
-        Bound("gradient_error", "TODO", at_most=1e-4, headline=True),
-        Bound("update_error", "TODO", at_most=1e-3),
-        Bound("lost_effect", "TODO", at_least=0.05),
+        Bound(
+            "gradient_error",
+            "of the tensor that is furthest off, relative to its gradient: 1.2e-6 to 3.9e-6 over 36 seeds, the "
+            "rounding of float32; 0.75 when the loss is scaled twice",
+            at_most=1e-4,
+            headline=True,
+        ),
+        Bound(
+            "update_error",
+            "the same for what plain gradient descent took off the parameters: 2.0e-5 to 5.9e-5 over 36 seeds, because "
+            "it is small next to them; 0.75 when the loss is scaled twice",
+            at_most=5e-4,
+        ),
+        Bound(
+            "lost_effect",
+            "gradient_error, over all tensors, without half of the completions: 0.29 to 0.84 over 36 seeds. Below its "
+            "bound, the comparison could not tell",
+            at_least=0.05,
+        ),
     ),
-    links=("https://github.com/huggingface/trl/issues/2617",),
+    links=(
+        "https://github.com/huggingface/trl/issues/2617",
+        "https://github.com/huggingface/transformers/issues/40052",
+    ),
     needs=("torch", "transformers", "datasets", "trl"),
     gpus=1,
 )
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Accumulate, and compare with the reference."""
+    """Train in micro-batches, and compare with the reference."""
     model = tiny.save(context.directory / "model", context.seed)
     found = parity.divide(context, model, MICRO_BATCHES, LEARNING_RATE)
     yield Reading("gradient_error", *parity.tell(found.gradients))

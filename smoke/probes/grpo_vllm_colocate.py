@@ -12,7 +12,6 @@ Needs one process; on a GPU, one GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from smoke import adapter, colocate, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
@@ -62,20 +61,12 @@ def run(context: Context) -> Iterator[Reading]:
     with colocate.engine_once(context):
         trainer = colocate.make_trainer(context, model, reward=reward)
     before = grpo.snapshot(trainer.model)
-    engine = adapter.sampler(trainer)
-    generate = engine.generate
-    found: list[colocate.Weights] = []
-
-    def look(*arguments: Any, **keywords: Any) -> Any:
-        found.append(colocate.compare_weights(trainer.accelerator.unwrap_model(trainer.model), engine))
-        return generate(*arguments, **keywords)
-
-    engine.generate = look
+    found = colocate.watch_weights(trainer, adapter.sampler(trainer))
     trainer.train()
     yield from grpo.check(trainer, reward)
     yield grpo.moved(before, trainer.model)
-    yield Reading("stale_tensors", sum(len(weights.stale) for weights in found), f"by step: {found}")
-    yield Reading("generations", sum(weights.compared > 0 for weights in found), f"by step: {found}")
+    yield Reading("stale_tensors", sum(len(weights.stale) for weights in found), f"by generation: {found}")
+    yield Reading("generations", sum(weights.compared > 0 for weights in found), f"by generation: {found}")
     # TRL compares them since 0.22.
     logged = [step.get("sampling/sampling_logp_difference/max", 0.0) for step in trainer.state.log_history]
     yield Reading("training_diff", max(logged, default=0.0), str(logged))

@@ -78,14 +78,15 @@ def run(context: Context) -> Iterator[Reading]:
     watch = Watch(trainer, scores=True)
     trainer.train()
     yield from grpo.check(trainer, reward)
-    trainer.evaluate()
 
+    # Before anything else gathers them: afterwards even a parameter that training keeps whole is divided again.
     parameters = dict(trainer.model_wrapped.module.named_parameters())
     whole = [name for name, p in parameters.items() if p.numel() >= p.ds_numel]
     yield Reading("whole_parameters", len(whole), ", ".join(whole))
     held = sum(p.ds_tensor.numel() for p in parameters.values())
     yield Reading("share_held", held / sum(p.ds_numel for p in parameters.values()))
 
+    trainer.evaluate()
     gathered = zero.gather(parameters)
     still = [name for name in gathered if torch.equal(gathered[name], before[name])]
     yield Reading("parameters_moved", 1 - len(still) / len(gathered), ", ".join(still))

@@ -12,7 +12,6 @@ processes; on GPUs, two of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from smoke import grpo, tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
@@ -25,9 +24,35 @@ RANKS = 2
 WHOLE_BELOW = 600
 
 PROBE = Probe(
-    matters="TODO",
+    matters="a model too large for one GPU is trained like this; where it fails, or gathers other weights, nothing else",
     bounds=(
-        Bound("adapter_moved", "the share of the adapter's tensors that changed", equals=1, headline=True),
+        Bound(
+            "adapter_moved",
+            "the share of the adapter's tensors that changed; the optimizer updates all of them",
+            equals=1,
+            headline=True,
+        ),
+        Bound("base_moved", "the base is frozen: its bits stay", "tensors", equals=0),
+        Bound(
+            "whole",
+            "the share of the tensors that are kept whole: some, and not all, or no two kinds meet",
+            at_most=0.9,
+        ),
+        Bound("ranks_differ", "both ranks gather the same bits", "tensors", equals=0),
+        Bound(
+            "first_generation_diff",
+            "between the log-probabilities that the first step sampled from and those of the whole weights, at most; "
+            "TODO, the rounding of bfloat16",
+            "nats",
+            at_most=0.2,
+        ),
+        Bound("last_generation_diff", "the same of the evaluation, after all updates", "nats", at_most=0.2),
+        Bound(
+            "update_effect",
+            "last_generation_diff if the evaluation sampled from the base alone. Below its bound, it could not tell",
+            "nats",
+            at_least=0.5,
+        ),
         *grpo.BOUNDS,
     ),
     links=(
@@ -43,13 +68,16 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train on both ranks."""
+    """Train on both ranks, then look at what they gather and at what they sampled from."""
     import torch
-    from peft import LoraConfig
+    import torch.distributed as dist
+    from peft import LoraConfig, get_peft_model
 
+    lora = LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM")
     model = tiny.make_model(context.seed).to(torch.bfloat16)
     model.save_pretrained(directory := context.directory / f"model-{context.rank}")
     tiny.make_tokenizer().save_pretrained(directory)
+    policy = get_peft_model(model.float(), lora).eval()  # whole, and only before the trainer says that ZeRO-3 is on
     reward = grpo.Reward()
     options = zero.options(context.device)
     options["deepspeed"]["zero_optimization"]["stage3_param_persistence_threshold"] = WHOLE_BELOW
@@ -59,18 +87,35 @@ def run(context: Context) -> Iterator[Reading]:
         directory,
         reward,
         bf16=True,
-        model_init_kwargs={"torch_dtype": "bfloat16"},
-        peft_config=LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"),
+        use_cpu=context.device == "cpu",
+        peft_config=lora,
         eval_dataset=tiny.make_prompts(2),
         per_device_eval_batch_size=grpo.GENERATIONS,
         **options,
     )
+    before = zero.gather(dict(trainer.model.named_parameters()))
     watch = Watch(trainer, scores=True)
-    print({n: (p.dtype, p.requires_grad) for n, p in list(trainer.model.named_parameters())[:8]})
     trainer.train()
     yield from grpo.check(trainer, reward)
     trainer.evaluate()
+
     parameters = dict(trainer.model_wrapped.module.named_parameters())
-    print({n: (p.dtype, p.ds_tensor.dtype, p.ds_persist, p.requires_grad) for n, p in list(parameters.items())})
-    print([g.diff(model.eval()) for g in watch.generations])
-    yield Reading("adapter_moved", 1)
+    yield Reading("whole", sum(p.ds_persist for p in parameters.values()) / len(parameters))
+    after = zero.gather(parameters)
+    adapter = {name for name, parameter in parameters.items() if parameter.requires_grad}
+    still = {name for name in after if torch.equal(after[name], before[name].to(after[name].dtype))}
+    yield Reading("adapter_moved", 1 - len(adapter & still) / len(adapter), ", ".join(sorted(adapter & still)))
+    moved = after.keys() - still - adapter
+    yield Reading("base_moved", len(moved), ", ".join(sorted(moved)))
+
+    first, update = watch.generations[0].diff(policy), watch.generations[-1].diff(policy)
+    policy.load_state_dict(after)
+    last = watch.generations[-1].diff(policy)
+    ranks: list[Any] = [None] * RANKS
+    dist.all_gather_object(ranks, (after, first, last, update))
+    wholes, firsts, lasts, updates = zip(*ranks, strict=True)
+    yield Reading("first_generation_diff", max(firsts), f"of the ranks {firsts}")
+    yield Reading("last_generation_diff", max(lasts), f"of the ranks {lasts}")
+    yield Reading("update_effect", min(updates), f"of the ranks {updates}")
+    differ = [name for name in after if not torch.equal(wholes[0][name], wholes[1][name])]
+    yield Reading("ranks_differ", len(differ), ", ".join(differ))

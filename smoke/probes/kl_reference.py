@@ -27,11 +27,29 @@ LEARNING_RATE, ADAPTER_RATE = 0.05, 0.5
 PROBE = Probe(
     matters="a KL penalty towards the wrong model holds the policy in the wrong place, or does not hold it at all",
     bounds=(
-        Bound("kl_error", "TODO", at_most=1e-3, headline=True),
-        Bound("kl_first", "TODO", "nats", at_most=1e-6),
-        Bound("kl_least", "TODO", "nats", at_least=-1e-6),
-        Bound("kl_last", "TODO", "nats", at_least=0.01),
-        Bound("reference_changed", "TODO", "tensors", equals=0),
+        Bound(
+            "kl_error",
+            "between what is logged and what the parameters say, at most: 3.7e-8 to 1.4e-6 over 36 seeds; as much as "
+            "kl_last when the reference is the policy or the adapter stays on",
+            "nats",
+            at_most=1e-4,
+            headline=True,
+        ),
+        Bound("kl_first", "nothing has moved yet: exactly 0 over 36 seeds", "nats", at_most=1e-6),
+        Bound(
+            "kl_least",
+            "the estimate exp(d) - d - 1 is never negative: 0 over 36 seeds; -0.4 with the difference d itself",
+            "nats",
+            at_least=-1e-6,
+        ),
+        Bound(
+            "kl_last",
+            "what the parameters say of the training that moved least: 0.19 to 1.7 over 36 seeds. Below its bound, "
+            "kl_error could not tell",
+            "nats",
+            at_least=0.05,
+        ),
+        Bound("reference_changed", "no step may touch the reference, bit for bit", "tensors", equals=0),
     ),
     links=(
         "https://github.com/huggingface/trl/issues/3194",
@@ -49,7 +67,7 @@ def run(context: Context) -> Iterator[Reading]:
 
     model = tiny.save(context.directory / "model", context.seed)
     initial = grpo.snapshot(tiny.make_model(context.seed))
-    script = scripted.write(context.seed, 2, prompt_lengths=(14, 14))
+    script = scripted.write(context.seed, 2)
     lora = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
     logged: dict[str, list[float]] = {}
     computed: dict[str, list[float]] = {}
@@ -61,20 +79,21 @@ def run(context: Context) -> Iterator[Reading]:
         training = scripted.Training(context, script, model, max_steps=STEPS, beta=BETA, **options)
         steps = training.run()
         logged[what] = [entry["kl"] for entry in training.trainer.state.log_history if "kl" in entry]
-        policies = [step.before if what == "all weights" else _merged(step.before) for step in steps]
+        if what == "adapter":
+            policies = [_plain(step.before, merge=True) for step in steps]
+            base = _plain(steps[-1].after, merge=False)
+        else:
+            policies = [step.before for step in steps]
+            base = grpo.snapshot(training.trainer.ref_model)
         computed[what] = [_kl(script, policy, initial) for policy in policies]
-        base = (
-            grpo.snapshot(training.trainer.ref_model)
-            if what == "all weights"
-            else _merged(steps[-1].after, adapter=False)
-        )
         changed += [f"{what}: {name}" for name in initial if not torch.equal(base[name], initial[name])]
-    pairs = [pair for what in logged for pair in zip(logged[what], computed[what], strict=True)]
     detail = f"logged {logged}, computed {computed}"
-    yield Reading("kl_error", max(abs(one - other) for one, other in pairs), detail)
-    yield Reading("kl_first", max(abs(values[0]) for values in logged.values()), detail)
-    yield Reading("kl_least", min(one for one, _ in pairs), detail)
-    yield Reading("kl_last", min(values[-1] for values in computed.values()), detail)
+    # Of tensors, because their max() and min() do not pass over what is not a number.
+    first, second = (torch.tensor([values[what] for what in values]) for values in (logged, computed))
+    yield Reading("kl_error", (first - second).abs().max().item(), detail)
+    yield Reading("kl_first", first[:, 0].abs().max().item(), detail)
+    yield Reading("kl_least", first.min().item(), detail)
+    yield Reading("kl_last", second[:, -1].min().item(), detail)
     yield Reading("reference_changed", len(changed), ", ".join(changed))
 
 
@@ -92,16 +111,15 @@ def _kl(script: scripted.Script, policy: dict[str, Any], base: dict[str, Any]) -
     return float(torch.cat(estimates).mean())
 
 
-def _merged(weights: dict[str, Any], *, adapter: bool = True) -> dict[str, Any]:
-    """The parameters of the model below a LoRA adapter, by its own names, with or without what the adapter adds."""
-    prefix = "base_model.model."
-    merged = {}
+def _plain(weights: dict[str, Any], *, merge: bool) -> dict[str, Any]:
+    """The parameters of the model below a LoRA adapter, by its own names, with what the adapter adds if `merge`."""
+    plain = {}
     for name, weight in weights.items():
         if ".lora_" in name:
             continue
         layer = name.removesuffix(".base_layer.weight")
-        if adapter and layer != name:
+        if merge and layer != name:
             a, b = (weights[f"{layer}.lora_{which}.default.weight"].double() for which in "AB")
             weight = weight.double() + ALPHA / RANK * b @ a
-        merged[name.removeprefix(prefix).replace(".base_layer", "")] = weight
-    return merged
+        plain[name.removeprefix("base_model.model.").replace(".base_layer", "")] = weight
+    return plain

@@ -27,16 +27,17 @@ PROBE = Probe(
     bounds=(
         Bound(
             "max_abs_diff",
-            "TODO",
+            "4.8e-7 to 1.9e-6 over 40 seeds, the rounding of float32; 0.5 to 1.7 where the padding is attended to",
             "nats",
             at_most=1e-4,
             headline=True,
         ),
         Bound(
             "unmasked_effect",
-            "TODO",
+            "how far off the scores of the prompt that shows least would be with its padding attended to: 0.08 to 0.44 "
+            "over 40 seeds. Below its bound, the comparison could not tell",
             "nats",
-            at_least=0.05,
+            at_least=0.02,
         ),
     ),
     links=("https://github.com/huggingface/trl/pull/2708",),
@@ -54,7 +55,7 @@ def run(context: Context) -> Iterator[Reading]:
     completions = [tiny.draw_tokens(draw, COMPLETION) for _ in PROMPTS]
 
     diffs = scoring.differences(policy, prompts, completions, scoring.score(trainer, prompts, completions))
-    yield Reading("max_abs_diff", max(diffs), f"of prompts of {PROMPTS} tokens: {diffs}")
+    yield Reading("max_abs_diff", diffs.max().item(), f"of prompts of {PROMPTS} tokens: {diffs.tolist()}")
     padded = [prompt for prompt in prompts if len(prompt) < max(PROMPTS)]
     rest = [completion for prompt, completion in zip(prompts, completions, strict=True) if prompt in padded]
     yield Reading("unmasked_effect", min(_unmasked(trainer, policy, padded, rest)))

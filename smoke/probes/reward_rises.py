@@ -1,14 +1,14 @@
 """Does the reward rise, as fast as it should?
 
 It exists for training that runs, with finite losses and gradients, and learns nothing or the wrong thing: advantages
-that are zero or have the wrong sign, a learning rate that does not reach the optimizer, completions that are scored at
-the wrong positions, a KL penalty that holds the policy where it was.
+that are zero, have the wrong sign or belong to other completions, a learning rate that does not reach the optimizer,
+completions of a policy that is long gone, a KL penalty that holds the policy where it was.
 
 Three short runs from one tiny policy, each with its own order of the data and its own samples. The reward is the share
-of lower-case letters in a completion, which any policy can learn within ten steps. Where it ends is compared with
-where it ends in a good stack, and the very first update, in which AdamW moves a parameter by the learning rate or less,
-with the learning rate. AdamW hides the scale of the gradient: a loss that is twice too large or small shows elsewhere,
-not here. Needs one process; on a GPU, one GPU.
+of lower-case letters in a completion, which the policy learns within ten steps. What is compared is where it ends, and
+the very first update, in which AdamW moves a parameter by the learning rate at most. Two kinds of errors do not show:
+AdamW hides the scale of the gradient, and letters are worth the same at every position, so that scores at the wrong
+ones teach them, too. Other probes ask for those. Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -34,16 +34,30 @@ PROBE = Probe(
     bounds=(
         Bound(
             "reward_end",
-            "TODO",
+            "the mean over the last 3 steps of 3 runs. One run ends at 0.93 with a standard deviation of 0.031 (0.86 "
+            "to 0.99 over 105 runs): the bound is 6 standard deviations of a mean of 3 below, a false alarm in 1e9 if "
+            "they are normal. 0.16 without learning or with a stale policy, 0.01 with the wrong sign, 0.34 with a KL "
+            "penalty 25 times too large, 0.60 without every second step; at half the learning rate 0.76 on average, "
+            "below the bound nine times in ten",
             at_least=0.82,
             headline=True,
         ),
-        Bound("reward_start", "TODO", at_most=0.35),
-        Bound("first_update_error", "TODO", at_most=1e-3),
+        Bound(
+            "reward_start",
+            "what there is to learn from: 0.13 to 0.17 in 35 runs. Above its bound, reward_end could not tell",
+            at_most=0.3,
+        ),
+        Bound(
+            "first_update_error",
+            "how far the largest change of a parameter in the first step is from the learning rate, as a share of it: "
+            "7e-6 in 35 runs, the rounding of float32; 0.5 at half the learning rate, 1 when it is that of a warm-up",
+            at_most=1e-3,
+        ),
     ),
     links=(
-        "https://github.com/huggingface/trl/issues/2770",
         "https://github.com/huggingface/trl/issues/3683",
+        "https://github.com/huggingface/trl/issues/2884",
+        "https://github.com/huggingface/trl/issues/2976",
     ),
     needs=("torch", "transformers", "datasets", "trl"),
     gpus=1,

@@ -56,6 +56,9 @@ def run(context: Context) -> Iterator[Reading]:
     """Train on both ranks, and gather what is not where it should be."""
     if context.device != "cuda":
         raise NotApplicable(f"needs {RANKS} GPUs")
+    if "vllm_mode" not in adapter.known_options():
+        raise NotApplicable("this TRL gives vLLM no GPU that it trains on")
+    import torch
     import torch.distributed as dist
 
     colocate.register("qwen2")
@@ -66,7 +69,7 @@ def run(context: Context) -> Iterator[Reading]:
         trainer = colocate.make_trainer(context, model, reward=reward)
     trainer.train()
     yield from grpo.check(trainer, reward)
-    own = trainer.accelerator.device
+    own = torch.empty(0, device=trainer.accelerator.device).device  # with its number, also where that is the default
     policy = dict(trainer.model.named_parameters())
     sampler = colocate.tensors(adapter.sampler(trainer))
     ranks: list[Any] = [None] * RANKS

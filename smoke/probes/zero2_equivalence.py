@@ -1,4 +1,14 @@
-"""Does ZeRO-2 take the step that one process would take with all of the batch?"""
+"""Does ZeRO-2 take the step that one process would take with all of the batch?
+
+It exists for updates that are wrong by a factor, which adaptive optimizers hide: DeepSpeed averages over ranks and
+micro-batches by itself, and so do the trainer and accelerate unless they know that it does. And for a part of a tensor
+that is left out of an update.
+
+Trains two steps of real GRPO under DeepSpeed, gradients and the optimizer's state divided among two ranks with two
+micro-batches each, on scripted completions of different lengths. The updates of plain gradient descent, as seen in
+the parameters, are compared with those that a reference in plain PyTorch (smoke/reference.py) computes from all
+completions at once. Needs two processes; on GPUs, two of them.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +22,30 @@ MICRO_BATCHES = 2
 LEARNING_RATE = 0.2
 
 PROBE = Probe(
-    matters="TODO",
+    matters="a model that needs ZeRO would train at another rate than the one that was found without it",
     bounds=(
-        Bound("update_error", "TODO", at_most=1e-3, headline=True),
-        Bound("stage", "that of the running DeepSpeed engine", equals=2),
-        Bound("ranks_differ", "TODO", "tensors", equals=0),
-        Bound("lost_effect", "TODO", at_least=0.05),
+        Bound(
+            "update_error",
+            "of the tensor that is furthest off, relative to its update: 1.5e-5 to 4.3e-5 over 14 seeds, because it is "
+            "small next to the parameters; 0.5 when the loss is scaled for accumulation twice, 1 when gradients are "
+            "summed over the ranks",
+            at_most=5e-4,
+            headline=True,
+        ),
+        Bound("stage", "that of the DeepSpeed engine that ran", equals=2),
+        Bound("ranks_differ", "after training both ranks hold the same bits", "tensors", equals=0),
+        Bound(
+            "lost_effect",
+            "what update_error would be, over all tensors, without half of the completions: 0.35 to 0.81 over 14 "
+            "seeds. Below its bound, the comparison could not tell",
+            at_least=0.05,
+        ),
     ),
-    links=("https://github.com/huggingface/trl/issues/2617",),
+    links=(
+        "https://github.com/huggingface/transformers/issues/45305",
+        "https://github.com/deepspeedai/DeepSpeed/issues/1488",
+        "https://github.com/huggingface/trl/issues/4631",
+    ),
     needs=("torch", "transformers", "datasets", "trl", "deepspeed"),
     ranks=RANKS,
     gpus=RANKS,
@@ -27,12 +53,12 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Accumulate, and compare with the reference."""
+    """Train on both ranks, and compare with the reference."""
     # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     options = zero.options(context.device, stage=2)
     found = parity.divide(context, model, MICRO_BATCHES, LEARNING_RATE, **options)
     yield Reading("update_error", *parity.tell(found.updates))
-    yield Reading("lost_effect", *parity.tell(found.lost, least=True))
     yield Reading("stage", found.model.zero_optimization_stage())
     yield parity.ranks_differ(found.after)
+    yield Reading("lost_effect", *parity.tell(found.lost, least=True))

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.sabotage._break import replace, sabotage
 
-CAUGHT_BY = ("ranks_differ",)
+CAUGHT_BY = ("ranks_differ", "first_generation_diff")
 
 
 def break_it() -> None:

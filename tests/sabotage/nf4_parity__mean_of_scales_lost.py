@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.sabotage._break import replace, sabotage
 
-CAUGHT_BY = ("scale_error",)
+CAUGHT_BY = ("scale_error", "decoded_error")
 
 
 def break_it() -> None:

@@ -14,8 +14,13 @@ from .conftest import ROOT
 PROBES = probe.discover()
 BREAKS = probe.discover(ROOT / "tests" / "sabotage")
 
-# Nothing to ask without GPUs: what judges the answer has tests of its own.
-ONLY_ON_A_GPU = {"cublas-loaded": "tests/smoke/test_cublas.py", "vllm-device": "tests/smoke/test_vllm_device.py"}
+# Nothing to ask without GPUs: what judges the answer is tested elsewhere.
+ONLY_ON_A_GPU = {
+    "cublas-loaded": "tests/smoke/test_cublas.py",
+    "vllm-device": "tests/smoke/test_vllm_device.py",
+    # Both have colocate.compare_weights judge.
+    "vllm-sleep-mode": "tests/sabotage/grpo_vllm_colocate__never_synchronised.py",
+}
 
 
 def module(name: str) -> ModuleType:

@@ -21,5 +21,5 @@ def test_tensors_on_the_rank_s_own_gpu_are_right() -> None:
 def test_a_tensor_on_the_first_gpu_is_named_and_breaks_the_bounds() -> None:
     elsewhere = MODULE._elsewhere({"embedding": FIRST, "norm": SECOND}, "cuda:1")
     assert elsewhere == ["embedding on cuda:0"]
-    assert not BOUNDS["vllm_elsewhere"].holds(len(elsewhere))
+    assert not BOUNDS["sampler_elsewhere"].holds(len(elsewhere))
     assert not BOUNDS["policy_elsewhere"].holds(len(elsewhere))

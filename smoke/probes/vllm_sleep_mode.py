@@ -1,0 +1,77 @@
+"""Does vLLM wake up with the policy's weights, when it sleeps between the generations?
+
+It exists for sleep mode, which frees the GPU for the optimizer by discarding vLLM's weights: a trainer that only wakes
+vLLM up samples gibberish ("!!!!!!") with no error, at the latest when it generates twice without a step in between.
+And for one that then loads the checkpoint, not the policy.
+
+Trains with vLLM colocated and its sleep mode on, with two generations in each step. At every generation the weights
+inside vLLM are compared with the policy's, bit by bit after rounding to vLLM's type. Needs one process and one GPU:
+vLLM does not sleep on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from smoke import adapter, colocate, grpo, tiny
+from smoke.probe import Bound, Context, NotApplicable, Probe, Reading
+
+GENERATIONS = 2 * grpo.STEPS
+
+PROBE = Probe(
+    matters="completions sampled from no policy at all; the run goes on, and learns to make gibberish less likely",
+    bounds=(
+        Bound(
+            "stale_tensors",
+            "how many of vLLM's 17 tensors were not the policy's, over all generations; 68 with TRL 0.29, which loads the "
+            "checkpoint when it generates again in a step (its code, with a sleep that was acted on a CPU)",
+            "tensors",
+            equals=0,
+            headline=True,
+        ),
+        Bound("generations", "two for each step, each with weights to compare", "generations", equals=GENERATIONS),
+        Bound("sleeps", "one after each generation; without any, nothing would be shown", at_least=GENERATIONS),
+        grpo.MOVED,
+    ),
+    links=(
+        "https://github.com/vllm-project/vllm/issues/29341",
+        "https://github.com/huggingface/trl/pull/4571",
+        "https://github.com/huggingface/trl/pull/5147",
+    ),
+    needs=("torch", "transformers", "datasets", "trl", "vllm"),
+    gpus=1,
+    timeout_s=300,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Train, note every sleep, and look into vLLM at every generation."""
+    if context.device != "cuda":
+        raise NotApplicable("vLLM has its sleep mode only on GPUs")
+    if not {"vllm_enable_sleep_mode", "steps_per_generation"} <= adapter.known_options():
+        raise NotApplicable("this TRL has no sleep mode for vLLM")
+    colocate.register("qwen2")
+    with colocate.engine_once(context):
+        trainer = colocate.make_trainer(
+            context,
+            tiny.save(context.directory / "model", context.seed),
+            vllm_enable_sleep_mode=True,
+            gradient_accumulation_steps=2,
+            steps_per_generation=1,
+        )
+    before = grpo.snapshot(trainer.model)
+    engine = adapter.sampler(trainer)
+    found = colocate.watch_weights(trainer, engine)
+    sleep, sleeps = engine.sleep, []
+
+    def note(*arguments: Any, **keywords: Any) -> Any:
+        sleeps.append((arguments, keywords))
+        return sleep(*arguments, **keywords)
+
+    engine.sleep = note
+    trainer.train()
+    yield grpo.moved(before, trainer.model)
+    yield Reading("stale_tensors", sum(len(weights.stale) for weights in found), f"by generation: {found}")
+    yield Reading("generations", sum(weights.compared > 0 for weights in found), f"by generation: {found}")
+    yield Reading("sleeps", len(sleeps), str(sleeps))

@@ -1,7 +1,9 @@
 """Does plain GRPO train: generate, score, step?
 
 It exists for the failures at the very first step that most users met: TRL and Transformers that no longer fit
-together although their declared requirements allow it. Needs one process; on a GPU, one GPU.
+together although their declared requirements allow it. And for runs that end too early: a sampler that says it has the
+batch that it leaves out, where the prompts do not divide into full ones, takes a step from every epoch. Needs one
+process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -9,15 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from smoke import grpo, tiny
-from smoke.probe import Context, Probe, Reading
+from smoke import adapter, grpo, tiny
+from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
     matters="nothing else can be right where the shortest run does not train",
-    bounds=(replace(grpo.MOVED, headline=True), *grpo.BOUNDS),
+    bounds=(
+        replace(grpo.MOVED, headline=True),
+        Bound(
+            "steps_left_out",
+            f"of {grpo.STEPS}, with three prompts of which two are a batch: 0 over 12 seeds; 1 where the sampler says that "
+            "an epoch has two batches, and has one",
+            "steps",
+            equals=0,
+        ),
+        *grpo.BOUNDS,
+    ),
     links=(
         "https://github.com/huggingface/transformers/pull/38226",
         "https://github.com/huggingface/trl/pull/4960",
+        "https://github.com/huggingface/trl/issues/3477",
     ),
     needs=("torch", "transformers", "datasets", "trl"),
     gpus=1,
@@ -26,6 +39,11 @@ PROBE = Probe(
 
 def run(context: Context) -> Iterator[Reading]:
     """Train, and check that training happened."""
-    done = grpo.train(context, tiny.save(context.directory / "model", context.seed))
+    model = tiny.save(context.directory / "model", context.seed)
+    done = grpo.train(context, model)
     yield from grpo.check(done.trainer, done.reward)
     yield grpo.moved(done.before, done.trainer.model)
+    size = adapter.batch_of(2 * grpo.GENERATIONS, grpo.GENERATIONS)
+    few = grpo.train(context, model, train_dataset=tiny.make_prompts(3), per_device_train_batch_size=size)
+    taken = few.trainer.state.global_step
+    yield Reading("steps_left_out", grpo.STEPS - taken, f"it ended after {taken} of {grpo.STEPS} steps")

@@ -25,8 +25,8 @@ from smoke.probe import Bound, Context, Probe, Reading
 from smoke.reference import Objective
 
 # Large enough for ratios on both sides of the clipping range after one step, small enough for some within.
-LEARNING_RATE = 0.02
-EPSILON, EPSILON_HIGH = 0.1, 0.6
+LEARNING_RATE = 0.025
+EPSILON, EPSILON_HIGH = 0.1, 0.5
 TEMPERATURE = 0.7
 PROMPT_LENGTHS = (14, 9)
 

@@ -88,7 +88,7 @@ def _train(context: Context, model: Any, seed: int) -> tuple[list[float], float]
         context,
         model,
         reward,
-        train_dataset=Dataset.from_dict({"prompt": [f"say {letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]}),
+        train_dataset=Dataset.from_dict({"prompt": [f"say {chr(ord('A') + i)}" for i in range(32)]}),
         seed=seed,
         max_steps=STEPS,
         per_device_train_batch_size=adapter.batch_of(SEQUENCES, GENERATIONS),

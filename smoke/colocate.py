@@ -26,8 +26,8 @@ def make_trainer(context: Context, model: Any, **options: Any) -> Any:
     """A GRPOTrainer with vLLM in its process; see grpo.make_trainer. Raises NotApplicable where TRL has none."""
     ours = {
         **adapter.colocated(context.device),
-        # Of a small machine's memory; the model needs next to nothing.
-        "vllm_gpu_memory_utilization": 0.4,
+        # Of a small machine's memory; the model needs next to nothing, and a GPU may have to hold two engines.
+        "vllm_gpu_memory_utilization": 0.2 if context.device == "cuda" else 0.4,
     }
     if "max_prompt_length" in adapter.known_options():
         # vLLM's context is this and the completion, up to TRL 0.25; by default more than the model's.

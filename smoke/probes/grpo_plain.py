@@ -20,8 +20,8 @@ PROBE = Probe(
         replace(grpo.MOVED, headline=True),
         Bound(
             "steps_left_out",
-            f"of {grpo.STEPS}, with three prompts of which two are a batch: 0 over 12 seeds; 1 where the sampler says that "
-            "an epoch has two batches, and has one",
+            f"of {grpo.STEPS}, with three prompts of which two are a batch: 0 over 12 seeds; 1 where the sampler says "
+            "that an epoch has two batches, and has one",
             "steps",
             equals=0,
         ),

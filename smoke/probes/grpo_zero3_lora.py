@@ -44,16 +44,17 @@ PROBE = Probe(
         Bound(
             "first_generation_diff",
             "between the log-probabilities that the first step sampled from and those of the whole weights, at most; "
-            "TODO, the rounding of bfloat16",
+            "0.024 to 0.050 over 12 seeds, the rounding of bfloat16",
             "nats",
-            at_most=0.2,
+            at_most=0.15,
         ),
-        Bound("last_generation_diff", "the same of the evaluation, after all updates", "nats", at_most=0.2),
+        Bound("last_generation_diff", "the same of the evaluation, after all updates", "nats", at_most=0.15),
         Bound(
             "update_effect",
-            "last_generation_diff if the evaluation sampled from the base alone. Below its bound, it could not tell",
+            "last_generation_diff if the evaluation sampled from the base alone: 0.77 to 2.8 over 12 seeds. Below its "
+            "bound, it could not tell",
             "nats",
-            at_least=0.5,
+            at_least=0.3,
         ),
         *grpo.BOUNDS,
     ),

@@ -24,8 +24,8 @@ PROBE = Probe(
     bounds=(
         Bound(
             "stale_tensors",
-            "how many of vLLM's 17 tensors were not the policy's, over all generations; 68 with TRL 0.29, which loads the "
-            "checkpoint when it generates again in a step (its code, with a sleep that was acted on a CPU)",
+            "how many of vLLM's 17 tensors were not the policy's, over all generations: each comes after a sync. 68 "
+            "with the code of TRL 0.29, which loads the checkpoint to generate again, and a sleep acted on a CPU",
             "tensors",
             equals=0,
             headline=True,

@@ -27,23 +27,23 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "of the tensor that is furthest off, relative to its gradient: 1.2e-6 to 4.6e-6 over 24 seeds, the "
+            "of the tensor that is furthest off, relative to its gradient: 1.1e-6 to 5.6e-6 over 24 seeds, the "
             "rounding of float32; 0.24 with advantages within a rank, 1 or more with gradients that are not averaged",
             at_most=1e-4,
             headline=True,
         ),
         Bound(
             "update_error",
-            "the same for what plain gradient descent took off the parameters: 1.3e-5 to 4.5e-5 over 24 seeds, "
+            "the same for what plain gradient descent took off the parameters: 1.4e-5 to 3.6e-5 over 24 seeds, "
             "because it is small next to them; as large as gradient_error when broken",
             at_most=5e-4,
         ),
         Bound("ranks_differ", "after training both ranks hold the same bits", "tensors", equals=0),
         Bound(
             "lost_effect",
-            "what gradient_error would be, over all tensors, without half of the completions: 0.29 to 0.81 over 24 "
+            "what gradient_error would be, over all tensors, without half of the completions: 0.38 to 0.76 over 24 "
             "seeds. Below its bound, the comparison could not tell",
-            at_least=0.05,
+            at_least=0.1,
         ),
     ),
     links=(

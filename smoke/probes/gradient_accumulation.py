@@ -26,22 +26,22 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "of the tensor that is furthest off, relative to its gradient: 1.2e-6 to 3.9e-6 over 36 seeds, the "
+            "of the tensor that is furthest off, relative to its gradient: 1.1e-6 to 5.9e-6 over 36 seeds, the "
             "rounding of float32; 0.75 when the loss is scaled twice",
             at_most=1e-4,
             headline=True,
         ),
         Bound(
             "update_error",
-            "the same for what plain gradient descent took off the parameters: 2.0e-5 to 5.9e-5 over 36 seeds, because "
+            "the same for what plain gradient descent took off the parameters: 2.6e-5 to 7.3e-5 over 36 seeds, because "
             "it is small next to them; 0.75 when the loss is scaled twice",
             at_most=5e-4,
         ),
         Bound(
             "lost_effect",
-            "gradient_error, over all tensors, without half of the completions: 0.29 to 0.84 over 36 seeds. Below its "
+            "gradient_error, over all tensors, without half of the completions: 0.37 to 0.84 over 36 seeds. Below its "
             "bound, the comparison could not tell",
-            at_least=0.05,
+            at_least=0.1,
         ),
     ),
     links=(

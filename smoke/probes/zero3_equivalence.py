@@ -27,7 +27,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "update_error",
-            "of the tensor that is furthest off, relative to its update: 1.5e-5 to 4.3e-5 over 14 seeds, because it is "
+            "of the tensor that is furthest off, relative to its update: 1.5e-5 to 2.9e-5 over 14 seeds, because it is "
             "small next to the parameters; 0.5 when the loss is scaled for accumulation twice, 1 when gradients are "
             "summed over the ranks",
             at_most=5e-4,
@@ -37,9 +37,9 @@ PROBE = Probe(
         Bound("ranks_differ", "after training both ranks hold the same bits", "tensors", equals=0),
         Bound(
             "lost_effect",
-            "what update_error would be, over all tensors, without half of the completions: 0.35 to 0.81 over 14 "
+            "what update_error would be, over all tensors, without half of the completions: 0.38 to 0.76 over 14 "
             "seeds. Below its bound, the comparison could not tell",
-            at_least=0.05,
+            at_least=0.1,
         ),
     ),
     links=(

@@ -69,6 +69,12 @@ class Workshop:
     def certificate(self, engine_name: str) -> Path:
         return self.root / "lockfiles" / STACK / "certificates" / f"cpu-{engine_name}.json"
 
+    def keep_probes(self, *stems: str) -> None:
+        """Delete all other probes: for what a run does, not for what it finds."""
+        for file in self.project.smoke.joinpath("probes").glob("*.py"):
+            if file.stem not in stems:
+                file.unlink()
+
     def partial_files(self) -> list[Path]:
         """What an interrupted command must not leave: half-written files, and scratch that nobody owns."""
         beside = [path for path in self.root.rglob("*.partial") if "site-packages" not in path.parts]
@@ -105,10 +111,8 @@ def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
 
 @pytest.fixture
 def short(sibling: Workshop) -> Workshop:
-    """A sibling whose suite has two probes only: for what a run does, not for what it finds."""
-    for file in sibling.project.smoke.joinpath("probes").glob("*.py"):
-        if file.stem not in ("imports", "grpo_plain"):
-            file.unlink()
+    """A sibling whose suite has two probes only."""
+    sibling.keep_probes("imports", "grpo_plain")
     return sibling
 
 

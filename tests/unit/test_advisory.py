@@ -430,7 +430,7 @@ def test_its_controls_show_it(one: Advisory, real: Project) -> None:
         assert set(control.expect.fails) & set(one.probes)
 
 
-# As they stand in the issues that the advisories link to.
+# As they stand in the issues that the advisories link to, or in what their controls print.
 LOGS = {
     "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!": [
         5
@@ -458,6 +458,10 @@ LOGS = {
     ],
     "TypeError: GRPOTrainer._get_train_sampler() takes 1 positional argument but 2 were given": [17],
     "TypeError: output tensor must have the same type as input tensor": [26],
+    "RuntimeError: ProcessGroupGloo::allgather: invalid tensor type at index 0 (expected TensorOptions(dtype=float, "
+    "device=cpu, layout=Strided, requires_grad=false (default)), got TensorOptions(dtype=c10::BFloat16, device=cpu": [
+        26
+    ],
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.": [],
     "ValueError: The global train batch size (7 x 1) must be evenly divisible by the number of generations": [],
     "{'loss': 0.0, 'grad_norm': 0.0, 'reward_std': 0.0, 'frac_reward_zero_std': 1.0}": [],

@@ -57,6 +57,8 @@ _CPU = {
     # With only the first of the two, vLLM still traces its model, over and over; with only the second, it refuses.
     "VLLM_CPU_CI_ENV": "1",
     "TORCHDYNAMO_DISABLE": "1",
+    # There is nothing compiled to keep, but vLLM would still hash its own code on every forward, three times the work.
+    "VLLM_USE_AOT_COMPILE": "0",
 }
 
 

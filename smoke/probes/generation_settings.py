@@ -38,7 +38,8 @@ PROBE = Probe(
         Bound(
             "defaults_distance",
             "total variation between the distribution sampled from and the one asked for, of the token where they "
-            "differ most: 5.9e-8 to 1.2e-7 over 24 seeds, the rounding of float32. Each hidden setting gives 0.067 or more",
+            "differ most: 5.9e-8 to 1.2e-7 over 24 seeds, the rounding of float32. Each hidden setting gives 0.067 or "
+            "more",
             at_most=1e-3,
             headline=True,
         ),

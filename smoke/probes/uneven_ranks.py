@@ -38,8 +38,8 @@ PROBE = Probe(
         ),
         Bound(
             "length_difference",
-            "between the longest completions of the ranks, in the step where it is least: 1 to 3 over 12 seeds. When 0, "
-            "nothing is uneven",
+            "between the longest completions of the ranks, in the step where it is least: 1 to 3 over 12 seeds. When "
+            "0, nothing is uneven",
             "tokens",
             at_least=1,
         ),

@@ -16,8 +16,8 @@ VETTED = (sys.executable, "-m", "builder")
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests that this machine can run; engine tests too where a Docker engine answers."""
-    session.run(sys.executable, "-m", "pytest", *(session.posargs or ["-m", ""]))
+    """All tests that this machine can run; engine tests too where a Docker engine answers. The slowest are listed."""
+    session.run(sys.executable, "-m", "pytest", *(session.posargs or ["-m", "", "--durations=15"]))
 
 
 @nox.session

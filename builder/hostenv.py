@@ -31,7 +31,7 @@ def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str],
     made = scratch / "host"
     uv = machine.uv_binary()
     # One hash seed, as in the image: setuptools writes sets into the METADATA of what it builds.
-    env = {**machine.uv_environment(), "PYTHONHASHSEED": "0"}
+    env = {**machine.uv_environment(held.stack.torch), "PYTHONHASHSEED": "0"}
     report("creating the environment")
     created = process.run(
         [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", held.stack.python, str(made)], env=env

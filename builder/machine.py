@@ -49,9 +49,13 @@ def ca_bundle() -> Path | None:
     return Path(value) if value and Path(value).is_file() else None
 
 
-def uv_environment() -> dict[str, str]:
+def uv_environment(torch: str = "") -> dict[str, str]:
+    """uv's configuration on this machine, to work on a stack with this version of torch ("" if it is left free).
+
+    A wheelhouse that has another build of that very version is left out: for 2.13.0, uv would take 2.13.0+cpu.
+    """
     env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "VIRTUAL_ENV": ""}
-    if house := wheelhouse():
+    if (house := wheelhouse()) and ("+" in torch or not any(house.glob(f"torch-{torch}+*.whl"))):
         env["UV_FIND_LINKS"] = str(house)
     if url := index():
         env["UV_DEFAULT_INDEX"] = url

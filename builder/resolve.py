@@ -73,7 +73,7 @@ def compile_pins(
     ]  # fmt: skip
     if backend := torch_backend(stack):
         argv += ["--torch-backend", backend]
-    result = process.run(argv, env=machine.uv_environment(), cwd=scratch)
+    result = process.run(argv, env=machine.uv_environment(stack.torch), cwd=scratch)
     if result.returncode != 0 and isinstance(
         error := errors.from_tool("resolving the stack", result.output), (errors.NetworkError, errors.StorageError)
     ):
@@ -83,7 +83,7 @@ def compile_pins(
 
 def torch_backend(stack: Stack) -> str | None:
     """The PyTorch index to ask for a build such as 2.13.0+cpu; None when the wheelhouse has it already."""
-    if stack.torch_backend is None or machine.in_wheelhouse("torch", stack.packages["torch"].removeprefix("torch==")):
+    if stack.torch_backend is None or machine.in_wheelhouse("torch", stack.torch):
         return None
     return stack.torch_backend
 

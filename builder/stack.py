@@ -96,9 +96,14 @@ class Stack(Table):
         return {canonicalize_name(Requirement(r).name): r for r in self.requires}
 
     @property
+    def torch(self) -> str:
+        """The version of torch that is asked for, such as 2.13.0+cpu; "" when none is."""
+        return self.packages.get("torch", "").removeprefix("torch").lstrip("=")
+
+    @property
     def torch_backend(self) -> str | None:
         """uv's name for the PyTorch index that a local version such as 2.13.0+cpu comes from."""
-        match = re.fullmatch(r"torch==[^+]+\+(cpu|cu\d+)", self.packages.get("torch", ""))
+        match = re.fullmatch(r"[^+]+\+(cpu|cu\d+)", self.torch)
         return match[1] if match else None
 
 

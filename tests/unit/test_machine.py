@@ -60,6 +60,16 @@ def test_a_wheel_is_found_by_name_and_whole_version(houses: tuple[Path, Path], m
     assert not machine.in_wheelhouse("orch", "2.13.0+cpu")
 
 
+def test_a_wheelhouse_with_another_build_of_the_same_torch_is_left_out(
+    houses: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VETTED_WHEELHOUSE", str(houses[0]))
+    (houses[0] / "torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl").touch()
+    assert "UV_FIND_LINKS" not in machine.uv_environment("2.13.0")
+    for torch in ("2.13.0+cpu", "2.11.0", ""):
+        assert machine.uv_environment(torch)["UV_FIND_LINKS"] == str(houses[0])
+
+
 @pytest.mark.parametrize("name", ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"])
 def test_the_index_is_the_one_the_machine_is_told_to_use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert machine.index() is None

@@ -27,8 +27,8 @@ COMMON = (
 )
 # System libraries that wheels link but do not carry, by package. vLLM without libnuma imports, and fails later on.
 LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
-# Triton compiles a launcher at run time: it needs a C compiler and the Python headers.
-CUDA = ("gcc", "libc6-dev")
+# Triton compiles a launcher at run time: it needs a C compiler and the Python headers. So does nvcc, and one for C++.
+CUDA = ("gcc", "g++", "libc6-dev")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # What the rootfs recipe below makes of the same packages; raise it when the recipe changes.
 RECIPE = 1

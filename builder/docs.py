@@ -144,7 +144,7 @@ def mutants(project: Project) -> str:
     if survivors:
         rows += ["", "Survivors:", ""]
         rows += [
-            f"- `{one['id']}`: {one['why'].rstrip('.')}. Why it survives: {one.get('reason_survived') or 'not looked into'}"
+            f"- `{one['id']}`: {one['why']}. Why it survives: {one.get('reason_survived') or 'not looked into'}"
             for one in survivors
         ]
     return "\n".join(rows) + "\n"

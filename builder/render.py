@@ -81,12 +81,19 @@ def dockerfile(project: Project, lock: Lock) -> str:
             source_group=SOURCE,
             patched=patched,
             site_packages=f"/opt/venv/{lock.site_packages}",
+            cuda_home=cuda_home(lock),
         )
     except (TemplateError, UnicodeDecodeError) as error:
         raise errors.BadInputError(
             f"images/templates/{getattr(error, 'name', None) or 'Dockerfile.j2'}: {error}",
             next_step="correct the template",
         ) from error
+
+
+def cuda_home(lock: Lock) -> str | None:
+    """Where the image has nvcc; None for a stack without. The wheels of CUDA 12 carry parts of it, but no nvcc."""
+    version = lock.versions.get("nvidia-cuda-nvcc")
+    return f"/opt/venv/{lock.site_packages}/nvidia/cu{version.partition('.')[0]}" if version else None
 
 
 def difference(project: Project, lock: Lock) -> str:

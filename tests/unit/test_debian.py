@@ -52,7 +52,7 @@ def test_a_cuda_stack_has_a_compiler_and_the_headers_of_its_python(small: Small)
     small.edit("stack.toml", 'device = "cpu"', 'device = "cuda"')
     small.edit("stack.toml", 'python = "', 'python = "3.11" # "')
     cuda = debian.wanted(stack.load(small.project, TINY))
-    assert set(cuda) - set(cpu) >= {"gcc", "libc6-dev", "libpython3.11-dev"}
+    assert set(cuda) - set(cpu) >= {"gcc", "g++", "libc6-dev", "libpython3.11-dev"}
     assert "gcc" not in cpu and "python3.11" in cuda
 
 

@@ -17,14 +17,10 @@ from tests.conftest import TINY, Small, vetted
 from tests.unit.conftest import Command
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=["trl1.16-cpu", "trl1.13-cu128", "trl1.16-cu130"])
 def held(real: Project, request: pytest.FixtureRequest) -> Lock:
-    """The project's lock, as it is and with what a CUDA stack has besides."""
-    found = lock.load(real, stack.names(real)[0])
-    if request.param == "cpu":
-        return found
-    names = ("nvidia-cublas-cu12", "triton", "flashinfer-python", "torchvision", "xgrammar-extra")
-    return dataclasses.replace(found, python=(*found.python, *(lock.Entry(name, "1", "0" * 64) for name in names)))
+    """The project's own locks: without CUDA, with that of old and of new names."""
+    return lock.load(real, request.param)
 
 
 def test_every_locked_distribution_is_in_exactly_one_group(held: Lock) -> None:
@@ -50,6 +46,20 @@ def test_cuda_libraries_have_a_group_of_their_own() -> None:
     names = ["nvidia-nccl-cu13", "cuda-bindings", "triton", "torch", "flashinfer-cubin", "tritonclient"]
     placed = [render._group(name) for name in names]
     assert placed == ["cuda", "cuda", "cuda", "torch", "vllm", "libraries"]
+
+
+def test_only_an_image_with_nvcc_names_a_cuda_home(real: Project) -> None:
+    """Nothing would be found there: the wheels of CUDA 12 bring ptxas, but no nvcc."""
+    home = "/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
+    text = render.dockerfile(real, lock.load(real, "trl1.16-cu130"))
+    assert f"    CUDA_HOME={home} \\\n" in text
+    assert f"/toolkit{home}/lib/stubs" in text
+    assert "ln -s libcudart.so.13 lib/libcudart.so" in text
+    assert "COPY --link --from=toolkit /toolkit /\n" in text
+    for name in ("trl1.13-cu128", "trl1.16-cpu"):
+        text = render.dockerfile(real, lock.load(real, name))
+        assert "CUDA_HOME" not in text
+        assert "toolkit" not in text
 
 
 def test_the_committed_dockerfile_of_every_stack_is_the_rendered_one(real: Project) -> None:

@@ -1,8 +1,8 @@
 """Controls: version sets that are known to be bad, and that the suite must fail, each with a twin that must pass.
 
 A control lies in lockfiles/controls/<name>/: stack.toml with [expect], requirements.txt (its lock), twin.txt (that of
-the twin), build.txt and lock.toml. It is no image: controls are installed on the host, and only the distributions
-are locked.
+the twin), build.txt and lock.toml. Where a patch makes the control good, the twin is the same set, patched, and there
+is no twin.txt. A control is no image: controls are installed on the host, and only the distributions are locked.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Seen:
     change: str
     bad: Side
     twin: Side
+    patches: tuple[str, ...] = ()  # those that make it good; none where another distribution does
 
     @property
     def caught(self) -> bool:
@@ -108,9 +109,9 @@ def load(project: Project, name: str) -> Locked:
         raise errors.BadInputError(
             f"{project.relative(folder / 'stack.toml')} was changed after it was locked", next_step=command
         )
-    patches = tuple(project.root / patch.file for patch in wanted.patch)
 
     def assemble(which: str, of: Stack, file: str) -> Lock:
+        patches = tuple(project.root / patch.file for patch in of.patch)
         return lock.assemble(
             which, of, entries(file), entries("build.txt"), (), resolve.EPOCH[of.debian], lock.intent(of), patches
         )
@@ -119,14 +120,15 @@ def load(project: Project, name: str) -> Locked:
         name,
         wanted,
         assemble(f"control-{name}", wanted, "requirements.txt"),
-        assemble(f"control-{name}-twin", wanted.good, "twin.txt"),
+        assemble(f"control-{name}-twin", wanted.good, "requirements.txt" if wanted.expect.patch else "twin.txt"),
     )
 
 
 def make(project: Project, name: str, scratch: Path) -> bool:
     """Resolve a control and its twin and write their locks; True when anything changed.
 
-    The twin keeps every version of the control that fits it: nothing but the change shall tell them apart.
+    The twin keeps every version of the control that fits it: nothing but the change shall tell them apart. One that is
+    only patched is the same set, and has no lock of its own.
     """
     wanted = stack.load_control(project, name)
     try:
@@ -134,20 +136,23 @@ def make(project: Project, name: str, scratch: Path) -> bool:
     except errors.BadInputError:
         old = None
     bad, bad_build = resolve.python(wanted, scratch, old.bad if old else None, None)
-    like = lock.assemble(name, wanted, tuple(bad), (), (), 0, "", ())
-    twin, twin_build = resolve.python(wanted.good, scratch, like, None)
-    build = {entry.name: entry for entry in (*bad_build, *twin_build)}
     head = f"# Written by `vetted controls {name} --lock` from stack.toml: do not edit.\n"
-    contents = {
-        "requirements.txt": head + lock.format_python(bad),
-        "twin.txt": head + lock.format_python(twin),
-        "build.txt": head + lock.format_python(build[key] for key in sorted(build)),
-        "lock.toml": head + f'intent = "{lock.intent(wanted)}"\ntwin = "{lock.intent(wanted.good)}"\n',
-    }
+    build = {entry.name: entry for entry in bad_build}
+    contents: dict[str, str | None] = {"requirements.txt": head + lock.format_python(bad), "twin.txt": None}
+    if not wanted.expect.patch:
+        like = lock.assemble(name, wanted, tuple(bad), (), (), 0, "", ())
+        twin, twin_build = resolve.python(wanted.good, scratch, like, None)
+        build |= {entry.name: entry for entry in twin_build}
+        contents["twin.txt"] = head + lock.format_python(twin)
+    contents["build.txt"] = head + lock.format_python(build[key] for key in sorted(build))
+    contents["lock.toml"] = head + f'intent = "{lock.intent(wanted)}"\ntwin = "{lock.intent(wanted.good)}"\n'
     changed = False
     for file, text in contents.items():
         path = project.control_dir(name) / file
-        if not path.is_file() or path.read_text() != text:
+        if text is None:
+            changed |= path.is_file()
+            path.unlink(missing_ok=True)
+        elif not path.is_file() or path.read_text() != text:
             write(path, text, scratch)
             changed = True
     return changed
@@ -178,11 +183,10 @@ def run(
         finally:
             shutil.rmtree(environment, ignore_errors=True)
         sides[side] = Side(held.digest, answer.results, held.versions)
-    ((changed, version),) = locked.control.expect.twin.items()
     expect = locked.control.expect
     return Seen(
-        locked.name, locked.control.title, tuple(expect.fails), expect.reason, f"{changed} {version}",
-        sides["control"], sides["twin"],
+        locked.name, locked.control.title, tuple(expect.fails), expect.reason, expect.change,
+        sides["control"], sides["twin"], tuple(expect.patch or ()),
     )  # fmt: skip
 
 
@@ -202,6 +206,7 @@ def measured(seen: Sequence[Seen]) -> dict[str, Any]:
                 "expected": list(one.fails),
                 "reason": one.reason,
                 "twin": one.change,
+                "patches": list(one.patches),
                 "caught": one.caught,
                 "false_alarm": one.false_alarm,
                 "control_lock": one.bad.lock,

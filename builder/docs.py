@@ -121,7 +121,7 @@ def controls(project: Project) -> str:
     for row in found["rows"]:
         cells = [
             f"`{row['control']}`", row["title"], ", ".join(f"`{name}`" for name in row["expected"]),
-            _outcomes(row["on_control"], row["expected"]), row["twin"], _outcomes(row["on_twin"], row["expected"]),
+            _outcomes(row["on_control"], row["expected"]), _change(row), _outcomes(row["on_twin"], row["expected"]),
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
@@ -170,6 +170,12 @@ def _source(project: Project, found: dict[str, Any]) -> str:
 
 def _outcomes(rows: list[dict[str, Any]], names: list[str]) -> str:
     return ", ".join(row["outcome"] for row in rows if row["probe"] in names)
+
+
+def _change(row: dict[str, Any]) -> str:
+    """What makes a control good: another distribution, or patches, each with a link to it."""
+    links = [f"patch [{Path(file).stem}](../{file})" for file in row.get("patches", ())]
+    return ", ".join(links) or str(row["twin"])
 
 
 def _named(bound: dict[str, Any]) -> str:

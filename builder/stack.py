@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from builder import errors, tomlfile
 from builder.project import Project
@@ -45,6 +45,8 @@ def _patch_file(value: str) -> str:
     path = Path(value)
     if path.is_absolute() or ".." in path.parts or path.parts[:2] != ("images", "patches"):
         raise ValueError(f"{value!r} must lie under images/patches/, without ..")
+    if len(path.parts) != 5:
+        raise ValueError(f"{value!r} must be images/patches/<package>/<version>/<name>.patch")
     if not all(NAME.fullmatch(part) for part in path.parts) or path.suffix != ".patch":
         raise ValueError(f"{value!r} must be a plain path that ends in .patch")
     return value
@@ -58,7 +60,12 @@ def _one_change(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 T = TypeVar("T", bound="Stack")
+PatchFile = Annotated[str, AfterValidator(_patch_file)]
 ProbeName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 
 
@@ -77,7 +84,7 @@ class Patch(Table):
     """A unified diff, relative to site-packages, for one distribution of the stack."""
 
     package: Annotated[str, AfterValidator(_name)]
-    file: Annotated[str, AfterValidator(_patch_file)]
+    file: PatchFile
     reason: Line
 
 
@@ -110,12 +117,27 @@ class Stack(Table):
 class Expect(Table):
     """What makes a version set a control: the probes that must fail on it, and the change that makes it good.
 
-    `reason` stands in what every one of them says, so that a control that breaks in another way is noticed.
+    `reason` stands in what every one of them says, so that a control that breaks in another way is noticed. The change
+    is one other distribution, `twin`, or one or more patches, `patch`, applied to the very same set.
     """
 
     fails: Annotated[list[ProbeName], Field(min_length=1)]
     reason: Line
-    twin: Annotated[dict[str, str], AfterValidator(_one_change)]
+    twin: Annotated[dict[str, str], AfterValidator(_one_change)] | None = None
+    patch: Annotated[list[PatchFile], BeforeValidator(_one_or_more), Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Expect:
+        if (self.twin is None) == (self.patch is None):
+            raise ValueError("one of `twin` and `patch`, and not both, says what makes the control good")
+        return self
+
+    @property
+    def change(self) -> str:
+        """The change in words: the other distribution and its version, or the patches."""
+        if self.twin is not None:
+            return " ".join(next(iter(self.twin.items())))
+        return ", ".join(file.removeprefix("images/patches/") for file in self.patch or ())
 
 
 class Control(Stack):
@@ -125,11 +147,15 @@ class Control(Stack):
 
     @property
     def good(self) -> Stack:
-        """The twin: the same set with one distribution changed."""
-        ((name, version),) = self.expect.twin.items()
-        packages = {**self.packages, canonicalize_name(name): f"{name}=={version}"}
+        """The twin: the same set with one distribution changed, or with the patches applied."""
         fields = {key: getattr(self, key) for key in Stack.model_fields}
-        return Stack.model_validate({**fields, "requires": list(packages.values())})
+        for name, version in (self.expect.twin or {}).items():
+            packages = {**self.packages, canonicalize_name(name): f"{name}=={version}"}
+            fields["requires"] = list(packages.values())
+        added = [
+            Patch(package=Path(file).parts[2], file=file, reason=self.expect.reason) for file in self.expect.patch or ()
+        ]
+        return Stack.model_validate({**fields, "patch": [*self.patch, *added]})
 
 
 def load(project: Project, name: str) -> Stack:
@@ -158,11 +184,14 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
             f"there is no {kind} {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
             next_step=look,
         ) from error
-    for number, patch in enumerate(stack.patch):
-        if not (project.root / patch.file).is_file():
+    patches = {f"patch[{number}].file": patch.file for number, patch in enumerate(stack.patch)}
+    if isinstance(stack, Control):
+        patches |= {f"expect.patch[{number}]": file for number, file in enumerate(stack.expect.patch or ())}
+    for key, file in patches.items():
+        if not (project.root / file).is_file():
             raise errors.BadInputError(
-                f"{where}: `patch[{number}].file`: {patch.file} does not exist",
-                next_step=f"add {patch.file}, or remove that [[patch]] from {where}",
+                f"{where}: `{key}`: {file} does not exist",
+                next_step=f"add {file}, or remove that {'patch' if 'expect' in key else '[[patch]]'} from {where}",
             )
     return stack
 

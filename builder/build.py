@@ -6,7 +6,7 @@ import base64
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,11 +62,15 @@ def existing(project: Project, held: Lock) -> Built | None:
 
 def build(project: Project, held: Lock, scratch: Path, report: Report) -> Built:
     """Build the image of a lock, or return the one that was built from the same inputs."""
-    _refuse_stale(project, held)
+    refuse_stale(project, held)
     if built := existing(project, held):
         return built
     docker = engine.docker()
-    layout = _run(project, held, scratch, report, no_cache=False)
+    return keep(project, held, _run(project, held, scratch, report, no_cache=False), docker, scratch)
+
+
+def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scratch: Path) -> Built:
+    """Move a layout that was just built to where `existing` finds it."""
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
     record = images / f"{held.name}.json"
@@ -91,7 +95,7 @@ class Proof:
 
 def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
     """Build twice without any cache, the root filesystem included, and compare every digest."""
-    _refuse_stale(project, held)
+    refuse_stale(project, held)
     engine.docker()
     images = []
     for attempt in ("first", "second"):
@@ -101,7 +105,7 @@ def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
     return Proof(images[0].manifest, images[1].manifest, oci.compare(*images))
 
 
-def _refuse_stale(project: Project, held: Lock) -> None:
+def refuse_stale(project: Project, held: Lock) -> None:
     """A committed Dockerfile that is not what the lock and the templates render to is not built."""
     if difference := render.difference(project, held):
         where = project.relative(project.dockerfile(held.name))
@@ -164,39 +168,78 @@ def _locked_wheels(held: Lock) -> Iterator[Path]:
 
 def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
     """One run of buildx; returns the folder of the OCI layout."""
-    report(Step(0, 0, "root filesystem from the locked Debian packages"))
-    folder = context(project, held, scratch, fresh=no_cache)
-    layout = scratch / "layout"
+    goal = target(project, held, scratch, report, fresh=no_cache)
     argv = [
         "docker", "buildx", "build", "--progress=rawjson",
-        "--file", str(project.dockerfile(held.name)),
-        "--tag", reference(held),
-        "--platform", "linux/amd64",
-        "--provenance=false", "--sbom=false",
-        "--build-arg", f"SOURCE_DATE_EPOCH={held.epoch}",
-        "--build-context", f"uv={folder / 'uv'}",
-        "--build-context", f"wheels={folder / 'wheels'}",
-        "--output", f"type=oci,tar=false,dest={layout},rewrite-timestamp=true,compression=zstd,force-compression=true",
+        "--file", goal.dockerfile,
+        *(f"--tag={tag}" for tag in goal.tags),
+        *(f"--platform={platform}" for platform in goal.platforms),
+        *(f"--attest={attest}" for attest in goal.attest),
+        *(f"--build-arg={name}={value}" for name, value in goal.args.items()),
+        *(f"--build-context={name}={folder}" for name, folder in goal.contexts.items()),
+        *(f"--secret={secret}" for secret in goal.secret),
+        *(f"--output={output}" for output in goal.output),
+        *(["--no-cache"] if no_cache else []),
+        goal.context,
     ]  # fmt: skip
-    if no_cache:
-        argv.append("--no-cache")
-    if certificate := machine.ca_bundle():
-        argv += ["--secret", f"id=ca,src={certificate}"]
+    run_buildx(held.name, argv, report)
+    shutil.rmtree(goal.context)
+    return scratch / LAYOUT
+
+
+LAYOUT = "layout"  # what a build leaves in its scratch folder
+
+
+@dataclass(frozen=True)
+class Target:
+    """All that BuildKit is told about the build of one image. The fields are those of a bake file."""
+
+    context: str
+    contexts: dict[str, str]
+    dockerfile: str
+    args: dict[str, str]
+    tags: list[str]
+    platforms: list[str]
+    secret: list[str]
+    attest: list[str]
+    output: list[str]
+
+
+def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
+    """Make the context in `scratch`, where the image is to be left as well, as an OCI layout."""
+    report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
+    folder = context(project, held, scratch, fresh=fresh)
     config = scratch / "uv.toml"
     config.write_text(_uv_configuration(held))
-    argv += ["--secret", f"id=uv,src={config}"]
+    certificate = machine.ca_bundle()
+    return Target(
+        context=str(folder),
+        contexts={name: str(folder / name) for name in ("uv", "wheels")},
+        dockerfile=str(project.dockerfile(held.name)),
+        args={"SOURCE_DATE_EPOCH": str(held.epoch)},
+        tags=[reference(held)],
+        platforms=["linux/amd64"],
+        secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
+        # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
+        attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
+        output=[
+            f"type=oci,tar=false,dest={scratch / LAYOUT},rewrite-timestamp=true,compression=zstd,force-compression=true"
+        ],
+    )
+
+
+def run_buildx(what: str, argv: Sequence[str], report: Report, env: Mapping[str, str] | None = None) -> None:
+    """Run buildx with raw progress. Raises VettedError with the end of the log of what failed."""
     progress = _Progress(report)
-    with process.running([*argv, str(folder)], stdout=subprocess.DEVNULL) as child:
+    with process.running(argv, env=env, stdout=subprocess.DEVNULL) as child:
         assert child.stderr is not None
         for line in child.stderr:
             progress.feed(line)
         code = child.wait()
     if code != 0:
         raise errors.from_tool(
-            f"building {held.name}", progress.failure(), next_step=f"docker info, and `vetted lock --check {held.name}`"
+            f"building {what}", progress.failure(), next_step="docker info, and `vetted lock --check`"
         )
-    shutil.rmtree(folder)
-    return layout
 
 
 def _uv_configuration(held: Lock) -> str:

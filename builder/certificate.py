@@ -7,6 +7,7 @@ same shape under .vetted/reports/, never a certificate.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,9 @@ from builder.project import Project
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# Where a statement says what of the environment was not as in the lock; a certificate has none.
+DIFFERENCES = "differences"
+Differences = Mapping[str, str | list[str]]
 Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
 
 
@@ -102,6 +106,11 @@ class Statement(_Model):
     def resource(self, name: str) -> Resource:
         return next((r for r in self.predicate.configuration if r.name == name), Resource(name=name))
 
+    @property
+    def earned(self) -> bool:
+        """May this be a certificate: has all passed, and was what ran exactly what the lock says?"""
+        return self.predicate.result == "PASSED" and not self.resource(DIFFERENCES).annotations
+
 
 def bare(digest: str) -> DigestSet:
     return DigestSet(sha256=digest.removeprefix("sha256:"))
@@ -109,7 +118,7 @@ def bare(digest: str) -> DigestSet:
 
 def statement(
     *, subject: Resource, lock: str, suite: str, hardware: Hardware, engine: dict[str, str], python: str,
-    probes: list[ProbeResult],
+    probes: list[ProbeResult], differences: Differences | None = None,
 ) -> Statement:  # fmt: skip
     """What a run amounts to. PASSED means: something ran, and every probe that could run has passed."""
     passed = [probe.name for probe in probes if probe.outcome == "passed"]
@@ -129,6 +138,7 @@ def statement(
                 Resource(name="hardware", annotations={k: v for k, v in machine.items() if v not in (None, [])}),
                 Resource(name="engine", annotations={**engine}),
                 Resource(name="python", annotations={"version": python}),
+                *([Resource(name=DIFFERENCES, annotations={**differences})] if differences else []),
             ],
             passedTests=passed,
             failedTests=failed,
@@ -161,7 +171,16 @@ def read(path: Path) -> Statement:
 def of_stack(project: Project, stack: str) -> dict[str, Statement]:
     """Every certificate of a stack, by `<device>-<engine>`."""
     folder = project.stack_dir(stack) / "certificates"
-    return {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+    found = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+    for stem, statement in found.items():
+        if statement.resource(DIFFERENCES).annotations:
+            where = project.relative(folder / f"{stem}.json")
+            raise errors.BadInputError(
+                f"{where} is a report: what ran was not exactly the lock",
+                cause="a report of a bundle was copied here",
+                next_step=f"git rm {where}, or move it away",
+            )
+    return found
 
 
 def schema() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder import build, certificate, engine, errors, hostenv, machine, suite
 from builder.build import Step
-from builder.certificate import Resource, Statement
+from builder.certificate import Differences, Resource, Statement
 from builder.lock import Lock
 from builder.project import Project, write
 from builder.suite import Asked, Event, Runner
@@ -36,7 +36,9 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Subject:
+class Subject:
+    """What the statement speaks of, how the suite runs in it, and what the engine says of itself."""
+
     resource: Resource
     runner: Runner
     engine: dict[str, str]
@@ -45,7 +47,7 @@ class _Subject:
 def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
     """The certificate that says already what a run would show: the subject is here, and the key is the same."""
     path = certificate.path(project, held.name, request.device, request.engine)
-    if request.force or request.probes or not path.is_file():
+    if request.force or shortcoming(held, request) or not path.is_file():
         return None
     if request.engine == "docker":
         built = build.existing(project, held)
@@ -63,6 +65,15 @@ def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
     return Outcome(statement, path, None, reused=True) if statement.key == key else None
 
 
+def shortcoming(held: Lock, request: Request) -> str | None:
+    """Why a run that was asked for like this proves too little for a certificate, even when it passes."""
+    if request.probes:
+        return "only some probes ran"
+    if request.device != held.stack.device:
+        return f"the stack is made for {held.stack.device}, and ran on {request.device}"
+    return None
+
+
 def run(
     project: Project,
     held: Lock,
@@ -74,17 +85,13 @@ def run(
     """Build what the lock asks for, run the suite in it, and write the certificate or the report."""
     if reused := certified(project, held, request):
         return reused
-    hardware = machine.hardware(request.device)
+    machine.hardware(request.device)  # a GPU that is not there is said before any work begins
     root = scratch / "suite"
     identity = suite.copy(project.smoke, root)
     prepare = _in_image if request.engine == "docker" else _on_host
-    subject = prepare(project, held, root, scratch, on_build)
-    answer = suite.run(subject.runner, Asked(request.device, held.versions, request.probes), scratch, on_event)
-    statement = certificate.statement(
-        subject=subject.resource, lock=held.digest, suite=identity, hardware=hardware, engine=subject.engine,
-        python=answer.python, probes=list(answer.results),
-    )  # fmt: skip
-    earned = statement.predicate.result == "PASSED" and not request.probes
+    subject = prepare(project, held, request, root, scratch, on_build)
+    statement = judge(held, request, subject, identity, scratch, on_event)
+    earned = statement.earned and not shortcoming(held, request)
     where = (certificate.path if earned else certificate.report_path)(
         project, held.name, request.device, request.engine
     )
@@ -92,22 +99,48 @@ def run(
     return Outcome(statement, where if earned else None, None if earned else where, reused=False)
 
 
-def _in_image(project: Project, held: Lock, root: Path, scratch: Path, on_build: Callable[[Step], None]) -> _Subject:
+def judge(
+    held: Lock,
+    request: Request,
+    subject: Subject,
+    identity: str,
+    scratch: Path,
+    on_event: Callable[[Event], None],
+    differences: Differences | None = None,
+) -> Statement:
+    """Run the suite, whose digest is `identity`, on a subject, and say what came of it."""
+    answer = suite.run(subject.runner, Asked(request.device, held.versions, request.probes), scratch, on_event)
+    return certificate.statement(
+        subject=subject.resource, lock=held.digest, suite=identity, hardware=machine.hardware(request.device),
+        engine=subject.engine, python=answer.python, probes=list(answer.results), differences=differences,
+    )  # fmt: skip
+
+
+def _in_image(
+    project: Project, held: Lock, request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
+) -> Subject:
     docker = engine.docker()
     engine.remove_leftovers(held.name)
     built = build.build(project, held, scratch, on_build)
     on_build(Step(0, 0, "loading the image into Docker"))
     digest = engine.load(built.image, built.reference)
-    return _Subject(
+    return Subject(
         Resource(name=built.reference, digest=certificate.bare(digest)),
-        Runner(engine.in_image(root, held.name, built.reference, suite.memory_mib())),
+        Runner(engine.in_image(root, held.name, built.reference, request.device, suite.memory_mib())),
         {"name": "docker", "version": docker.version, "buildkit": built.buildkit, "kernel": docker.kernel},
     )
 
 
-def _on_host(project: Project, held: Lock, root: Path, scratch: Path, on_build: Callable[[Step], None]) -> _Subject:
+def _on_host(
+    project: Project, held: Lock, _request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
+) -> Subject:
     environment = hostenv.prepare(project, held, scratch, lambda what: on_build(Step(0, 0, what)))
-    return _Subject(
+    return on_host(held, environment, root, scratch)
+
+
+def on_host(held: Lock, environment: Path, root: Path, scratch: Path) -> Subject:
+    """The lock, in an environment of this host; the suite lies below `root`."""
+    return Subject(
         Resource(name=f"lockfiles/{held.name}", digest=certificate.bare(held.digest)),
         suite.on_host(environment, root, scratch / "run"),
         {"name": "host", "system": _system(), "kernel": platform.release()},

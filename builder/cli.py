@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +21,10 @@ from rich.table import Table
 from builder import (
     advisory,
     audit,
+    bake,
     build,
+    bundle,
+    bundled,
     certificate,
     certify,
     console,
@@ -29,6 +34,7 @@ from builder import (
     errors,
     evidence,
     lock,
+    machine,
     project,
     render,
     resolve,
@@ -37,6 +43,7 @@ from builder import (
 )
 from builder.advisory import Advisory
 from builder.audit import Finding
+from builder.build import Step
 from builder.certify import Outcome, Request
 from builder.lock import Lock
 from builder.project import Project
@@ -229,6 +236,40 @@ def build_(
     console.out.print(f"  {len(built.image.layers)} layers, {built.image.size / 1e6:.0f} MB to pull, in {where}")
 
 
+@app.command("bake")
+def bake_(
+    names: Stacks = None,
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Only write the bake file and what it names, for a BuildKit elsewhere.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build the images of several stacks at once with `docker buildx bake`."""
+    home = project.find()
+    locks = [lock.load(home, name) for name in names or stack.names(home)]
+    if not prepare:
+        engine.docker()  # whether one answers is said before any work begins
+    with home.holding("bake") as scratch, ExitStack() as held:
+        for one in locks:
+            held.enter_context(home.holding(one.name))
+            _refuse(one.name, audit.stale(one))
+        with console.Working("bake") as work:
+            path = bake.prepare(home, locks, scratch, work.step)
+            built = {} if prepare else bake.run(home, locks, path, scratch, work.step)
+    if prepare:
+        command = f"docker buildx bake --builder NAME --file {home.relative(path)}"
+        if as_json:
+            _print_json({"file": str(path), "targets": [bake.name(one) for one in locks], "command": command})
+        else:
+            console.out.print(f"{home.relative(path)}: {', '.join(bake.name(one) for one in locks)}\n  {command}")
+        return
+    if as_json:
+        _print_json({name: {"manifest": made.image.manifest, "bytes": made.image.size} for name, made in built.items()})
+        return
+    for name, made in built.items():
+        console.out.print(f"{name}: {made.image.manifest}, {made.image.size / 1e6:.0f} MB to pull")
+
+
 def _print_proof(proof: build.Proof, as_json: bool) -> None:
     if as_json:
         _print_json(
@@ -303,7 +344,7 @@ def certify_(
             if outcome.certificate:
                 with home.holding("documents") as documents:
                     docs.refresh(home, documents)
-    _print_outcome(home, held, outcome, advisories, as_json)
+    _print_outcome(home, held, request, outcome, advisories, as_json)
     if outcome.statement.predicate.result != "PASSED":
         raise typer.Exit(1)
 
@@ -324,7 +365,9 @@ def _print_head(held: Lock, request: Request) -> None:
     )
 
 
-def _print_outcome(home: Project, held: Lock, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool) -> None:
+def _print_outcome(
+    home: Project, held: Lock, request: Request, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool
+) -> None:
     name, predicate = held.name, outcome.statement.predicate
     written = outcome.certificate or outcome.report
     assert written is not None
@@ -351,11 +394,97 @@ def _print_outcome(home: Project, held: Lock, outcome: Outcome, advisories: Sequ
         console.out.print(f"certified: {subject.name}, sha256:{subject.digest.sha256 if subject.digest else ''}")
         console.out.print(f"  {home.relative(written)}")
     elif predicate.result == "PASSED":
-        console.out.print("passed; only some probes ran, so this is a report and no certificate")
+        why = certify.shortcoming(held, request)
+        console.out.print(f"passed; {why}, so this is a report and no certificate")
         console.out.print(f"  {home.relative(written)}")
     else:
         console.out.print("not certified")
         console.out.print(f"  report: {home.relative(written)}")
+
+
+@app.command("bundle")
+def bundle_(
+    name: OneStack,
+    output: Annotated[Path, typer.Option(help="The folder to write to.", show_default=False)],
+    part_size: Annotated[str, typer.Option(help="The most bytes of a part: K, M or G.")] = "60M",
+    have: Annotated[
+        Path | None,
+        typer.Option(metavar="FREEZE", help="`pip freeze` of the host: what it has is left out.", show_default=False),
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="The host's Python, such as 3.12.", show_default="the stack's")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all that a host without a network needs to run the suite on a stack, in parts that can be carried."""
+    home = project.find()
+    held = lock.load(home, name)
+    try:
+        size = bundle.parse_size(part_size)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--part-size") from error
+    if python is not None and not re.fullmatch(r"3\.[0-9]{1,2}", python):
+        raise typer.BadParameter(f"{python!r} is not a version such as 3.12", param_hint="--python")
+    host = bundle.read_have(have) if have else {}
+    with home.holding(name) as scratch:
+        _refuse(name, audit.stale(held))
+        with console.Working(name) as work:
+            made = bundle.make(
+                home, held, output, scratch, size, python or held.stack.python, host,
+                lambda what: work.step(Step(0, 0, what)),
+            )  # fmt: skip
+    if as_json:
+        _print_json(
+            {
+                "stack": name, "output": str(output), "manifest": made.digest, "parts": made.parts, "bytes": made.size,
+                "python": made.contents.python, "left_out": made.contents.left_out,
+            }
+        )  # fmt: skip
+        return
+    carried, without = len(made.contents.distributions), len(made.contents.left_out)
+    console.out.print(f"{name}: {made.parts} parts, {made.size / 1e6:.0f} MB, in {output}")
+    console.out.print(f"  {carried} distributions for Python {made.contents.python}, {without} left out")
+    command = f"python{made.contents.python} {output.name}/{bundle.ENTRY}"
+    console.out.print(f"next: copy the folder to the host, and there: {command}")
+
+
+@app.command("run-bundle", hidden=True)
+def run_bundle(
+    host: Annotated[Path, typer.Option()],
+    device: Annotated[Device, typer.Option()],
+    probe: Annotated[list[str] | None, typer.Option()] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the entry script of a bundle hands over to: install, run the suite, write the statement."""
+    home = project.find()
+    held, contents = bundled.read(home)
+    request = Request(device, bundled.ENGINE, tuple(probe or ()))
+    machine.hardware(device)  # a GPU that is not there is said before any work begins
+    advisories = advisory.load_all(home)
+    with home.holding(held.name) as scratch, console.Working(held.name) as work:
+        statement, where, earned = bundled.run(home, held, contents, request, host, scratch, work.step, work.event)
+    different = statement.resource(certificate.DIFFERENCES).annotations or {}
+    if as_json:
+        _print_json(
+            {
+                "stack": held.name, "certified": earned, "file": str(where), "differences": different,
+                "statement": json.loads(statement.to_json()),
+            }
+        )  # fmt: skip
+    else:
+        console.out.print(console.results_table(statement.predicate.probes))
+        for line in console.reasons(statement.predicate.probes, held.versions, advisories):
+            console.out.print(line)
+        console.out.print()
+        for row in bundled.summary(different):
+            console.out.print(f"differs from the lock: {row}")
+        console.out.print("certified" if earned else "a report, and no certificate")
+        console.out.print(f"  {where}")
+        if earned:
+            back = f"lockfiles/{held.name}/certificates/{device}-{bundled.ENGINE}.json"
+            console.out.print(f"next: copy it back to {back}")
+    if not statement.earned:
+        raise typer.Exit(1)
 
 
 @app.command("controls")

@@ -68,6 +68,8 @@ def _reported(reference: str) -> str | None:
 
 
 RUN_LABEL = "dev.vetted.run"
+# NCCL's ranks talk through shared memory, of which a container has 64 MB if nobody asks for more.
+GPUS = ("--gpus", "all", "--shm-size", "8g")
 
 
 def remove_leftovers(stack: str) -> None:
@@ -77,7 +79,7 @@ def remove_leftovers(stack: str) -> None:
         process.run(["docker", "rm", "--force", *found])
 
 
-def in_image(suite: Path, stack: str, reference: str, memory_mib: int) -> list[str]:
+def in_image(suite: Path, stack: str, reference: str, device: str, memory_mib: int) -> list[str]:
     """The command that runs the suite inside an image with nothing that training does not need.
 
     The container ends with this process: its standard input closes, and the suite's runner exits on that.
@@ -92,6 +94,7 @@ def in_image(suite: Path, stack: str, reference: str, memory_mib: int) -> list[s
         "--security-opt", "no-new-privileges",
         "--pids-limit", "1024",
         "--memory", f"{memory_mib}m",
+        *(GPUS if device == "cuda" else ()),
         "--volume", f"{suite}:/vetted:ro",
         "--env", "PYTHONPATH=/vetted",
         "--env", "TMPDIR=/tmp",

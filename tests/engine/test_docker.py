@@ -89,7 +89,7 @@ print(json.dumps({"uid": os.getuid(), "gid": os.getgid(), "capabilities": int(st
 
 def test_the_suite_runs_without_privileges(workshop: Workshop, certified: certificate.Statement) -> None:
     assert certified.predicate.result == "PASSED"
-    command = engine.in_image(workshop.root, STACK, build.reference(workshop.lock), 2048)
+    command = engine.in_image(workshop.root, STACK, build.reference(workshop.lock), "cpu", 2048)
     assert command[-3:] == ["python", "-m", "smoke"]
     ran = subprocess.run([*command[:-2], "-c", PRIVILEGES], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == {
@@ -126,6 +126,13 @@ def test_build_survives_being_killed(workshop: Workshop, certified: certificate.
 
     killed_at_random_moments(workshop, ("build", STACK), 30.0, forget)
     assert certificate.bare(workshop.json("build", STACK)["manifest"]) == certified.subject[0].digest
+
+
+def test_bake_makes_the_same_image_and_keeps_it_like_a_build(workshop: Workshop, built: oci.Image) -> None:
+    shutil.rmtree(workshop.project.state / "images")
+    assert workshop.json("bake", STACK)[STACK]["manifest"] == built.manifest
+    kept = build.existing(workshop.project, workshop.lock)
+    assert kept is not None and kept.image.manifest == built.manifest
 
 
 def test_two_builds_without_cache_are_identical(workshop: Workshop, built: oci.Image) -> None:

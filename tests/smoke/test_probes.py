@@ -16,7 +16,7 @@ from .conftest import ROOT
 PROBES = probe.discover()
 
 
-@pytest.mark.parametrize("found", PROBES.values(), ids=str)
+@pytest.mark.parametrize("found", PROBES.values(), ids=PROBES)
 def test_probe_says_what_it_is_for(found: probe.Found) -> None:
     """What it asks, what it exists for, upstream links, and for every bound where it comes from."""
     text = ast.get_docstring(ast.parse(found.file.read_text())) or ""
@@ -31,7 +31,7 @@ def test_probe_says_what_it_is_for(found: probe.Found) -> None:
         assert bound.limit() is not None
 
 
-@pytest.mark.parametrize("found", PROBES.values(), ids=str)
+@pytest.mark.parametrize("found", PROBES.values(), ids=PROBES)
 def test_probe_with_several_ranks_takes_as_many_gpus(found: probe.Found) -> None:
     """NCCL refuses two ranks on one GPU."""
     assert found.probe.ranks == 1 or found.probe.gpus >= found.probe.ranks

@@ -63,16 +63,26 @@ def test_an_engine_that_answers_names_its_versions(
 
 
 def test_a_container_has_nothing_that_training_does_not_need(tmp_path: Path) -> None:
-    argv = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", 1024)
+    argv = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", "cpu", 1024)
     options = " ".join(argv[: argv.index("vetted/tiny:1")])
     for hardening in (
         "--network none", "--read-only", "--tmpfs /tmp:exec", "--user 1000:1000", "--cap-drop ALL",
         "--security-opt no-new-privileges", "--memory 1024m", f"--volume {tmp_path}:/vetted:ro", "--rm",
     ):  # fmt: skip
         assert hardening in options
-    for grant in ("--privileged", "--cap-add", "seccomp", "--device", "--pid ", "--ipc", "docker.sock"):
+    grants = (
+        "--gpus", "--shm-size", "--privileged", "--cap-add", "seccomp", "--device", "--pid ", "--ipc", "docker.sock",
+    )  # fmt: skip
+    for grant in grants:
         assert grant not in options
     assert argv[argv.index("vetted/tiny:1") + 1 :] == ["python", "-m", "smoke"]
+
+
+def test_a_container_for_cuda_has_the_gpus_and_shared_memory_besides(tmp_path: Path) -> None:
+    plain = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", "cpu", 1024)
+    argv = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", "cuda", 1024)
+    added = [word for word in argv if word not in plain]
+    assert added == ["--gpus", "all", "--shm-size", "8g"]
 
 
 def test_on_the_host_the_stacks_own_python_runs_the_suite(tmp_path: Path) -> None:

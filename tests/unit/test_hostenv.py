@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder import debian, errors, hostenv, machine, project
-from tests.conftest import LIBRARY, PYTHON, TINY, Small
+from tests.conftest import LIBRARY, PYTHON, TINY, Small, make_wheel
 
 
 def prepare(small: Small) -> tuple[Path, list[str]]:
@@ -131,6 +131,39 @@ def test_a_system_library_that_is_lacking_comes_from_the_locked_package(lacking:
     (folder,) = hostenv.environment(environment).values()
     assert (Path(folder) / "libtiny.so.9").read_text() == "a library"
     assert str(environment / "system" / LIBRARY_FILE).startswith(folder)
+
+
+def test_what_the_host_finds_libraries_by_stays_and_comes_after(
+    lacking: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, _ = prepare(lacking)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver/lib")
+    ours, theirs = hostenv.environment(environment)["LD_LIBRARY_PATH"].split(":")
+    assert ours.startswith(str(environment))
+    assert theirs == "/driver/lib"
+
+
+def test_a_library_from_a_locked_package_that_is_here_already_needs_no_apt(
+    lacking: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "apt-get" else which(name))
+    assert hostenv.environment(prepare(lacking)[0])
+
+
+def test_the_toolkit_in_the_wheels_gets_its_usual_names(wheels: Small) -> None:
+    nvcc, _ = make_wheel(
+        wheels.wheelhouse, "nvidia-cuda-nvcc", "13.0.88",
+        {"nvidia/cu13/bin/nvcc": "", "nvidia/cu13/lib/libcudart.so.13": ""},
+    )  # fmt: skip
+    sha256 = project.sha256_file(nvcc).removeprefix("sha256:")
+    requirements = wheels.file("requirements.txt")
+    requirements.write_text(f"{requirements.read_text()}nvidia-cuda-nvcc==13.0.88 --hash=sha256:{sha256}\n")
+    environment, _ = prepare(wheels)
+    home = Path(hostenv.environment(environment)["CUDA_HOME"])
+    assert home == environment / wheels.lock.site_packages / "nvidia" / "cu13"
+    assert (home / "lib64" / "libcudart.so").is_file()
+    assert (home / "lib" / "stubs" / "libcuda.so").is_symlink()
 
 
 def test_a_machine_that_lacks_nothing_needs_no_variables(wheels: Small) -> None:

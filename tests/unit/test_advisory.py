@@ -462,6 +462,7 @@ LOGS = {
     "device=cpu, layout=Strided, requires_grad=false (default)), got TensorOptions(dtype=c10::BFloat16, device=cpu": [
         26
     ],
+    "RuntimeError: a view of a leaf Variable that requires grad is being used in an in-place operation.": [43],
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.": [],
     "ValueError: The global train batch size (7 x 1) must be evenly divisible by the number of generations": [],
     "{'loss': 0.0, 'grad_norm': 0.0, 'reward_std': 0.0, 'frac_reward_zero_std': 1.0}": [],

@@ -135,12 +135,6 @@ def test_bake_makes_the_same_image_and_keeps_it_like_a_build(workshop: Workshop,
     assert kept is not None and kept.image.manifest == built.manifest
 
 
-def test_two_builds_without_cache_are_identical(workshop: Workshop, built: oci.Image) -> None:
-    proof = workshop.json("build", STACK, "--prove")
-    assert proof["identical"] is True
-    assert proof["first"] == proof["second"] == built.manifest
-
-
 def test_no_engine_is_said_with_how_to_get_one(workshop: Workshop) -> None:
     done = workshop.vetted(*DOCKER, "--force", DOCKER_HOST="unix:///nonexistent/docker.sock")
     assert done.returncode == 4

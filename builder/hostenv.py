@@ -113,12 +113,7 @@ def _toolkit(held: Lock, made: Path) -> None:
     home = _cuda_home(made)
     if home is None:
         return
-    links = {
-        "lib64": "lib",
-        "lib/libcudart.so": f"libcudart.so.{held.versions['nvidia-cuda-nvcc'].partition('.')[0]}",
-        "lib/stubs/libcuda.so": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-    }
-    for name, target in links.items():
+    for name, target in render.toolkit(held).items():
         link = home / name
         link.parent.mkdir(exist_ok=True)
         if not link.is_symlink() and not link.exists():

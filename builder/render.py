@@ -82,6 +82,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
             patched=patched,
             site_packages=f"/opt/venv/{lock.site_packages}",
             cuda_home=cuda_home(lock),
+            toolkit=toolkit(lock),
         )
     except (TemplateError, UnicodeDecodeError) as error:
         raise errors.BadInputError(
@@ -94,6 +95,19 @@ def cuda_home(lock: Lock) -> str | None:
     """Where the image has nvcc; None for a stack without. The wheels of CUDA 12 carry parts of it, but no nvcc."""
     version = lock.versions.get("nvidia-cuda-nvcc")
     return f"/opt/venv/{lock.site_packages}/nvidia/cu{version.partition('.')[0]}" if version else None
+
+
+def toolkit(lock: Lock) -> dict[str, str]:
+    """Links that nvcc and what links with it look for in CUDA_HOME, which the wheels lack: each to its target."""
+    version = lock.versions.get("nvidia-cuda-nvcc")
+    if version is None:
+        return {}
+    return {
+        "lib64": "lib",
+        "lib/libcudart.so": f"libcudart.so.{version.partition('.')[0]}",
+        # It comes with the host's driver.
+        "lib/stubs/libcuda.so": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    }
 
 
 def difference(project: Project, lock: Lock) -> str:

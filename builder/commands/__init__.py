@@ -1,0 +1,1 @@
+"""The commands of `vetted`, one module for each part of the work."""

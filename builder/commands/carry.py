@@ -1,0 +1,98 @@
+"""For hosts without a network: bundle, and what its entry script runs there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import advisory, audit, bundle, bundled, certificate, console, lock, machine, project
+from builder.build import Step
+from builder.certify import Request
+from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
+
+
+def bundle_(
+    name: OneStack,
+    output: Annotated[Path, typer.Option(help="The folder to write to.", show_default=False)],
+    part_size: Annotated[str, typer.Option(help="The most bytes of a part: K, M or G.")] = "60M",
+    have: Annotated[
+        Path | None,
+        typer.Option(metavar="FREEZE", help="`pip freeze` of the host: what it has is left out.", show_default=False),
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="The host's Python, such as 3.12.", show_default="the stack's")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all that a host without a network needs to run the suite on a stack, in parts that can be carried."""
+    home = project.find()
+    held = lock.load(home, name)
+    try:
+        size = bundle.parse_size(part_size)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--part-size") from error
+    if python is not None and not re.fullmatch(r"3\.[0-9]{1,2}", python):
+        raise typer.BadParameter(f"{python!r} is not a version such as 3.12", param_hint="--python")
+    host = bundle.read_have(have) if have else {}
+    with home.holding(name) as scratch:
+        refuse(name, audit.stale(held))
+        with console.Working(name) as work:
+            made = bundle.make(
+                home, held, output, scratch, size, python or held.stack.python, host,
+                lambda what: work.step(Step(0, 0, what)),
+            )  # fmt: skip
+    if as_json:
+        print_json(
+            {
+                "stack": name, "output": str(output), "manifest": made.digest, "parts": made.parts, "bytes": made.size,
+                "python": made.contents.python, "left_out": made.contents.left_out,
+            }
+        )  # fmt: skip
+        return
+    carried, without = len(made.contents.distributions), len(made.contents.left_out)
+    console.out.print(f"{name}: {made.parts} parts, {made.size / 1e6:.0f} MB, in {output}")
+    console.out.print(f"  {carried} distributions for Python {made.contents.python}, {without} left out")
+    command = f"python{made.contents.python} {output.name}/{bundle.ENTRY}"
+    console.out.print(f"next: copy the folder to the host, and there: {command}")
+
+
+def run_bundle(
+    host: Annotated[Path, typer.Option()],
+    device: Annotated[Device, typer.Option()],
+    probe: Annotated[list[str] | None, typer.Option()] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the entry script of a bundle hands over to: install, run the suite, write the statement."""
+    home = project.find()
+    held, contents = bundled.read(home)
+    request = Request(device, bundled.ENGINE, tuple(probe or ()))
+    machine.hardware(device)  # a GPU that is not there is said before any work begins
+    advisories = advisory.load_all(home)
+    with home.holding(held.name) as scratch, console.Working(held.name) as work:
+        statement, where, earned = bundled.run(home, held, contents, request, host, scratch, work.step, work.event)
+    different = statement.resource(certificate.DIFFERENCES).annotations or {}
+    if as_json:
+        print_json(
+            {
+                "stack": held.name, "certified": earned, "file": str(where), "differences": different,
+                "statement": json.loads(statement.to_json()),
+            }
+        )  # fmt: skip
+    else:
+        console.out.print(console.results_table(statement.predicate.probes))
+        for line in console.reasons(statement.predicate.probes, held.versions, advisories):
+            console.out.print(line)
+        console.out.print()
+        for row in bundled.summary(different):
+            console.out.print(f"differs from the lock: {row}")
+        console.out.print("certified" if earned else "a report, and no certificate")
+        console.out.print(f"  {where}")
+        if earned:
+            back = f"lockfiles/{held.name}/certificates/{device}-{bundled.ENGINE}.json"
+            console.out.print(f"next: copy it back to {back}")
+    if not statement.earned:
+        raise typer.Exit(1)

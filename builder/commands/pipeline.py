@@ -1,0 +1,209 @@
+"""From a stack to its image: list, lock, render, build, bake."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from builder import audit, bake, build, console, docs, engine, errors, lock, project, render, resolve, stack
+from builder.audit import Finding
+from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
+
+
+def list_(as_json: AsJson = False) -> None:
+    """The matrix: every stack, its versions, and where it was certified."""
+    home = project.find()
+    rows = []
+    for name in stack.names(home):
+        held = lock.load(home, name)
+        where = docs.certified_where(home, held)
+        rows.append(
+            {"stack": name, "device": held.stack.device, "versions": docs.versions(held), "certified_on": where}
+        )
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("stack", *docs.COLUMNS, "certified on"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        held_versions = row["versions"]
+        assert isinstance(held_versions, dict)
+        table.add_row(str(row["stack"]), *held_versions.values(), "\n".join(row["certified_on"]) or "not certified")
+    console.out.print(table)
+
+
+def _print_findings(name: str, findings: list[Finding]) -> None:
+    for finding in findings:
+        console.out.print(f"{name}: {finding.what}")
+        if finding.got:
+            console.out.print(f"  expected {finding.expected}\n  got      {finding.got}")
+        console.out.print(f"  fix: {finding.fix}")
+
+
+def lock_(
+    stacks: Stacks = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 when a lock is stale or unsound.")
+    ] = False,
+    upgrade: Annotated[
+        list[str] | None,
+        typer.Option(help="Upgrade a distribution, or `debian`, or `all`; may be repeated.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Resolve stacks to exact files with hashes, and audit the result."""
+    home = project.find()
+    answer: dict[str, Any] = {}
+    for name in selected(home, stacks):
+        wanted = stack.load(home, name)
+        changed = False
+        with home.holding(name) as scratch:
+            if not check:
+                with console.spinner(f"{name}: resolving"):
+                    asked = None if upgrade is None else [] if "all" in upgrade else upgrade
+                    changed = resolve.make(home, name, wanted, scratch, asked)
+            held = lock.load(home, name)
+            with console.spinner(f"{name}: auditing"):
+                findings = audit.sound(held, scratch)
+        answer[name] = {
+            "changed": changed, "digest": held.digest, "findings": [dataclasses.asdict(f) for f in findings],
+        }  # fmt: skip
+        if not as_json:
+            _print_findings(name, findings)
+            if not findings:
+                state = "sound" if check else "locked" if changed else "unchanged"
+                console.out.print(
+                    f"{name}: {state}: {len(held.python)} distributions, {len(held.debian)} Debian packages"
+                )
+                console.out.print(f"  {held.digest}")
+    if as_json:
+        print_json(answer)
+    if any(row["findings"] for row in answer.values()):
+        raise typer.Exit(1)
+
+
+def render_(
+    stacks: Stacks = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 with a diff when a file is stale.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Render the Dockerfiles from the locks, and the generated parts of the documents."""
+    home = project.find()
+    differences: dict[str, str] = {}
+    for name in selected(home, stacks):
+        held = lock.load(home, name)
+        with home.holding(name) as scratch:
+            difference = render.difference(home, held)
+            if difference:
+                differences[home.relative(home.dockerfile(name))] = difference
+                if not check:
+                    project.write(home.dockerfile(name), render.dockerfile(home, held), scratch)
+    if not stacks:
+        with home.holding("documents") as scratch:
+            changed = docs.stale(home) if check else docs.refresh(home, scratch)
+        differences.update({home.relative(path): "is stale\n" for path in changed})
+    if as_json:
+        print_json({"changed": differences})
+    elif not differences:
+        console.out.print("everything rendered is up to date")
+    for where, difference in differences.items() if not as_json else ():
+        if check:
+            print(difference if difference.startswith("---") else f"{where} {difference}", end="")
+        else:
+            console.out.print(f"rendered {where}")
+    if check and differences:
+        console.note("next: vetted render")
+        raise typer.Exit(1)
+
+
+def build_(
+    name: OneStack,
+    prove: Annotated[bool, typer.Option("--prove", help="Build twice without cache and compare every digest.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Copy the OCI layout to this folder.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the image of a stack's lock: an OCI layout, the same bytes wherever it is built."""
+    home = project.find()
+    held = lock.load(home, name)
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
+    with home.holding(name) as scratch:
+        refuse(name, audit.stale(held))
+        with console.Working(name) as work:
+            if prove:
+                _print_proof(build.prove(home, held, scratch, work.step), as_json)
+                return
+            built = build.build(home, held, scratch, work.step)
+        if output is not None:
+            shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
+    if as_json:
+        print_json(
+            {
+                "stack": name, "manifest": built.image.manifest, "config": built.image.config,
+                "layers": [layer.digest for layer in built.image.layers], "bytes": built.image.size,
+                "layout": str(output or built.image.layout), "buildkit": built.buildkit,
+            }
+        )  # fmt: skip
+        return
+    console.out.print(f"{name}: {built.image.manifest}")
+    where = home.relative(output or built.image.layout)
+    console.out.print(f"  {len(built.image.layers)} layers, {built.image.size / 1e6:.0f} MB to pull, in {where}")
+
+
+def bake_(
+    names: Stacks = None,
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Only write the bake file and what it names, for a BuildKit elsewhere.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build the images of several stacks at once with `docker buildx bake`."""
+    home = project.find()
+    locks = [lock.load(home, name) for name in names or stack.names(home)]
+    if not prepare:
+        engine.docker()  # whether one answers is said before any work begins
+    with home.holding("bake") as scratch, ExitStack() as held:
+        for one in locks:
+            held.enter_context(home.holding(one.name))
+            refuse(one.name, audit.stale(one))
+        with console.Working("bake") as work:
+            path = bake.prepare(home, locks, scratch, work.step)
+            built = {} if prepare else bake.run(home, locks, path, scratch, work.step)
+    if prepare:
+        command = f"docker buildx bake --builder NAME --file {home.relative(path)}"
+        if as_json:
+            print_json({"file": str(path), "targets": [bake.name(one) for one in locks], "command": command})
+        else:
+            console.out.print(f"{home.relative(path)}: {', '.join(bake.name(one) for one in locks)}\n  {command}")
+        return
+    if as_json:
+        print_json({name: {"manifest": made.image.manifest, "bytes": made.image.size} for name, made in built.items()})
+        return
+    for name, made in built.items():
+        console.out.print(f"{name}: {made.image.manifest}, {made.image.size / 1e6:.0f} MB to pull")
+
+
+def _print_proof(proof: build.Proof, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "identical": proof.difference is None, "first": proof.first, "second": proof.second,
+                "difference": dataclasses.asdict(proof.difference) if proof.difference else None,
+            }
+        )  # fmt: skip
+    elif proof.difference is None:
+        console.out.print(f"identical: two builds without cache gave {proof.first}")
+        console.out.print("  manifest, config and every layer have the same digest")
+    else:
+        console.out.print(f"different: {proof.difference}")
+    if proof.difference is not None:
+        raise typer.Exit(1)

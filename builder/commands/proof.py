@@ -1,0 +1,239 @@
+"""From an image to its certificate: certify, controls, show."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import typer
+
+from builder import (
+    advisory,
+    audit,
+    certificate,
+    certify,
+    console,
+    control,
+    docs,
+    engine,
+    errors,
+    evidence,
+    lock,
+    project,
+    stack,
+    suite,
+)
+from builder.advisory import Advisory
+from builder.certify import Outcome, Request
+from builder.commands.common import AsJson, Device, EngineName, OneStack, print_json, refuse
+from builder.lock import Lock
+from builder.project import Project
+
+
+def certify_(
+    name: OneStack,
+    engine_name: Annotated[
+        EngineName | None,
+        typer.Option(
+            "--engine",
+            help="docker: in the image; host: the lock, in a virtual environment.",
+            show_default="docker where one answers",
+        ),
+    ] = None,
+    device: Annotated[Device | None, typer.Option(help="Default: the stack's.", show_default=False)] = None,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this probe, may be repeated; issues no certificate.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run even if a certificate says it all already.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run real GRPO jobs on a stack and write the certificate that they earned."""
+    home = project.find()
+    held = lock.load(home, name)
+    if device == Device.cuda and held.stack.device == "cpu":
+        raise typer.BadParameter(f"{name} is a cpu stack: its lock holds no CUDA", param_hint="--device")
+    chosen = engine_name or _answering_engine()
+    request = Request(device or held.stack.device, chosen, tuple(probe or ()), force)
+    advisories = advisory.load_all(home)  # a broken one is said before any work begins
+    with home.holding(name) as scratch:
+        refuse(name, audit.stale(held))
+        outcome = certify.certified(home, held, request)
+        if outcome is None:
+            if chosen == EngineName.docker:
+                engine.docker()  # whether one answers is said before any work begins
+            with console.spinner(f"{name}: checking the lock"):
+                refuse(name, audit.sound(held, scratch))
+            if not as_json:
+                _print_head(held, request)
+            with console.Working(name) as work:
+                outcome = certify.run(home, held, request, scratch, work.step, work.event)
+            if outcome.certificate:
+                with home.holding("documents") as documents:
+                    docs.refresh(home, documents)
+    _print_outcome(home, held, request, outcome, advisories, as_json)
+    if outcome.statement.predicate.result != "PASSED":
+        raise typer.Exit(1)
+
+
+def _answering_engine() -> EngineName:
+    try:
+        engine.docker()
+    except errors.MissingToolError:
+        console.note("no Docker engine answers: certifying the lock on this host, in a virtual environment")
+        return EngineName.host
+    return EngineName.docker
+
+
+def _print_head(held: Lock, request: Request) -> None:
+    console.err.print(
+        f"{held.stack.title}: {len(held.python)} distributions and {len(held.debian)} Debian packages locked, "
+        f"engine {request.engine}, device {request.device}"
+    )
+
+
+def _print_outcome(
+    home: Project, held: Lock, request: Request, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool
+) -> None:
+    name, predicate = held.name, outcome.statement.predicate
+    written = outcome.certificate or outcome.report
+    assert written is not None
+    if as_json:
+        print_json(
+            {
+                "stack": name, "result": predicate.result, "reused": outcome.reused,
+                "certificate": str(outcome.certificate) if outcome.certificate else None,
+                "report": str(outcome.report) if outcome.report else None,
+                "statement": json.loads(outcome.statement.to_json()),
+            }
+        )  # fmt: skip
+        return
+    if outcome.reused:
+        console.out.print(f"{name} is certified already: same subject, same suite, same hardware; nothing to do")
+        console.out.print(f"  {home.relative(written)}\n  vetted show {name} prints it, --force runs again")
+        return
+    console.out.print(console.results_table(predicate.probes))
+    for line in console.reasons(predicate.probes, held.versions, advisories):
+        console.out.print(line)
+    subject = outcome.statement.subject[0]
+    console.out.print()
+    if outcome.certificate:
+        console.out.print(f"certified: {subject.name}, sha256:{subject.digest.sha256 if subject.digest else ''}")
+        console.out.print(f"  {home.relative(written)}")
+    elif predicate.result == "PASSED":
+        why = certify.shortcoming(held, request)
+        console.out.print(f"passed; {why}, so this is a report and no certificate")
+        console.out.print(f"  {home.relative(written)}")
+    else:
+        console.out.print("not certified")
+        console.out.print(f"  report: {home.relative(written)}")
+
+
+def controls_(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all.", show_default=False)] = None,
+    relock: Annotated[bool, typer.Option("--lock", help="Resolve them anew, and run nothing.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run every probe, not only those that must fail.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write docs/evidence/controls.json.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many at a time.", show_default="one per core")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the suite on version sets that are known to be bad, and on their good twins."""
+    home = project.find()
+    selected = names or stack.control_names(home)
+    for name in selected:
+        stack.load_control(home, name)
+    if not selected:
+        raise errors.BadInputError("the project holds no control", next_step="git checkout lockfiles/controls")
+    if relock:
+        for name in selected:
+            with home.holding(f"control-{name}") as scratch, console.spinner(f"{name}: resolving"):
+                changed = control.make(home, name, scratch)
+            console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
+        return
+    locked = [control.load(home, name) for name in selected]
+    advisories = advisory.load_all(home)
+    with home.holding("controls") as scratch:
+        suite.copy(home.smoke, scratch)
+        with console.Counting("controls", len(locked)) as work:
+
+            def run(one: control.Locked) -> control.Seen:
+                own = scratch / one.name
+                own.mkdir()
+                seen = control.run(home, one, scratch, own, work.say, full=full)
+                shutil.rmtree(own, ignore_errors=True)
+                work.done(seen.name, seen.good)
+                return seen
+
+            with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+                seen = list(pool.map(run, locked))
+        measured = control.measured(seen)
+        if record:
+            command = " ".join(["vetted controls", *(names or ()), *(["--full"] if full else []), "--record"])
+            evidence.record(home, "controls", command, measured, scratch)
+            docs.refresh(home, scratch)
+    if as_json:
+        print_json(measured)
+    else:
+        _print_controls(seen, measured, advisories)
+    if not all(one.good for one in seen):
+        raise typer.Exit(1)
+
+
+def _print_controls(seen: list[control.Seen], measured: dict[str, Any], advisories: Sequence[Advisory]) -> None:
+    console.out.print(console.controls_table(seen))
+    for line in console.surprises(seen, advisories):
+        console.out.print(line)
+    console.out.print()
+    console.out.print(
+        f"sensitivity   {measured['caught']} of {measured['controls']} controls caught, for the right reason"
+    )
+    console.out.print(f"false alarms  {measured['false_alarms']} on {measured['controls']} twins")
+
+
+def show(
+    name: OneStack,
+    engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="all")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The certificates of a stack, for people."""
+    home = project.find()
+    held = lock.load(home, name)
+    found = {
+        key: statement
+        for key, statement in certificate.of_stack(home, name).items()
+        if engine_name is None or key.endswith(f"-{engine_name}")
+    }
+    if as_json:
+        print_json({key: json.loads(statement.to_json()) for key, statement in found.items()})
+    elif not found:
+        console.out.print(f"{name} is not certified\nnext: vetted certify {name}")
+    else:
+        for statement in found.values():
+            _print_certificate(held, statement)
+    if not found:
+        raise typer.Exit(1)
+
+
+def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
+    subject = statement.subject[0]
+    console.out.print(f"{held.stack.title}", style="bold")
+    console.out.print(
+        f"  subject   {subject.name}\n            sha256:{subject.digest.sha256 if subject.digest else ''}"
+    )
+    for resource in statement.predicate.configuration:
+        said = ", ".join(
+            f"{key} {value}" for key, value in (resource.annotations or {}).items() if key not in ("class", "name")
+        )
+        named = (resource.annotations or {}).get("name", "")
+        digest = f"sha256:{resource.digest.sha256}" if resource.digest else " ".join(filter(None, (str(named), said)))
+        console.out.print(f"  {resource.name:<9} {digest}")
+    if not docs.is_current(held, statement):
+        console.out.print("  this certificate speaks of an earlier lock", style="yellow")
+    console.out.print(console.results_table(statement.predicate.probes))
+    for name, reason in statement.predicate.notRun.items():
+        console.out.print(f"not run: {name}: {reason}")
+    console.out.print()

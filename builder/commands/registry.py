@@ -153,7 +153,7 @@ def _print(verdict: Verdict) -> None:
             console.out.print(f"  {what:<9} {value}", markup=False)
     for one in verdict.certificates:
         predicate = one.statement.predicate
-        probes = f"{len(predicate.passedTests)} probes passed, {len(predicate.notRun)} not run"
+        probes = f"{len(predicate.passedTests)} of {len(predicate.probes)} probes passed"
         dates = f"issued {predicate.issued}, expires {predicate.expires}"
         console.out.print(f"  certified on {one.hardware}: {probes}; {dates}", markup=False)
         for doubt in one.doubts:

@@ -1,7 +1,8 @@
-"""A real registry on loopback, real keys, and a small stack whose image is a few kilobytes: built, certified, unpublished."""
+"""A real registry on loopback, real keys, and a small stack whose image is a few kilobytes."""
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import os
@@ -10,19 +11,21 @@ import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
-from builder import build, debian, oci, registry, render
+from builder import build, certificate, oci, registry, render
 from builder.build import Built
 from builder.project import sha256, write
 from builder.registry import Repository
-from tests.conftest import TINY, Small
+from tests.conftest import TINY, Answer, Small
+from tests.unit.conftest import Command
 from tests.unit.conftest import command as command
 
 TOOLS = ("cosign", "oras", "skopeo", "docker-registry")
@@ -55,8 +58,6 @@ def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     monkeypatch.setenv("COSIGN_PASSWORD", PASSWORD)
-    # A small project's one library is not what system libraries are looked for in.
-    monkeypatch.setattr(debian, "LIBRARIES", {})
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, *, port: int = 0, read_only: bool = False) -> Iterator[str]:
+def serving(
+    folder: Path, *, port: int = 0, read_only: bool = False, auth: dict[str, Any] | None = None
+) -> Iterator[str]:
     """A registry that keeps its images below a folder; yields its host."""
     host = f"127.0.0.1:{port or free_port()}"
     config = folder.parent / f"{folder.name}-{host.replace(':', '-')}.json"
@@ -99,7 +102,8 @@ def serving(folder: Path, *, port: int = 0, read_only: bool = False) -> Iterator
         "filesystem": {"rootdirectory": str(folder)},
         "maintenance": {"readonly": {"enabled": read_only}},
     }
-    config.write_text(json.dumps({"version": "0.1", "log": {"level": "warn"}, "storage": storage, "http": {"addr": host}}))
+    asked = {"version": "0.1", "log": {"level": "warn"}, "storage": storage, "http": {"addr": host}}
+    config.write_text(json.dumps(asked | ({"auth": auth} if auth else {})))
     with (folder.parent / f"{config.stem}.log").open("wb") as log:
         child = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
     try:
@@ -132,6 +136,74 @@ def repository(shared_host: str, request: pytest.FixtureRequest) -> Repository:
     """A place of its own for every test, in one registry."""
     name = sha256(request.node.nodeid.encode()).removeprefix("sha256:")[:12]
     return registry.parse(f"{shared_host}/{name}/images", insecure=False)
+
+
+ADVISORY = """\
+id = "VETTED-9001"
+summary = "Tiny 1.0 greets nobody"
+severity = "silent-wrong"
+published = {published}
+details = "It greets nobody."
+probes = ["{probe}"]
+references = [{{ type = "REPORT", url = "https://example.org/1" }}]
+
+[[affected]]
+packages = {{ tiny-lib = "{versions}" }}
+{context}
+[[fix]]
+packages = {{ tiny-lib = ">=2" }}
+
+[evidence]
+kind = "executed"
+says = "it was run"
+"""
+
+
+def advise(
+    small: Small, published: datetime.date, *, versions: str = "<2", probe: str = "alpha", context: str = ""
+) -> None:
+    """Publish an advisory about the small stack."""
+    small.project.advisories.mkdir(exist_ok=True)
+    text = ADVISORY.format(published=published, versions=versions, probe=probe, context=context)
+    (small.project.advisories / "VETTED-9001.toml").write_text(text)
+
+
+def publish(
+    command: Command, stack: Stack, repository: Repository | str, keys: Keys, *more: str, name: str = TINY
+) -> Answer:
+    """`vetted publish`."""
+    return command(stack.root, "publish", name, "--registry", str(repository), "--key", str(keys.private), *more)
+
+
+def verify(command: Command, stack: Stack, reference: str, keys: Keys, *more: str) -> Answer:
+    """`vetted verify`."""
+    return command(stack.root, "verify", reference, "--key", str(keys.public), *more)
+
+
+def tags(repository: Repository) -> dict[str, str | None]:
+    """Every tag there, except those that lead from an image to what is attached to it."""
+    listed = subprocess.run(
+        ["oras", "repo", "tags", "--plain-http", str(repository)], capture_output=True, text=True, check=False
+    )
+    names = [name for name in listed.stdout.split() if not name.startswith("sha256-")]
+    return {name: registry.resolve(repository, name) for name in names}
+
+
+def skopeo(source: str, target: str) -> None:
+    """Copy an image past Vetted."""
+    argv = ["skopeo", "copy", "--preserve-digests", "--src-tls-verify=false", "--dest-tls-verify=false", source, target]
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def dated() -> str:
+    return f"{TINY}-{certificate.today():%Y%m%d}"
+
+
+def rewritten(path: Path, change: Callable[[Any], None]) -> None:
+    """Change the JSON of a file."""
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
 
 
 def make_image(small: Small, content: str = "content") -> Built:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -34,14 +34,21 @@ UNKNOWN = "vetted:licence"
 def make(held: Lock, image: oci.Image) -> dict[str, Any]:
     """The bill of an image that was built from this lock. Raises BadInputError when a layer cannot be read."""
     declared = licences.read(image)
-    distributions = [_distribution(held, entry, declared.python.get(entry.name, ())) for entry in held.python]
-    packages = [_package(held, entry, declared.debian.get(entry.name, ())) for entry in held.debian]
+    return of(held, image.manifest, declared.python, declared.debian)
+
+
+def of(
+    held: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The bill of the image of that digest, whose distributions and packages declare these licences."""
+    distributions = [_distribution(held, entry, python.get(entry.name, ())) for entry in held.python]
+    packages = [_package(held, entry, debian.get(entry.name, ())) for entry in held.debian]
     subject = Component(
-        name=held.name, version=image.manifest, type=ComponentType.CONTAINER, bom_ref=image.manifest,
-        description=held.stack.title, hashes=[_hash(image.manifest)],
+        name=held.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
+        description=held.stack.title, hashes=[_hash(image)],
     )  # fmt: skip
     bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image.manifest} {held.digest}"),
+        serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {held.digest}"),
         metadata=BomMetaData(
             component=subject,
             tools=None,

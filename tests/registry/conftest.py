@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,44 +206,53 @@ def rewritten(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(data))
 
 
-def make_image(small: Small, content: str = "content") -> Built:
+def make_image(small: Small, content: str = "content", metadata: str = METADATA) -> Built:
     """What a build would have left: the OCI layout of a small image, and its record."""
     held, images = small.lock, small.project.state / "images"
     shutil.rmtree(images, ignore_errors=True)
-    layout = images / TINY
-    oci.begin(layout)
-    data = tar(
-        {
-            f"opt/venv/{held.site_packages}/tiny_lib-1.0.dist-info/METADATA": METADATA,
-            "usr/share/doc/bsdutils/copyright": COPYRIGHT,
-            "etc/content": content,
-        }
-    )
-    layer = oci.add(layout, zstandard.compress(data), "application/vnd.oci.image.layer.v1.tar+zstd")
-    config = {
-        "architecture": "amd64", "os": "linux", "config": {"Labels": {"dev.vetted.stack": TINY}},
-        "rootfs": {"type": "layers", "diff_ids": [sha256(data)]},
-    }  # fmt: skip
-    manifest = {
-        "schemaVersion": 2, "mediaType": oci.MANIFEST, "layers": [layer],
-        "config": oci.add(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
-    }  # fmt: skip
-    oci.finish(layout, [oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)])
+    files: dict[str, str | Path] = {
+        f"opt/venv/{held.site_packages}/tiny_lib-1.0.dist-info/METADATA": metadata,
+        "usr/share/doc/bsdutils/copyright": COPYRIGHT,
+        "etc/content": content,
+    }
+    image = image_of(images / TINY, [files])
     inputs = build._inputs(held, render.dockerfile(small.project, held))
-    record = {"inputs": inputs, "manifest": oci.read(layout).manifest, "buildkit": "v0"}
+    record = {"inputs": inputs, "manifest": image.manifest, "buildkit": "v0"}
     write(images / f"{TINY}.json", json.dumps(record), small.scratch())
     built = build.existing(small.project, held)
     assert built is not None
     return built
 
 
-def tar(files: dict[str, str]) -> bytes:
+def image_of(layout: Path, layers: Sequence[Mapping[str, str | Path]]) -> oci.Image:
+    """An OCI layout of an image with these files; a path is a link."""
+    oci.begin(layout)
+    archives = [tar(files) for files in layers]
+    config = {
+        "architecture": "amd64", "os": "linux", "config": {"Labels": {"dev.vetted.stack": TINY}},
+        "rootfs": {"type": "layers", "diff_ids": [sha256(data) for data in archives]},
+    }  # fmt: skip
+    kind = "application/vnd.oci.image.layer.v1.tar+zstd"
+    manifest = {
+        "schemaVersion": 2, "mediaType": oci.MANIFEST,
+        "config": oci.add(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
+        "layers": [oci.add(layout, zstandard.compress(data), kind) for data in archives],
+    }  # fmt: skip
+    oci.finish(layout, [oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)])
+    return oci.read(layout)
+
+
+def tar(files: Mapping[str, str | Path]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, text in files.items():
+        for name, content in files.items():
             member = tarfile.TarInfo(name)
-            member.size = len(text.encode())
-            archive.addfile(member, io.BytesIO(text.encode()))
+            if isinstance(content, Path):
+                member.type, member.linkname = tarfile.SYMTYPE, str(content)
+                archive.addfile(member)
+            else:
+                member.size = len(content.encode())
+                archive.addfile(member, io.BytesIO(content.encode()))
     return buffer.getvalue()
 
 

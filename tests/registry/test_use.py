@@ -1,4 +1,4 @@
-"""Choosing the image that compose.yaml runs: pinned by its digest, and only after it was verified, when that is asked."""
+"""Choosing the image that compose.yaml runs: pinned by its digest, and verified before when there is a key."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from builder import attached, certificate, oci, registry, signing
 from builder.registry import Repository
 from builder.signing import Envelope
-from tests.conftest import TINY, vetted
+from tests.conftest import ROOT, TINY, vetted
 from tests.registry.conftest import Keys, Stack, advise, make_image, publish, rewritten, skopeo, verify
 from tests.registry.test_publish import on_h200
 from tests.unit.conftest import Command
@@ -288,12 +289,9 @@ def carried(published: Stack, repository: Repository, tmp_path: Path) -> Path:
 def test_a_folder_verifies_with_the_network_off(published: Stack, carried: Path, keys: Keys) -> None:
     argv = ["verify", str(carried), "--offline", "--key", str(keys.public)]
     off = ["unshare", "--net"] if os.geteuid() == 0 else []
-    script = "import sys; from builder.cli import main; main()"
-    import sys
-
     done = subprocess.run(
-        [*off, sys.executable, "-c", script, *argv], cwd=published.root, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, check=False,
+        [*off, sys.executable, "-m", "builder", *argv], cwd=published.root, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "verified"

@@ -215,7 +215,7 @@ def make_image(small: Small, content: str = "content", metadata: str = METADATA)
         "usr/share/doc/bsdutils/copyright": COPYRIGHT,
         "etc/content": content,
     }
-    image = image_of(images / TINY, [files])
+    image = image_of(images / TINY, [files], build.reference(held))
     inputs = build._inputs(held, render.dockerfile(small.project, held))
     record = {"inputs": inputs, "manifest": image.manifest, "buildkit": "v0"}
     write(images / f"{TINY}.json", json.dumps(record), small.scratch())
@@ -224,8 +224,8 @@ def make_image(small: Small, content: str = "content", metadata: str = METADATA)
     return built
 
 
-def image_of(layout: Path, layers: Sequence[Mapping[str, str | Path]]) -> oci.Image:
-    """An OCI layout of an image with these files; a path is a link."""
+def image_of(layout: Path, layers: Sequence[Mapping[str, str | Path]], name: str = "it:1") -> oci.Image:
+    """An OCI layout of an image with these files, as BuildKit writes one; a path is a link."""
     oci.begin(layout)
     archives = [tar(files) for files in layers]
     config = {
@@ -238,7 +238,8 @@ def image_of(layout: Path, layers: Sequence[Mapping[str, str | Path]]) -> oci.Im
         "config": oci.add(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
         "layers": [oci.add(layout, zstandard.compress(data), kind) for data in archives],
     }  # fmt: skip
-    oci.finish(layout, [oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)])
+    descriptor = oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)
+    oci.finish(layout, [{**descriptor, "annotations": {"org.opencontainers.image.ref.name": f"docker.io/{name}"}}])
     return oci.read(layout)
 
 

@@ -43,6 +43,17 @@ def tag(image: str) -> str:
 def write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> str:
     """Write the manifest of these statements into a new OCI layout; its digest."""
     oci.begin(layout)
+    descriptor = _write(image, envelopes, layout)
+    oci.finish(layout, [descriptor])
+    return str(descriptor["digest"])
+
+
+def add(layout: Path, image: Image, envelopes: Sequence[Envelope]) -> None:
+    """Add these statements to the layout that the image lies in."""
+    oci.finish(layout, [*oci.descriptors(layout), _write(image, envelopes, layout)])
+
+
+def _write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> dict[str, Any]:
     layers = [
         # cosign wants the annotation of a signature, and looks for it in the envelope.
         {
@@ -59,9 +70,7 @@ def write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> str:
         "layers": layers,
         "subject": image.descriptor,
     }
-    descriptor = oci.add(layout, json.dumps(manifest, indent=1).encode(), oci.MANIFEST)
-    oci.finish(layout, [descriptor])
-    return str(descriptor["digest"])
+    return {**oci.add(layout, json.dumps(manifest, indent=1).encode(), oci.MANIFEST), "artifactType": ARTIFACT}
 
 
 def fetch(repository: Repository, image: str, scratch: Path) -> list[Envelope]:

@@ -84,7 +84,12 @@ def read(layout: Path, wanted: str | None = None) -> Image:
 
 def manifests(layout: Path) -> list[str]:
     """The digests of the manifests that a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
-    return [str(descriptor["digest"]) for descriptor in json.loads((layout / "index.json").read_text())["manifests"]]
+    return [str(descriptor["digest"]) for descriptor in descriptors(layout)]
+
+
+def descriptors(layout: Path) -> list[dict[str, Any]]:
+    """What a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
+    return list(json.loads((layout / "index.json").read_text())["manifests"])
 
 
 def checked(layout: Path, digest: str) -> bytes:

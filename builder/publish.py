@@ -90,7 +90,7 @@ def publish(
     signatures = {one.envelope.payload: one.envelope for one in ours}
     wanted = [
         signatures.get(statement) or signing.sign(statement, key, scratch)
-        for statement in _statements(project, held, built, certificates, ours)
+        for statement in statements(project, held, built, certificates, ours)
     ]
     others = [one for one in there if one not in signatures.values()]  # of other keys: theirs to take away
     layout = scratch / "attestations"
@@ -113,7 +113,7 @@ def publish(
     return Published(image, attestations, names, tuple(certificates), changed)
 
 
-def _statements(
+def statements(
     project: Project, held: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[Signed]
 ) -> Iterator[bytes]:
     """All that is to be attached. Of what is there, certificates of other hardware stay while they hold."""

@@ -26,7 +26,6 @@ from builder import (
 )
 from builder.build import Built, Step
 from builder.commands.common import AsJson, OneStack, print_json, refuse
-from builder.lock import Lock
 from builder.oci import DIGEST
 from builder.project import Project
 from builder.verify import Verdict
@@ -55,7 +54,7 @@ def publish_(
     held = lock.load(home, name)
     with home.holding(name) as scratch:
         refuse(name, audit.stale(held))
-        built = _built(home, held)
+        built = build.needed(home, held)
         with console.Working(name) as work:
             done = publish.publish(
                 home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what))
@@ -75,16 +74,6 @@ def publish_(
         console.out.print(f"  certificate, bill of materials and provenance signed; expires {one.predicate.expires}")
     console.note("signed with the key alone: no transparency log knows of it")
     console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub", markup=False)
-
-
-def _built(home: Project, held: Lock) -> Built:
-    built = build.existing(home, held)
-    if built is None:
-        raise errors.VettedError(
-            f"the image of {held.name} is not here: nothing was built from this lock, or its files are gone",
-            next_step=f"vetted certify {held.name} --engine docker",
-        )
-    return built
 
 
 def verify_(
@@ -195,7 +184,7 @@ def use_(
         if repository:
             image = _published(home, chosen, repository, public, scratch)
         else:
-            built = _built(home, held)
+            built = build.needed(home, held)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
         changed = dotenv.pin(home, chosen, image, scratch)

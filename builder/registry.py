@@ -200,12 +200,22 @@ def _oras(repository: Repository, *argv: str) -> process.Result | None:
 
 
 def _options(repository: Repository, prefix: str = "") -> list[str]:
-    # skopeo's file of credentials is of Docker's format, but oras looks for Docker's alone.
-    login = os.environ.get("REGISTRY_AUTH_FILE")
+    login = _login()
     return [
         *([f"--{prefix}plain-http"] if repository.plain else []),
         *([f"--{prefix}registry-config={login}"] if login else []),
     ]
+
+
+def _login() -> str | None:
+    """The file that skopeo and podman keep logins in, when it is to be used; it has Docker's format, and oras looks for
+    Docker's alone."""
+    if named := os.environ.get("REGISTRY_AUTH_FILE"):
+        return named
+    docker = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    skopeo = Path(runtime, "containers") if runtime else Path("/run/containers", str(os.getuid()))
+    return str(skopeo / "auth.json") if (skopeo / "auth.json").is_file() and not docker.is_file() else None
 
 
 ABSENT = re.compile(r": not found\s*$|name unknown|NAME_UNKNOWN|MANIFEST_UNKNOWN|manifest unknown", re.MULTILINE)
@@ -272,7 +282,7 @@ def _silent(repository: Repository, said: str) -> errors.NetworkError:
     return errors.NetworkError(
         f"{repository.host} does not answer\n{said}",
         cause="the registry is down, or a proxy or firewall stands between",
-        next_step=f"oras repo tags {repository}; when that answers, run this again",
+        next_step=f"{_ask(repository)}; when that answers, run this again",
     )
 
 
@@ -280,11 +290,21 @@ def rubbish(repository: Repository, said: str) -> errors.NetworkError:
     return errors.NetworkError(
         f"{repository.host} answers what no registry answers\n{said}",
         cause="something else listens there, such as a proxy's or a hotel's page, or the registry is broken",
-        next_step=f"oras repo tags {repository}",
+        next_step=_ask(repository),
     )
+
+
+def _ask(repository: Repository) -> str:
+    """The command by which a person asks a registry for anything at all."""
+    return f"oras repo tags {'--plain-http ' if repository.plain else ''}{repository}"
+
+
+def printable(line: str) -> str:
+    """A line without what a terminal would take for a command."""
+    return "".join(c if c.isprintable() else "�" for c in line)
 
 
 def clean(text: str) -> str:
     """What a stranger said, fit for a terminal: the last lines of it, printable, and not too long."""
     lines = [line for line in text.strip().splitlines() if line.strip()][-4:]
-    return "\n".join("".join(c if c.isprintable() else "�" for c in line)[:400] for line in lines)
+    return "\n".join(printable(line)[:400] for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -136,26 +137,33 @@ def _as_json(verdict: Verdict) -> dict[str, object]:
 
 
 def _print(verdict: Verdict) -> None:
-    console.out.print(verdict.reference, style="bold", markup=False)
+    for line, style in lines(verdict):
+        console.out.print(line, style=style, markup=False)
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What a person reads, with its colour. All of it comes from a registry, so that none of it may be a command."""
+    yield registry.printable(verdict.reference), "bold"
     for what, value in (("image", verdict.image), ("stack", verdict.stack), ("lock", verdict.lock)):
         if value:
-            console.out.print(f"  {what:<9} {value}", markup=False)
+            yield registry.printable(f"  {what:<9} {value}"), ""
     for one in verdict.certificates:
         predicate = one.statement.predicate
         probes = f"{len(predicate.passedTests)} of {len(predicate.probes)} probes passed"
         dates = f"issued {predicate.issued}, expires {predicate.expires}"
-        console.out.print(f"  certified on {one.hardware}: {probes}; {dates}", markup=False)
-        for doubt in one.doubts:
-            console.out.print(_indented(doubt), style="red", markup=False)
-    for doubt in verdict.doubts:
-        console.out.print(_indented(doubt), style="red", markup=False)
+        yield registry.printable(f"  certified on {one.hardware}: {probes}; {dates}"), ""
+        yield from _doubts(one.doubts)
+    yield from _doubts(verdict.doubts)
     for note in verdict.notes:
-        console.out.print(f"  {note}", markup=False)
-    console.out.print("verified" if verdict.good else "not verified", style="green" if verdict.good else "red")
+        yield registry.printable(f"  {note}"), ""
+    yield ("verified", "green") if verdict.good else ("not verified", "red")
 
 
-def _indented(doubt: str) -> str:
-    return "  doubt: " + doubt.replace("\n", "\n         ")
+def _doubts(doubts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for doubt in doubts:
+        first, *rest = doubt.splitlines() or [""]
+        yield registry.printable(f"  doubt: {first}"), "red"
+        yield from ((registry.printable(f"         {line}"), "red") for line in rest)
 
 
 def use_(
@@ -220,8 +228,9 @@ def _published(
         other = [] if verdict.stack in (None, name) else [f"it is an image of {verdict.stack}"]
         if other or not verdict.good:
             doubts = [*other, *verdict.doubts, *(doubt for one in verdict.certificates for doubt in one.doubts)]
+            said = (registry.printable(line) for doubt in doubts for line in doubt.splitlines())
             raise errors.VettedError(
-                "\n".join([f"{repository}:{name} is in doubt; .env is as it was", *doubts]),
+                "\n".join([f"{repository}:{name} is in doubt; .env is as it was", *said]),
                 next_step=f"vetted verify {repository}@{image} --key cosign.pub",
             )
     return f"{repository}@{image}"

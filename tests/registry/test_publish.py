@@ -333,6 +333,15 @@ def test_a_wrong_or_missing_password_is_told_and_asked_of_nobody(
     assert "export COSIGN_PASSWORD" in done.err
 
 
+def test_a_key_may_be_one_of_cosigns_addresses(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGNING_KEY", keys.private.read_text())
+    done = command(certified.root, "publish", TINY, "--registry", str(repository), "--key", "env://SIGNING_KEY")
+    assert done.code == 0, done.err
+    assert verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
 @pytest.mark.parametrize("where", ["images", "/images", "host/images", "127.0.0.1:1/Images", "a.b/c:tag", "-x.y/z"])
 def test_what_is_no_repository_ends_with_2(command: Command, certified: Stack, keys: Keys, where: str) -> None:
     done = command(certified.root, "publish", TINY, f"--registry={where}", "--key", str(keys.private))

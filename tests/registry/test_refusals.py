@@ -31,7 +31,7 @@ def test_a_registry_that_is_down(command: Command, certified: Stack, keys: Keys)
         assert answer.code == 5
         assert f"{host} does not answer" in answer.err
         assert "usual cause: the registry is down" in answer.err
-        assert f"next: oras repo tags {host}/images" in answer.err
+        assert f"next: oras repo tags --plain-http {host}/images" in answer.err
 
 
 def test_a_host_that_does_not_exist(command: Command, certified: Stack, keys: Keys) -> None:
@@ -210,16 +210,21 @@ def test_a_registry_without_a_login_is_told_with_how_to_log_in(
         assert f"docker login {locked_host}" in answer.err
 
 
-@pytest.mark.parametrize("tool", ["docker", "skopeo"])
+@pytest.mark.parametrize("tool", ["docker", "skopeo", "skopeo's own place"])
 def test_the_login_of_docker_and_of_skopeo_is_used_and_shown_nowhere(
     command: Command, certified: Stack, keys: Keys, locked_host: str, tmp_path: Path, tool: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if tool == "docker":
         login(tmp_path / "docker" / "config.json", locked_host)
-    else:
+    elif tool == "skopeo":
         login(tmp_path / "auth.json", locked_host)
         monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+    else:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+        (tmp_path / "run").mkdir()
+        argv = ["skopeo", "login", "--tls-verify=false", "--username", USER, "--password-stdin", locked_host]
+        subprocess.run(argv, input=TOKEN, text=True, check=True, capture_output=True)
     done = publish(command, certified, f"{locked_host}/images", keys)
     assert done.code == 0, done.err
     verified = verify(command, certified, f"{locked_host}/images:{TINY}", keys)

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from builder import attached, dotenv, errors, licences, oci, publish, registry, signing, stack, verify
+from builder import attached, certificate, dotenv, errors, licences, oci, publish, registry, signing, stack, verify
+from builder.certificate import Resource
+from builder.commands.registry import lines
+from builder.machine import Hardware
 from tests.conftest import TINY, Small
 
 JSON = st.recursive(
@@ -140,6 +143,19 @@ def test_what_a_registry_says_is_printable_and_short(said: str) -> None:
     assert error.exit_code == 5
     assert error.what.replace("\n", "").isprintable()
     assert len(error.what) < 2500
+
+
+@given(st.text() | NAMES, st.text() | NAMES)
+def test_what_is_said_of_an_image_is_printable(text: str, more: str) -> None:
+    """Even of what is signed: a key may be anybody's."""
+    statement = certificate.statement(
+        subject=Resource(name=text, digest=certificate.bare("1" * 64)), lock="2" * 64, suite="3" * 64,
+        hardware=Hardware(text, 1, (more,), more), engine={"name": more}, python=text, probes=[],
+    )  # fmt: skip
+    judged = (verify.Judged(statement, (text, more)),)
+    verdict = verify.Verdict(text, more, text, more, judged, (text, f"{text}\n{more}"), (more,))
+    for line, _ in lines(verdict):
+        assert line.isprintable()
 
 
 @given(st.text())

@@ -90,7 +90,7 @@ def read(layout: Path, image: str) -> list[Envelope]:
     found = []
     for digest in oci.manifests(layout):
         manifest = oci.json_of(layout, digest)
-        subject = manifest.get("subject")
+        subject = manifest.get("subject") if isinstance(manifest, dict) else None
         if not isinstance(subject, dict) or subject.get("digest") != image:
             continue
         for wanted in _layers(manifest) or ():

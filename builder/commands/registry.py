@@ -100,7 +100,7 @@ def verify_(
     with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
         scratch = Path(temporary)
         if offline:
-            folder, _, image = reference.partition("@")
+            folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
             if image and not DIGEST.fullmatch(image):
                 raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
             verdict = verify.local(home, Path(folder).absolute(), image or None, public, scratch, hardware)

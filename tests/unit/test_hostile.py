@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from builder.certificate import Resource
 from builder.commands.registry import lines
 from builder.machine import Hardware
 from tests.conftest import TINY, Small
+from tests.registry.conftest import image_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -135,6 +137,26 @@ def test_a_manifest_in_a_layout_that_says_anything_is_bad_input(small: Small, tm
     oci.finish(layout, [oci.add(layout, json.dumps(said).encode(), oci.MANIFEST)])
     with pytest.raises(errors.BadInputError):
         verify.local(small.project, layout, None, tmp_path / "cosign.pub", tmp_path, None)
+
+
+@FIXED
+@given(JSON | JSON.map(lambda value: {"subject": value, "layers": value}))
+@example("subject")
+@example({"subject": {"digest": "{image}"}, "layers": [{"digest": "sha256:../../x", "mediaType": signing.MEDIA_TYPE}]})
+@example(
+    {"subject": {"digest": "{image}"}, "layers": [{"digest": "sha256:" + "1" * 64, "mediaType": signing.MEDIA_TYPE}]}
+)
+def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small, tmp_path: Path, said: Any) -> None:
+    layout = tmp_path / "layout"
+    shutil.rmtree(layout, ignore_errors=True)
+    image = image_of(layout, [{"etc/content": "content"}])
+    hostile = json.dumps(said).replace("{image}", image.manifest).encode()
+    oci.finish(layout, [image.descriptor, oci.add(layout, hostile, oci.MANIFEST)])
+    try:
+        verdict = verify.local(small.project, layout, image.manifest, tmp_path / "cosign.pub", tmp_path, None)
+    except errors.BadInputError:
+        return
+    assert not verdict.good
 
 
 @given(st.text() | NAMES)

@@ -99,6 +99,7 @@ def publish(
     changed = False
     if registry.manifest(repository, image, scratch) is None:
         report(f"pushing the image, {built.image.size / 1e6:.0f} MB")
+        _refuse_damaged(built)
         registry.push(repository, built.image.layout, image)
         changed = True
     if registry.resolve(repository, attached.tag(image)) != attestations:
@@ -127,7 +128,7 @@ def statements(
             yield one.envelope.payload
     subject = certificates[0].subject[0]
     # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
-    bills = (one.envelope.payload for one in ours if _is_bill_of(one, held.digest))
+    bills = (one.envelope.payload for one in ours if _is_bill_of(one, held))
     yield next(bills, None) or _statement(subject, attached.BILL, sbom.make(held, built.image))
     yield _statement(subject, attached.PROVENANCE, provenance.make(project, held, built))
 
@@ -142,11 +143,11 @@ def _holds_elsewhere(
     return statement.key not in keys and not verify.against(statement, wanted, advisories)
 
 
-def _is_bill_of(one: Signed, lock: str) -> bool:
+def _is_bill_of(one: Signed, held: Lock) -> bool:
     from builder import sbom
 
     try:
-        return one.kind == attached.KINDS[attached.BILL] and sbom.lock_of(one.predicate) == lock
+        return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, held)
     except (KeyError, TypeError):
         return False
 
@@ -160,6 +161,15 @@ def _statement(subject: Resource, kind: str, predicate: dict[str, Any]) -> bytes
         "predicate": predicate,
     }
     return (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _refuse_damaged(built: Built) -> None:
+    if broken := list(oci.damaged(built.image)):
+        raise errors.BadInputError(
+            "\n".join([f"{built.image.layout} is not what was certified", *broken]),
+            cause="a file of it was changed, or the disk lost it",
+            next_step=f"rm -r {built.image.layout}, then build again",
+        )
 
 
 def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope], scratch: Path) -> None:

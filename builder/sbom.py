@@ -28,6 +28,7 @@ from builder.lock import Entry, Lock
 from builder.project import sha256_file
 
 LOCK = "vetted:lock"  # the properties that this project adds
+VERSION = "vetted:version"
 UNKNOWN = "vetted:licence"
 
 
@@ -54,7 +55,7 @@ def of(
             tools=None,
             # The lock's own day, as in the image: a bill that is made again is the same.
             timestamp=datetime.datetime.fromtimestamp(held.epoch, datetime.UTC),
-            properties=[Property(name=LOCK, value=held.digest), Property(name="vetted:version", value=__version__)],
+            properties=[Property(name=LOCK, value=held.digest), Property(name=VERSION, value=__version__)],
         ),
         components=[*distributions, *packages],
         dependencies=[
@@ -78,7 +79,16 @@ def versions(bill: dict[str, Any]) -> dict[str, str]:
 
 def lock_of(bill: dict[str, Any]) -> str | None:
     """The lock that a bill was made from. Raises KeyError, TypeError."""
-    return next((str(one["value"]) for one in bill["metadata"]["properties"] if one["name"] == LOCK), None)
+    return _properties(bill).get(LOCK)
+
+
+def is_todays(bill: dict[str, Any], held: Lock) -> bool:
+    """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
+    return (lock_of(bill), _properties(bill).get(VERSION)) == (held.digest, __version__)
+
+
+def _properties(bill: dict[str, Any]) -> dict[str, str]:
+    return {str(one["name"]): str(one["value"]) for one in bill["metadata"]["properties"]}
 
 
 def _distribution(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:

@@ -43,7 +43,7 @@ def reference(held: Lock) -> str:
 
 
 def _inputs(held: Lock, dockerfile: str) -> str:
-    return sha256(json.dumps([description(held), dockerfile, reference(held), debian.RECIPE]).encode())
+    return sha256(json.dumps([description(held), dockerfile, reference(held), debian.RECIPE, EXPORT]).encode())
 
 
 def existing(project: Project, held: Lock) -> Built | None:
@@ -188,6 +188,8 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
 
 
 LAYOUT = "layout"  # what a build leaves in its scratch folder
+# An image is compressed once and pulled many times, so not at the fastest level.
+EXPORT = "rewrite-timestamp=true,compression=zstd,compression-level=9,force-compression=true"
 
 
 @dataclass(frozen=True)
@@ -222,9 +224,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
-        output=[
-            f"type=oci,tar=false,dest={scratch / LAYOUT},rewrite-timestamp=true,compression=zstd,force-compression=true"
-        ],
+        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{EXPORT}"],
     )
 
 

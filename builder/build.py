@@ -43,7 +43,7 @@ def reference(held: Lock) -> str:
 
 
 def _inputs(held: Lock, dockerfile: str) -> str:
-    return sha256(json.dumps([description(held), dockerfile, reference(held), debian.RECIPE, EXPORT]).encode())
+    return sha256(json.dumps([description(held), dockerfile, reference(held), debian.RECIPE, _export(held)]).encode())
 
 
 def existing(project: Project, held: Lock) -> Built | None:
@@ -188,8 +188,14 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
 
 
 LAYOUT = "layout"  # what a build leaves in its scratch folder
-# An image is compressed once and pulled many times, so not at the fastest level.
-EXPORT = "rewrite-timestamp=true,compression=zstd,compression-level=9,force-compression=true"
+# zstd's levels. An image for GPUs is gigabytes that many hosts pull: a seventh less is worth minutes of compression,
+# once. One for CPUs is built more often than it is pulled.
+LEVEL = {"cpu": 3, "cuda": 9}
+
+
+def _export(held: Lock) -> str:
+    level = LEVEL[held.stack.device]
+    return f"rewrite-timestamp=true,compression=zstd,compression-level={level},force-compression=true"
 
 
 @dataclass(frozen=True)
@@ -224,7 +230,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
-        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{EXPORT}"],
+        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{_export(held)}"],
     )
 
 

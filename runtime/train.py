@@ -152,7 +152,10 @@ def _says(config: Path, rest: Sequence[str], option: str) -> bool:
     """Did the user set this option, in the config or behind the command?"""
     if any(argument.partition("=")[0] == f"--{option}" for argument in rest):
         return True
-    return re.search(rf"""^\s*["']?{option}["']?\s*:""", config.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    return (
+        re.search(rf"""(?:^|[{{,])\s*["']?{option}["']?\s*:""", config.read_text(encoding="utf-8"), re.MULTILINE)
+        is not None
+    )
 
 
 def latest(folder: Path) -> Path | None:

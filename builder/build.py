@@ -80,9 +80,10 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     # The record goes first and comes last: whenever it is there, the layout beside it is whole.
     record.unlink(missing_ok=True)
     shutil.rmtree(final, ignore_errors=True)
+    # What the context was made of, not what stands there now: somebody may have edited it while this was building.
+    inputs = (layout.parent / INPUTS).read_text()
     layout.rename(final)
     image = oci.read(final)
-    inputs = _inputs(project, held, project.dockerfile(held.name).read_text())
     data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
     write(record, json.dumps(data, indent=2) + "\n", scratch)
     return Built(image, reference(held), docker.buildkit)
@@ -203,6 +204,7 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
 
 
 LAUNCHER = "launcher.py"  # the command inside an image
+INPUTS = "inputs"  # what a context was made of, beside it
 LAYOUT = "layout"  # what a build leaves in its scratch folder
 # zstd's levels. An image for GPUs is gigabytes that many hosts pull: a seventh less is worth minutes of compression,
 # once. One for CPUs is built more often than it is pulled.
@@ -231,6 +233,7 @@ class Target:
 
 def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
     """Make the context in `scratch`, where the image is to be left as well, as an OCI layout."""
+    (scratch / INPUTS).write_text(_inputs(project, held, project.dockerfile(held.name).read_text()))
     report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
     folder = context(project, held, scratch, fresh=fresh)
     config = scratch / "uv.toml"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder import build, errors, lock, oci
+from builder import build, engine, errors, lock, oci
 from builder.build import Step
 from builder.lock import Lock
 from builder.project import Project
@@ -35,6 +35,16 @@ def put_image(small: Small) -> Layout:
 
 def existing(small: Small) -> build.Built | None:
     return build.existing(small.project, small.lock)
+
+
+def test_an_edit_during_a_build_is_not_taken_for_what_was_built(small: Small) -> None:
+    scratch = small.scratch()
+    layout = Layout(scratch / build.LAYOUT)
+    (scratch / build.INPUTS).write_text(build._inputs(small.project, small.lock, "FROM scratch\n"))
+    docker = engine.Docker("26.1", "v0.19", "6.1")
+    built = build.keep(small.project, small.lock, layout.root, docker, scratch)
+    assert built.image.manifest == layout.manifest["digest"]
+    assert existing(small) is None
 
 
 def test_an_image_of_this_lock_and_dockerfile_is_not_built_again(small: Small) -> None:

@@ -116,12 +116,8 @@ def _text(path: Path) -> str:
 
 def certified(root: Path, stack: Mapping[str, Any], image: str, found: list[str]) -> Finding:
     """Which certificate speaks of this very image, and whether it was earned on hardware like this."""
-    name, digest = stack.get("stack", "this image"), image.rpartition("@sha256:")[2]
-    earned = [
-        str(statement["hardware"])
-        for path in sorted((root / CERTIFICATES).glob("*.json"))
-        if (statement := _statement(path)) and statement["subject"] == digest
-    ]
+    name = stack.get("stack", "this image")
+    earned = list(certificates(root, image).values())
     here = hardware(root, found)
     if here in earned:
         return Finding("ok", f"{name} is certified for this hardware: {here}")
@@ -136,6 +132,16 @@ def certified(root: Path, stack: Mapping[str, Any], image: str, found: list[str]
     return Finding(
         "advice", f"{name} has no certificate for this image", "run the suite here: docker compose run smoke"
     )
+
+
+def certificates(root: Path, image: str) -> dict[Path, str]:
+    """The certificates of this very image, each with the hardware that it was earned on."""
+    digest = image.rpartition("@sha256:")[2]
+    return {
+        path: statement["hardware"]
+        for path in sorted((root / CERTIFICATES).glob("*.json"))
+        if (statement := _statement(path)) and statement["subject"] == digest
+    }
 
 
 def _statement(path: Path) -> dict[str, str] | None:

@@ -130,11 +130,10 @@ def _new(runs: Path, asked: Asked) -> Path:
     else:
         config = asked.config
     shutil.copyfile(config, folder / CONFIG)
-    certificates = Path("/", preflight.CERTIFICATES)
-    for path in sorted(certificates.glob("*.json")):
+    image = {"image": os.environ.get("VETTED_IMAGE"), "stack": os.environ.get("VETTED_STACK")}
+    for path in preflight.certificates(Path("/"), image["image"] or ""):
         (folder / "certificates").mkdir(exist_ok=True)
         shutil.copyfile(path, folder / "certificates" / path.name)
-    image = {"image": os.environ.get("VETTED_IMAGE"), "stack": os.environ.get("VETTED_STACK")}
     (folder / "image.json").write_text(json.dumps(image, indent=2) + "\n", encoding="utf-8")
     return folder
 

@@ -62,6 +62,16 @@ def existing(project: Project, held: Lock) -> Built | None:
     return Built(image, reference(held), data["buildkit"]) if complete and image.manifest == data["manifest"] else None
 
 
+def needed(project: Project, held: Lock) -> Built:
+    """The image of this very lock and Dockerfile. Raises VettedError when it is not here."""
+    if built := existing(project, held):
+        return built
+    raise errors.VettedError(
+        f"the image of {held.name} is not here: nothing was built from this lock, or its files are gone",
+        next_step=f"vetted certify {held.name} --engine docker",
+    )
+
+
 def build(project: Project, held: Lock, scratch: Path, report: Report) -> Built:
     """Build the image of a lock, or return the one that was built from the same inputs."""
     refuse_stale(project, held)

@@ -6,12 +6,13 @@ same shape under .vetted/reports/, never a certificate.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from builder import errors
 from builder.machine import Hardware
@@ -23,6 +24,11 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # Where a statement says what of the environment was not as in the lock; a certificate has none.
 DIFFERENCES = "differences"
 Differences = Mapping[str, str | list[str]]
+# The bytes that a certificate speaks of do not age. What it cannot see does: the drivers and kernels under the image,
+# the faults that are found after it, the suite that learns of them. Those move within a quarter; running the suite
+# again takes minutes.
+LIFETIME = datetime.timedelta(days=90)
+Day = Annotated[datetime.date, Field(strict=True)]  # in JSON the text 2026-11-21, and no number
 Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
 
 
@@ -72,14 +78,25 @@ class ProbeResult(_Model):
 
 
 class Predicate(_Model):
-    """in-toto test-result v0.1; `notRun` and `probes` are this project's additions."""
+    """in-toto test-result v0.1; `issued`, `expires`, `notRun` and `probes` are this project's additions.
+
+    A report has no dates, nor has a certificate of the days before certificates expired.
+    """
 
     result: Literal["PASSED", "FAILED"]
+    issued: Day | None = None
+    expires: Day | None = None
     configuration: list[Resource]
     passedTests: list[str]  # noqa: N815  (in-toto's names)
     failedTests: list[str]  # noqa: N815
     notRun: dict[str, str]  # noqa: N815
     probes: list[ProbeResult]
+
+    @model_validator(mode="after")
+    def _dated_whole(self) -> Predicate:
+        if (self.issued is None) != (self.expires is None):
+            raise ValueError("`issued` and `expires` go together")
+        return self
 
 
 class Statement(_Model):
@@ -110,6 +127,23 @@ class Statement(_Model):
     def earned(self) -> bool:
         """May this be a certificate: has all passed, and was what ran exactly what the lock says?"""
         return self.predicate.result == "PASSED" and not self.resource(DIFFERENCES).annotations
+
+    def dated(self, day: datetime.date) -> Statement:
+        """The same, issued on that day."""
+        dates = {"issued": day, "expires": day + LIFETIME}
+        return self.model_copy(update={"predicate": self.predicate.model_copy(update=dates)})
+
+    def lapsed(self, day: datetime.date) -> str | None:
+        """Why it no longer speaks on that day; None while it does. It speaks to the end of the day it expires on."""
+        expires = self.predicate.expires
+        if expires is None:
+            return "says no expiry"
+        return f"expired on {expires}" if day > expires else None
+
+
+def today() -> datetime.date:
+    """The day by which certificates are issued and expire: that of UTC, the same everywhere."""
+    return datetime.datetime.now(datetime.UTC).date()
 
 
 def bare(digest: str) -> DigestSet:

@@ -60,6 +60,8 @@ def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
         statement = certificate.read(path)
     except errors.BadInputError:
         return None  # damaged: run, and write it anew
+    if statement.lapsed(certificate.today()):
+        return None
     hardware = machine.hardware(request.device).hardware_class
     key = tuple(part.removeprefix("sha256:") for part in (subject, suite.digest(project.smoke), hardware))
     return Outcome(statement, path, None, reused=True) if statement.key == key else None
@@ -108,12 +110,13 @@ def judge(
     on_event: Callable[[Event], None],
     differences: Differences | None = None,
 ) -> Statement:
-    """Run the suite, whose digest is `identity`, on a subject, and say what came of it."""
+    """Run the suite, whose digest is `identity`, on a subject, and say what came of it; dated when it is earned."""
     answer = suite.run(subject.runner, Asked(request.device, held.versions, request.probes), scratch, on_event)
-    return certificate.statement(
+    said = certificate.statement(
         subject=subject.resource, lock=held.digest, suite=identity, hardware=machine.hardware(request.device),
         engine=subject.engine, python=answer.python, probes=list(answer.results), differences=differences,
     )  # fmt: skip
+    return said.dated(certificate.today()) if said.earned and not shortcoming(held, request) else said
 
 
 def _in_image(

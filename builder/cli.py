@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from builder import console, errors
-from builder.commands import carry, pipeline, proof
+from builder.commands import carry, pipeline, proof, registry
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -29,6 +29,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "certify": proof.certify_,
     "show": proof.show,
     "controls": proof.controls_,
+    "publish": registry.publish_,
+    "verify": registry.verify_,
+    "use": registry.use_,
     "bundle": carry.bundle_,
 }
 for name, command in COMMANDS.items():

@@ -1,13 +1,14 @@
-"""Reading OCI layouts: what an image is, and where two builds of it differ."""
+"""OCI layouts: what an image is, what its files say, where two builds of it differ; and writing small ones."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
+import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,11 @@ from typing import IO, Any
 import zstandard
 
 from builder import errors
+from builder.project import sha256, sha256_file
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+SMALL = 4 << 20  # bytes: no file of an image that is read into memory is larger
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,13 @@ class Image:
     manifest: str  # digests: sha256:...
     config: str
     layers: tuple[Layer, ...]
+    media_type: str = MANIFEST
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """How another manifest names it."""
+        size = blob(self.layout, self.manifest).stat().st_size
+        return {"mediaType": self.media_type, "digest": self.manifest, "size": size}
 
     @property
     def size(self) -> int:
@@ -42,22 +55,26 @@ class Image:
 
 
 def blob(layout: Path, digest: str) -> Path:
+    """Where a blob lies. Raises ValueError when that is no digest: it becomes a path."""
+    if not DIGEST.fullmatch(digest):
+        raise ValueError(f"{digest[:80]!r} is not a digest")
     return layout / "blobs" / digest.replace(":", "/")
 
 
-def read(layout: Path) -> Image:
-    """The one image of a layout. Raises BadInputError when there is none or it is damaged."""
+def read(layout: Path, wanted: str | None = None) -> Image:
+    """The one image of a layout, or the one with that digest. Raises BadInputError when it is not there or damaged."""
     try:
-        index = json.loads((layout / "index.json").read_text())
-        (descriptor,) = index["manifests"]
-        manifest = _json(layout, descriptor["digest"])
-        config = _json(layout, manifest["config"]["digest"])
+        (digest,) = manifests(layout) if wanted is None else [one for one in manifests(layout) if one == wanted]
+        manifest = json_of(layout, digest)
+        config = json_of(layout, manifest["config"]["digest"])
         layers = tuple(
             Layer(layer["digest"], diff_id, layer["mediaType"], layer["size"])
             for layer, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
         )
-        return Image(layout, descriptor["digest"], manifest["config"]["digest"], layers)
-    except (OSError, KeyError, TypeError, ValueError) as error:
+        for layer in layers:
+            blob(layout, layer.digest)
+        return Image(layout, digest, manifest["config"]["digest"], layers, manifest.get("mediaType") or MANIFEST)
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise errors.BadInputError(
             f"{layout} is not an OCI layout of one image: {error}",
             cause="the folder was changed by hand, or a copy of it was cut short",
@@ -65,11 +82,77 @@ def read(layout: Path) -> Image:
         ) from error
 
 
-def _json(layout: Path, digest: str) -> Any:
+def manifests(layout: Path) -> list[str]:
+    """The digests of the manifests that a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
+    return [str(descriptor["digest"]) for descriptor in descriptors(layout)]
+
+
+def descriptors(layout: Path) -> list[dict[str, Any]]:
+    """What a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
+    return list(json.loads((layout / "index.json").read_text())["manifests"])
+
+
+def checked(layout: Path, digest: str) -> bytes:
+    """The content of a blob. Raises OSError or ValueError."""
     content = blob(layout, digest).read_bytes()
-    if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+    if sha256(content) != digest:
         raise ValueError(f"blob {digest} has other content")
-    return json.loads(content)
+    return content
+
+
+def json_of(layout: Path, digest: str) -> Any:
+    """The JSON of a blob. Raises OSError or ValueError."""
+    return json.loads(checked(layout, digest))
+
+
+def damaged(image: Image) -> Iterator[str]:
+    """What of an image is not there, or has other content than its digest says."""
+    for digest in (image.config, *(layer.digest for layer in image.layers)):
+        path = blob(image.layout, digest)
+        if not path.is_file():
+            yield f"{digest} is missing"
+        elif sha256_file(path) != digest:
+            yield f"{digest} has other content"
+
+
+def begin(layout: Path) -> None:
+    """Begin a new layout: `add` what it holds, then `finish` it."""
+    (layout / "blobs" / "sha256").mkdir(parents=True)
+    (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+
+
+def add(layout: Path, content: bytes, media_type: str) -> dict[str, Any]:
+    """Add a blob; its descriptor."""
+    digest = sha256(content)
+    blob(layout, digest).write_bytes(content)
+    return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+
+def finish(layout: Path, descriptors: Sequence[dict[str, Any]]) -> None:
+    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": list(descriptors)}
+    (layout / "index.json").write_text(json.dumps(index))
+
+
+def files(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | str]]:
+    """The files of an image that are wanted by their path: each with its content, or with its target if it is a link.
+
+    Of a path that several layers have, all are given, the last one last. Raises BadInputError.
+    """
+    try:
+        for layer in image.layers:
+            with _tar(image.layout, layer) as archive:
+                for member in archive:
+                    name = member.name.removeprefix("./")
+                    if not wanted(name):
+                        continue
+                    if member.issym():
+                        yield name, member.linkname
+                    elif member.isfile() and member.size <= SMALL and (content := archive.extractfile(member)):
+                        yield name, content.read()
+    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError, zlib.error) as error:
+        raise errors.BadInputError(
+            f"a layer of {image.layout} cannot be read: {error}", next_step="build again"
+        ) from error
 
 
 @dataclass(frozen=True)

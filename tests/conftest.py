@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import json
 import os
@@ -139,9 +140,15 @@ class Small:
         return folder
 
     def issue(
-        self, engine: str = "host", *, subject: str = "", probes: Sequence[ProbeResult] = (), kind: str = "host"
+        self,
+        engine: str = "host",
+        *,
+        subject: str = "",
+        probes: Sequence[ProbeResult] = (),
+        kind: str = "host",
+        day: datetime.date | None = None,
     ) -> Path:
-        """Write the certificate of a run of today's suite on this machine."""
+        """Write the certificate of a run of today's suite on this machine, issued today or on another day."""
         held = self.lock
         statement = certificate.statement(
             subject=Resource(name="tiny", digest=certificate.bare(subject or held.digest)),
@@ -154,7 +161,7 @@ class Small:
         )
         path = certificate.path(self.project, TINY, "cpu", engine)
         path.parent.mkdir(exist_ok=True)
-        path.write_text(statement.to_json())
+        path.write_text(statement.dated(day or certificate.today()).to_json())
         return path
 
 

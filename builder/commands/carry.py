@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
-from builder import advisory, audit, bundle, bundled, certificate, console, lock, machine, project
+from builder import advisory, airgap, audit, build, bundle, bundled, certificate, console, lock, machine, project
 from builder.build import Step
 from builder.certify import Request
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
+from builder.lock import Lock
+from builder.project import Project
 
 
 def bundle_(
@@ -26,11 +28,23 @@ def bundle_(
     python: Annotated[
         str | None, typer.Option(help="The host's Python, such as 3.12.", show_default="the stack's")
     ] = None,
+    image: Annotated[
+        bool, typer.Option("--image", help="The certified image instead, signed, with the public key.")
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="With --image: cosign's private key.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write all that a host without a network needs to run the suite on a stack, in parts that can be carried."""
+    if image != (key is not None) or (image and (have or python)):
+        raise typer.BadParameter("--image goes with --key, and without --have and --python", param_hint="--image")
     home = project.find()
     held = lock.load(home, name)
+    if key is not None:
+        _bundle_image(home, held, key, output, as_json)
+        return
     try:
         size = bundle.parse_size(part_size)
     except ValueError as error:
@@ -58,6 +72,22 @@ def bundle_(
     console.out.print(f"  {carried} distributions for Python {made.contents.python}, {without} left out")
     command = f"python{made.contents.python} {output.name}/{bundle.ENTRY}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
+
+
+def _bundle_image(home: Project, held: Lock, key: str, output: Path, as_json: bool) -> None:
+    with home.holding(held.name) as scratch:
+        refuse(held.name, audit.stale(held))
+        built = build.needed(home, held)
+        with console.Working(held.name) as work:
+            made = airgap.make(home, held, built, key, output, scratch, lambda what: work.step(Step(0, 0, what)))
+    if as_json:
+        print_json({"stack": held.name, "output": str(output), "image": made.image, "bytes": made.size})
+        return
+    console.out.print(f"{held.name}: {made.image}\n  {made.size / 1e6:.0f} MB in {output}", markup=False)
+    where = f"{output.name}/{airgap.IMAGE}"
+    console.out.print(
+        f"next: copy the folder, and there: vetted verify {where} --offline --key {output.name}/{airgap.KEY}"
+    )
 
 
 def run_bundle(

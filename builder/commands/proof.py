@@ -231,9 +231,14 @@ def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
         named = (resource.annotations or {}).get("name", "")
         digest = f"sha256:{resource.digest.sha256}" if resource.digest else " ".join(filter(None, (str(named), said)))
         console.out.print(f"  {resource.name:<9} {digest}")
+    predicate = statement.predicate
+    if predicate.issued:
+        console.out.print(f"  {'issued':<9} {predicate.issued}, expires {predicate.expires}")
+    if lapsed := statement.lapsed(certificate.today()):
+        console.out.print(f"  this certificate {lapsed}: certify again", style="yellow")
     if not docs.is_current(held, statement):
         console.out.print("  this certificate speaks of an earlier lock", style="yellow")
-    console.out.print(console.results_table(statement.predicate.probes))
-    for name, reason in statement.predicate.notRun.items():
+    console.out.print(console.results_table(predicate.probes))
+    for name, reason in predicate.notRun.items():
         console.out.print(f"not run: {name}: {reason}")
     console.out.print()

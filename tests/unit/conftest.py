@@ -8,10 +8,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from builder import cli, debian
 from tests.conftest import Answer, Small
+
+# The same examples on every machine, however slow it is.
+hypothesis.settings.register_profile("vetted", deadline=None, derandomize=True, database=None, max_examples=60)
+hypothesis.settings.load_profile("vetted")
 
 FOREIGN = ("VETTED_", "UV_", "PIP_", "DOCKER_", "BUILDX_")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -219,3 +220,48 @@ def test_the_schema_refuses_what_a_certificate_never_says(
     inner[last] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+
+
+ISSUED = datetime.date(2026, 1, 31)
+
+
+def test_a_certificate_says_when_it_was_issued_and_when_it_expires(real: Project, tmp_path: Path) -> None:
+    written = issue("passed").dated(ISSUED)
+    data = json.loads(written.to_json())
+    assert (data["predicate"]["issued"], data["predicate"]["expires"]) == ("2026-01-31", "2026-05-01")
+    jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+    assert in_toto_refuses(data) == ""
+    path = tmp_path / "certificate.json"
+    path.write_text(written.to_json())
+    assert certificate.read(path) == written
+
+
+def test_a_certificate_speaks_to_the_end_of_the_day_it_expires_on() -> None:
+    written = issue("passed").dated(ISSUED)
+    last = ISSUED + certificate.LIFETIME
+    assert written.lapsed(ISSUED) is None
+    assert written.lapsed(last) is None
+    assert written.lapsed(last + datetime.timedelta(days=1)) == "expired on 2026-05-01"
+
+
+def test_a_certificate_without_dates_speaks_no_more() -> None:
+    assert issue("passed").lapsed(ISSUED) == "says no expiry"
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        {"issued": "2026-01-31"},
+        {"expires": "2026-01-31"},
+        {"issued": "2026-01-31", "expires": 1},
+        {"issued": "2026-01-31T00:00:00", "expires": "2026-05-01"},
+        {"issued": "yesterday", "expires": "tomorrow"},
+    ],
+)
+def test_half_a_date_or_none_at_all_is_no_certificate(tmp_path: Path, dates: dict[str, object]) -> None:
+    data = json.loads(issue("passed").to_json())
+    data["predicate"] |= dates
+    path = tmp_path / "cpu-host.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(errors.BadInputError, match=r"cpu-host\.json is not a certificate"):
+        certificate.read(path)

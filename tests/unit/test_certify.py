@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 
 import pytest
@@ -73,6 +74,21 @@ def test_certifying_again_mends_a_damaged_certificate(certified: Small) -> None:
     assert reused(certified) is None
 
 
+def test_an_expired_certificate_does_not_spare_a_run(certified: Small) -> None:
+    certified.issue(day=certificate.today() - certificate.LIFETIME)
+    assert reused(certified) is not None
+    certified.issue(day=certificate.today() - certificate.LIFETIME - datetime.timedelta(days=1))
+    assert reused(certified) is None
+
+
+def test_a_certificate_without_dates_does_not_spare_a_run(certified: Small) -> None:
+    path = certified.issue()
+    data = json.loads(path.read_text())
+    del data["predicate"]["issued"], data["predicate"]["expires"]
+    path.write_text(json.dumps(data))
+    assert reused(certified) is None
+
+
 def run(small: Small, request: Request = HOST) -> Outcome:
     """Install the lock from its wheelhouse with the real uv, and run the suite in that environment."""
     return certify.run(small.project, small.lock, request, small.scratch(), lambda _: None, lambda _: None)
@@ -84,6 +100,8 @@ def test_a_run_that_passes_writes_the_certificate_and_is_reused(wheels: Small) -
     assert (outcome.certificate, outcome.report, outcome.reused) == (path, None, False)
     statement = certificate.read(path)
     assert statement == outcome.statement
+    assert statement.predicate.issued == certificate.today()
+    assert statement.lapsed(certificate.today()) is None
     assert statement.predicate.passedTests == ["alpha", "beta"]
     subject = statement.subject[0]
     assert subject == certificate.Resource(name=f"lockfiles/{TINY}", digest=certificate.bare(wheels.lock.digest))
@@ -115,6 +133,7 @@ def test_a_run_that_fails_writes_a_report_and_leaves_the_certificate_alone(wheel
     assert outcome.certificate is None
     assert outcome.report == certificate.report_path(wheels.project, TINY, "cpu", "host")
     assert certificate.read(outcome.report) == outcome.statement
+    assert outcome.statement.predicate.issued is None
     assert path.read_bytes() == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from pathlib import Path
@@ -168,6 +169,28 @@ def test_show_says_when_a_certificate_speaks_of_an_earlier_lock(command: Command
     assert answer.code == 0
     assert "this certificate speaks of an earlier lock" in answer.out
     assert f"  lock      {before}" in answer.out
+
+
+def test_show_says_when_a_certificate_was_issued_and_that_it_expired(command: Command, small: Small) -> None:
+    today = certificate.today()
+    small.issue(probes=PROBES)
+    shown = command(small.root, "show", TINY).out
+    assert f"  issued    {today}, expires {today + certificate.LIFETIME}" in shown.splitlines()
+    assert "certify again" not in shown
+    day = datetime.date(2025, 1, 1)
+    small.issue(probes=PROBES, day=day)
+    shown = command(small.root, "show", TINY).out
+    assert f"  this certificate expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
+
+
+def test_show_of_a_certificate_of_before_certificates_expired(command: Command, small: Small) -> None:
+    path = small.issue(probes=PROBES)
+    data = json.loads(path.read_text())
+    del data["predicate"]["issued"], data["predicate"]["expires"]
+    path.write_text(json.dumps(data))
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 0
+    assert "  this certificate says no expiry: certify again" in answer.out.splitlines()
 
 
 def test_show_of_one_engine_leaves_the_other_out(command: Command, small: Small) -> None:

@@ -1,0 +1,254 @@
+"""Between here and a registry: publish, verify, use."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import (
+    audit,
+    build,
+    console,
+    dotenv,
+    engine,
+    errors,
+    lock,
+    project,
+    publish,
+    registry,
+    signing,
+    stack,
+    verify,
+)
+from builder.build import Built, Step
+from builder.commands.common import AsJson, OneStack, print_json, refuse
+from builder.oci import DIGEST
+from builder.project import Project
+from builder.verify import Verdict
+
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")
+]
+PublicKey = Annotated[Path, typer.Option(metavar="FILE", help="The public key, cosign.pub.", show_default=False)]
+
+
+def publish_(
+    name: OneStack,
+    where: Annotated[str, typer.Option("--registry", metavar="HOST/PATH", help="Where to.", show_default=False)],
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="cosign's private key; its password is in COSIGN_PASSWORD.", show_default=False
+        ),
+    ],
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Push a certified image with its certificate, bill of materials and provenance, signed; then move its tag."""
+    repository = _repository(where, insecure)
+    home = project.find()
+    held = lock.load(home, name)
+    with home.holding(name) as scratch:
+        refuse(name, audit.stale(held))
+        built = build.needed(home, held)
+        with console.Working(name) as work:
+            done = publish.publish(
+                home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what))
+            )  # fmt: skip
+    if as_json:
+        print_json(
+            {
+                "stack": name, "registry": str(repository), "image": done.image, "attestations": done.attestations,
+                "tags": list(done.tags), "changed": done.changed,
+                "certificates": [json.loads(one.to_json()) for one in done.certificates],
+            }
+        )  # fmt: skip
+        return
+    what = "published" if done.changed else "is published already"
+    console.out.print(f"{name}: {what}: {repository}:{name}\n  {repository}@{done.image}", markup=False)
+    for one in done.certificates:
+        console.out.print(f"  certificate, bill of materials and provenance signed; expires {one.predicate.expires}")
+    console.note("signed with the key alone: no transparency log knows of it")
+    console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub", markup=False)
+
+
+def verify_(
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline the folder of an OCI layout.",
+            show_default=False,
+        ),
+    ],
+    key: PublicKey,
+    hardware: Annotated[
+        str | None, typer.Option(help="It must be certified on this, such as H200.", show_default=False)
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="REF is a folder; no network is used.")] = False,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a published image: signatures, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
+    home = project.find()
+    public = signing.public_key(key)
+    with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
+        scratch = Path(temporary)
+        if offline:
+            folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
+            if image and not DIGEST.fullmatch(image):
+                raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
+            verdict = verify.local(home, Path(folder).absolute(), image or None, public, scratch, hardware)
+        else:
+            if Path(reference).is_dir():
+                raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")
+            try:
+                wanted = registry.parse_reference(reference, insecure=insecure)
+            except ValueError as error:
+                raise typer.BadParameter(str(error), param_hint="REF") from error
+            with console.spinner(f"asking {wanted.repository.host}"):
+                verdict = verify.remote(home, wanted, public, scratch, hardware)
+    if as_json:
+        print_json(_as_json(verdict))
+    else:
+        _print(verdict)
+    if not verdict.good:
+        raise typer.Exit(1)
+
+
+def _as_json(verdict: Verdict) -> dict[str, object]:
+    return {
+        "reference": verdict.reference, "image": verdict.image, "good": verdict.good, "stack": verdict.stack,
+        "lock": verdict.lock, "doubts": list(verdict.doubts), "notes": list(verdict.notes),
+        "certificates": [
+            {
+                "hardware": one.hardware, "issued": str(one.statement.predicate.issued),
+                "expires": str(one.statement.predicate.expires), "passed": one.statement.predicate.passedTests,
+                "not_run": one.statement.predicate.notRun, "doubts": list(one.doubts),
+            }
+            for one in verdict.certificates
+        ],
+    }  # fmt: skip
+
+
+def _print(verdict: Verdict) -> None:
+    for line, style in lines(verdict):
+        console.out.print(line, style=style, markup=False)
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What a person reads, with its colour. All of it comes from a registry, so that none of it may be a command."""
+    yield registry.printable(verdict.reference), "bold"
+    for what, value in (("image", verdict.image), ("stack", verdict.stack), ("lock", verdict.lock)):
+        if value:
+            yield registry.printable(f"  {what:<9} {value}"), ""
+    for one in verdict.certificates:
+        predicate = one.statement.predicate
+        probes = f"{len(predicate.passedTests)} of {len(predicate.probes)} probes passed"
+        dates = f"issued {predicate.issued}, expires {predicate.expires}"
+        yield registry.printable(f"  certified on {one.hardware}: {probes}; {dates}"), ""
+        yield from _doubts(one.doubts)
+    yield from _doubts(verdict.doubts)
+    for note in verdict.notes:
+        yield registry.printable(f"  {note}"), ""
+    yield ("verified", "green") if verdict.good else ("not verified", "red")
+
+
+def _doubts(doubts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for doubt in doubts:
+        first, *rest = doubt.splitlines() or [""]
+        yield registry.printable(f"  doubt: {first}"), "red"
+        yield from ((registry.printable(f"         {line}"), "red") for line in rest)
+
+
+def use_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[STACK]", help="Default: the newest CPU stack.", show_default=False)
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--registry", metavar="HOST/PATH", help="Default: built here.", show_default=False)
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The public key: verify what the registry has first.", show_default=False),
+    ] = None,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the image that compose.yaml runs: written to .env, pinned by its digest."""
+    repository = _repository(where, insecure) if where else None
+    if key and not repository:
+        raise typer.BadParameter("what is built here has no signature: --key goes with --registry", param_hint="--key")
+    public = signing.public_key(key) if key else None
+    home = project.find()
+    chosen = name or _cpu_stack(home)
+    held = lock.load(home, chosen)
+    with home.holding(chosen) as scratch:
+        if repository:
+            image = _published(home, chosen, repository, public, scratch)
+        else:
+            built = build.needed(home, held)
+            image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
+            _load(built)
+        changed = dotenv.pin(home, chosen, image, scratch)
+    if as_json:
+        print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})
+        return
+    what = "written to" if changed else "stands already in"
+    console.out.print(f"{chosen}: {image}\n  {what} {home.relative(dotenv.path(home))}", markup=False)
+    if repository and not public:
+        console.note("not verified: add --key cosign.pub, or: vetted verify " + image + " --key cosign.pub")
+
+
+def _cpu_stack(home: Project) -> str:
+    names = [one for one in stack.names(home) if stack.load(home, one).device == "cpu"]
+    if not names:
+        raise errors.BadInputError("the project has no stack for the CPU", next_step="vetted use STACK; vetted list")
+    return names[-1]
+
+
+def _published(
+    home: Project, name: str, repository: registry.Repository, public: Path | None, scratch: Path
+) -> str:  # fmt: skip
+    """The image that the stack's tag names in a registry; verified, when there is a key."""
+    image = registry.resolve(repository, publish.tag(name))
+    if image is None:
+        raise errors.VettedError(
+            f"there is no {repository}:{name}",
+            cause="the stack was never published there",
+            next_step=f"vetted publish {name} --registry {repository} --key cosign.key",
+        )
+    if public:
+        verdict = verify.remote(home, registry.Reference(repository, None, image), public, scratch)
+        other = [] if verdict.stack in (None, name) else [f"it is an image of {verdict.stack}"]
+        if other or not verdict.good:
+            doubts = [*other, *verdict.doubts, *(doubt for one in verdict.certificates for doubt in one.doubts)]
+            said = (registry.printable(line) for doubt in doubts for line in doubt.splitlines())
+            raise errors.VettedError(
+                "\n".join([f"{repository}:{name} is in doubt; .env is as it was", *said]),
+                next_step=f"vetted verify {repository}@{image} --key cosign.pub",
+            )
+    return f"{repository}@{image}"
+
+
+def _load(built: Built) -> None:
+    """What was built here is found by Docker only when it is loaded."""
+    try:
+        engine.docker()
+    except errors.MissingToolError:
+        console.note("no Docker engine answers: the image is pinned, and loaded by running this again when one does")
+        return
+    with console.spinner("loading the image into Docker"):
+        engine.load(built.image, built.reference)
+
+
+def _repository(where: str, insecure: bool) -> registry.Repository:
+    try:
+        return registry.parse(where, insecure=insecure)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--registry") from error

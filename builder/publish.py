@@ -1,0 +1,210 @@
+"""Publishing: a certified image, its certificate, its bill of materials and its provenance, and last of all its name.
+
+The order is the transaction. The image goes up under its digest alone, then what is attached to it, in one manifest;
+both are looked at again; only then do the tags move. Broken off anywhere, a tag names what it named before, and the
+same command finishes the work: what is up already is neither pushed nor signed a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from builder import advisory, attached, certificate, errors, oci, provenance, registry, signing, suite, verify
+from builder.advisory import Advisory
+from builder.build import Built
+from builder.certificate import Resource, Statement
+from builder.lock import Lock
+from builder.project import Project
+from builder.registry import Repository
+from builder.signing import Envelope
+from builder.verify import Signed, Wanted
+
+Report = Callable[[str], None]
+LONGEST = 119  # of a stack's name: its tag of the day has nine characters more, and a tag may have 128
+
+
+@dataclass(frozen=True)
+class Published:
+    """`changed`: something was pushed or moved; else all of it was there already."""
+
+    image: str
+    attestations: str  # the digest of the manifest that holds them
+    tags: tuple[str, ...]
+    certificates: tuple[Statement, ...]
+    changed: bool
+
+
+def valid(project: Project, held: Lock, image: str) -> list[Statement]:
+    """The certificates that hold today for exactly this image, suite and lock. Raises VettedError when none does."""
+    wanted, advisories = _wanted(project, held, image), advisory.load_all(project)
+    found, doubts = [], []
+    for name, statement in certificate.of_stack(project, held.name).items():
+        against = verify.against(statement, wanted, advisories)
+        doubts += [f"{name}: {one}" for one in against]
+        if not against:
+            found.append(statement)
+    if not found:
+        raise errors.VettedError(
+            "\n".join([f"{held.name} has no valid certificate of {image}", *doubts]),
+            cause="image, suite or lock changed after it was certified; or it was never certified inside its image",
+            next_step=f"vetted certify {held.name} --engine docker",
+        )
+    return found
+
+
+def _wanted(project: Project, held: Lock, image: str) -> Wanted:
+    return Wanted(image, held.digest, suite.digest(project.smoke), held.versions, certificate.today())
+
+
+def tag(stack: str) -> str:
+    """The tag of a stack. Raises BadInputError when it can have none."""
+    if not registry.TAG.fullmatch(stack) or len(stack) > LONGEST:
+        raise errors.BadInputError(
+            f"{stack!r} cannot be a tag: letters, digits and . _ - only, and {LONGEST} of them at most",
+            next_step=f"rename lockfiles/{stack}",
+        )
+    return stack
+
+
+def publish(
+    project: Project, held: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report
+) -> Published:
+    """Push, attach, look again, and move the tags. Raises VettedError and its kinds; the tags are then as they were."""
+    image = built.image.manifest
+    # The stack's own tag last: it is what people pull.
+    names = (f"{tag(held.name)}-{certificate.today():%Y%m%d}", held.name)
+    certificates = valid(project, held, image)
+    public = signing.public(key, scratch)
+    report("asking the registry what is there")
+    before = {name: registry.resolve(repository, name) for name in names}
+    there = attached.fetch(repository, image, scratch)
+    ours, _ = verify.signed(there, image, oci.checked(built.image.layout, image), public, scratch)
+
+    report("making and signing what is to be attached")
+    signatures = {one.envelope.payload: one.envelope for one in ours}
+    wanted = [
+        signatures.get(statement) or signing.sign(statement, key, scratch)
+        for statement in statements(project, held, built, certificates, ours)
+    ]
+    others = [one for one in there if one not in signatures.values()]  # of other keys: theirs to take away
+    layout = scratch / "attestations"
+    attestations = attached.write(built.image, [*wanted, *others], layout)
+
+    changed = False
+    if registry.manifest(repository, image, scratch) is None:
+        report(f"pushing the image, {built.image.size / 1e6:.0f} MB")
+        _refuse_damaged(built)
+        registry.push(repository, built.image.layout, image)
+        changed = True
+    if registry.resolve(repository, attached.tag(image)) != attestations:
+        report("attaching certificate, bill of materials and provenance")
+        registry.push(repository, layout, attestations, attached.tag(image))
+        changed = True
+
+    report("looking at what is there now")
+    _look_again(repository, image, wanted, scratch)
+    report(f"moving the tag {held.name}")
+    changed |= _move(repository, before, image)
+    return Published(image, attestations, names, tuple(certificates), changed)
+
+
+def statements(
+    project: Project, held: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[Signed]
+) -> Iterator[bytes]:
+    """All that is to be attached. Of what is there, certificates of other hardware stay while they hold."""
+    from builder import sbom  # takes as long to import as all the rest of the tool
+
+    yield from (one.to_json().encode() for one in certificates)
+    keys = {one.key for one in certificates}
+    wanted, advisories = _wanted(project, held, built.image.manifest), advisory.load_all(project)
+    for one in ours:
+        if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, keys, wanted, advisories):
+            yield one.envelope.payload
+    subject = certificates[0].subject[0]
+    # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
+    bills = (one.envelope.payload for one in ours if _is_bill_of(one, held))
+    yield next(bills, None) or _statement(subject, attached.BILL, sbom.make(held, built.image))
+    yield _statement(subject, attached.PROVENANCE, provenance.make(project, held, built))
+
+
+def _holds_elsewhere(
+    one: Signed, keys: set[tuple[str, str, str]], wanted: Wanted, advisories: Sequence[Advisory]
+) -> bool:  # fmt: skip
+    try:
+        statement = Statement.model_validate_json(one.envelope.payload)
+    except ValidationError:
+        return False
+    return statement.key not in keys and not verify.against(statement, wanted, advisories)
+
+
+def _is_bill_of(one: Signed, held: Lock) -> bool:
+    from builder import sbom
+
+    try:
+        return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, held)
+    except (KeyError, TypeError):
+        return False
+
+
+def _statement(subject: Resource, kind: str, predicate: dict[str, Any]) -> bytes:
+    """An in-toto statement about the image."""
+    said = {
+        "_type": certificate.STATEMENT,
+        "subject": [subject.model_dump(mode="json", exclude_none=True)],
+        "predicateType": kind,
+        "predicate": predicate,
+    }
+    return (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _refuse_damaged(built: Built) -> None:
+    if broken := list(oci.damaged(built.image)):
+        raise errors.BadInputError(
+            "\n".join([f"{built.image.layout} is not what was certified", *broken]),
+            cause="a file of it was changed, or the disk lost it",
+            next_step=f"rm -r {built.image.layout}, then build again",
+        )
+
+
+def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope], scratch: Path) -> None:
+    """Is all of it there, as it was sent? Raises VettedError when somebody else was quicker."""
+    there = attached.fetch(repository, image, scratch)
+    if registry.manifest(repository, image, scratch) is None or any(one not in there for one in wanted):
+        raise errors.VettedError(
+            f"what was pushed to {repository} is not what is there now; no tag was moved",
+            cause="somebody else published the same image in between, or collected garbage",
+            next_step="run this again",
+        )
+
+
+def _move(repository: Repository, before: Mapping[str, str | None], image: str) -> bool:
+    """Let the tags name the image; whether any had to move. Raises VettedError when somebody else moved one.
+
+    A registry has no compare-and-swap: they are looked at just before and just after, and nothing closer can be had.
+    """
+    now = {name: registry.resolve(repository, name) for name in before}
+    for name, digest in now.items():
+        if digest not in (image, before[name]):
+            raise _moved(repository, name, before[name], digest, "no tag was moved")
+    for name in (name for name, digest in now.items() if digest != image):
+        registry.tag(repository, image, name)
+        if (after := registry.resolve(repository, name)) != image:
+            raise _moved(repository, name, image, after, "it was moved to this image, and away again")
+    return set(now.values()) != {image}
+
+
+def _moved(
+    repository: Repository, name: str, before: str | None, now: str | None, what: str
+) -> errors.VettedError:  # fmt: skip
+    return errors.VettedError(
+        f"the tag {name} was moved by somebody else in between; {what}\n"
+        f"it named  {before or 'nothing'}\nit names  {now or 'nothing'}",
+        cause="two people or pipelines publish the same stack",
+        next_step=f"look at {repository}:{name} with `vetted verify`; if yours shall be the newer one, run this again",
+    )

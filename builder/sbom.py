@@ -1,0 +1,137 @@
+"""The bill of materials of an image, CycloneDX 1.6, from its lock: the same lock and image, the same bytes.
+
+Every Python distribution and Debian package with the hash of the file that was installed, its licence as the package
+declares it, and the patches. This module takes as long to import as the whole rest of the tool: only those who need a
+bill import it, when they do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import AttachedText, HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType, Diff, Patch, PatchClassification, Pedigree
+from cyclonedx.model.dependency import Dependency
+from cyclonedx.model.license import DisjunctiveLicense, License, LicenseAcknowledgement
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+from packaging.utils import canonicalize_name
+
+from builder import __version__, licences, oci
+from builder.lock import Entry, Lock
+from builder.project import sha256_file
+
+LOCK = "vetted:lock"  # the properties that this project adds
+VERSION = "vetted:version"
+UNKNOWN = "vetted:licence"
+
+
+def make(held: Lock, image: oci.Image) -> dict[str, Any]:
+    """The bill of an image that was built from this lock. Raises BadInputError when a layer cannot be read."""
+    declared = licences.read(image)
+    return of(held, image.manifest, declared.python, declared.debian)
+
+
+def of(
+    held: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The bill of the image of that digest, whose distributions and packages declare these licences."""
+    distributions = [_distribution(held, entry, python.get(entry.name, ())) for entry in held.python]
+    packages = [_package(held, entry, debian.get(entry.name, ())) for entry in held.debian]
+    subject = Component(
+        name=held.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
+        description=held.stack.title, hashes=[_hash(image)],
+    )  # fmt: skip
+    bom = Bom(
+        serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {held.digest}"),
+        metadata=BomMetaData(
+            component=subject,
+            tools=None,
+            # The lock's own day, as in the image: a bill that is made again is the same.
+            timestamp=datetime.datetime.fromtimestamp(held.epoch, datetime.UTC),
+            properties=[Property(name=LOCK, value=held.digest), Property(name=VERSION, value=__version__)],
+        ),
+        components=[*distributions, *packages],
+        dependencies=[
+            Dependency(
+                ref=subject.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in (*distributions, *packages)]
+            )
+        ],
+    )
+    read: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    return read
+
+
+def versions(bill: dict[str, Any]) -> dict[str, str]:
+    """The Python distributions of a bill that `make` made: normalised name to version. Raises KeyError, TypeError."""
+    return {
+        str(one["name"]): str(one["version"])
+        for one in bill["components"]
+        if str(one["purl"]).startswith("pkg:pypi/")
+    }  # fmt: skip
+
+
+def lock_of(bill: dict[str, Any]) -> str | None:
+    """The lock that a bill was made from. Raises KeyError, TypeError."""
+    return _properties(bill).get(LOCK)
+
+
+def is_todays(bill: dict[str, Any], held: Lock) -> bool:
+    """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
+    return (lock_of(bill), _properties(bill).get(VERSION)) == (held.digest, __version__)
+
+
+def _properties(bill: dict[str, Any]) -> dict[str, str]:
+    return {str(one["name"]): str(one["value"]) for one in bill["metadata"]["properties"]}
+
+
+def _distribution(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:
+    applied = [
+        (patch, path)
+        for patch, path in zip(held.stack.patch, held.patches, strict=True)
+        if canonicalize_name(patch.package) == entry.name
+    ]
+    patches = [
+        Patch(
+            type=PatchClassification.UNOFFICIAL,
+            diff=Diff(text=AttachedText(content=path.read_text(encoding="utf-8"), content_type="text/x-diff")),
+        )
+        for _, path in applied
+    ]
+    notes = [f"{patch.file} {sha256_file(path)}: {patch.reason}" for patch, path in applied]
+    purl = PackageURL("pypi", None, entry.name, entry.version)
+    pedigree = Pedigree(patches=patches, notes="\n".join(notes)) if patches else None
+    return _component(entry, purl, declared, pedigree)
+
+
+def _package(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:
+    where: dict[str, str] = {"distro": held.stack.debian}
+    return _component(entry, PackageURL("deb", "debian", entry.name, entry.version, where), declared)
+
+
+def _component(
+    entry: Entry, purl: PackageURL, declared: Sequence[str], pedigree: Pedigree | None = None
+) -> Component:  # fmt: skip
+    return Component(
+        name=entry.name, version=entry.version, type=ComponentType.LIBRARY, purl=purl, bom_ref=purl.to_string(),
+        hashes=[_hash(entry.sha256)], licenses=_licences(declared), pedigree=pedigree,
+        properties=[] if declared else [Property(name=UNKNOWN, value="unknown")],
+    )  # fmt: skip
+
+
+def _hash(digest: str) -> HashType:
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
+
+
+def _licences(declared: Sequence[str]) -> list[License]:
+    """One SPDX expression, or names: what a package declares, in CycloneDX's terms."""
+    by_package = LicenseAcknowledgement.DECLARED
+    if len(declared) == 1:
+        return [LicenseFactory().make_from_string(declared[0], license_acknowledgement=by_package)]
+    return [DisjunctiveLicense(name=one, acknowledgement=by_package) for one in declared]

@@ -1,0 +1,163 @@
+"""Signatures: statements signed and checked by cosign, with a key, without a network, without a transparency log.
+
+A log would tell the world which images an organisation makes, and cannot be asked without a network: so the key is
+all that is trusted, and who has it can sign anything. A signed statement is a DSSE envelope, as in-toto has it; only
+what stands between the quotes is signed, byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from builder import errors, process
+
+PAYLOAD = "application/vnd.in-toto+json"
+MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
+KEY_URI = re.compile(r"[a-z0-9]+://[A-Za-z0-9._~:/?#@%+=,-]+")  # cosign's: awskms://, hashivault://, env://
+LOCKED = re.compile(r"decryption failed|inappropriate ioctl|password", re.IGNORECASE)
+
+
+class _Signature(BaseModel):
+    sig: str
+
+
+class _Envelope(BaseModel):
+    payloadType: str  # noqa: N815  (DSSE's name)
+    payload: str
+    signatures: Annotated[list[_Signature], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A statement with its signatures; `raw` is the envelope itself. Nothing of it is believed before it is checked."""
+
+    raw: bytes
+    payload: bytes
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """The statement as JSON; empty when it is none."""
+        try:
+            read = json.loads(self.payload)
+        except (ValueError, RecursionError):
+            return {}
+        return read if isinstance(read, dict) else {}
+
+    @property
+    def predicate_type(self) -> str:
+        said = self.statement.get("predicateType")
+        return said if isinstance(said, str) else ""
+
+
+def parse(raw: bytes) -> Envelope | None:
+    """An envelope of an in-toto statement; None when it is none."""
+    try:
+        read = _Envelope.model_validate_json(raw)
+        payload = base64.b64decode(read.payload, validate=True)
+    except (ValidationError, binascii.Error, ValueError):
+        return None
+    return Envelope(raw, payload) if read.payloadType == PAYLOAD else None
+
+
+def sign(statement: bytes, key: str, scratch: Path) -> Envelope:
+    """Sign a statement. `key` is a file of cosign's or one of its URIs; its password is in COSIGN_PASSWORD."""
+    _refuse_no_key(key)
+    to_sign, signature = scratch / "to-sign", scratch / "signature"
+    to_sign.write_bytes(_pae(statement))
+    _cosign(
+        key, "sign-blob", "--yes", "--tlog-upload=false", "--key", key, "--output-signature", str(signature),
+        str(to_sign),
+    )  # fmt: skip
+    envelope = {
+        "payloadType": PAYLOAD,
+        "payload": base64.b64encode(statement).decode(),
+        "signatures": [{"keyid": "", "sig": signature.read_text().strip()}],
+    }
+    return Envelope(json.dumps(envelope).encode(), statement)
+
+
+def _pae(statement: bytes) -> bytes:
+    """DSSE's pre-authentication encoding: what of an envelope is signed."""
+    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(statement), statement)
+
+
+def public(key: str, scratch: Path) -> Path:
+    """The public half of a signing key, in a file."""
+    _refuse_no_key(key)
+    target = scratch / "signer.pub"
+    target.write_text(_cosign(key, "public-key", "--key", key).stdout)
+    return target
+
+
+def public_key(path: Path) -> Path:
+    """A file that holds a public key. Raises BadInputError when it does not."""
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise errors.BadInputError(
+            f"there is no public key {path}",
+            next_step="ask whoever published the image for cosign.pub; a key pair: cosign generate-key-pair",
+        ) from error
+    if b"PRIVATE KEY" in text:
+        raise errors.BadInputError(
+            f"{path} is a private key: it signs, and must stay where it signs", next_step="--key cosign.pub"
+        )
+    if b"-----BEGIN PUBLIC KEY-----" not in text:
+        raise errors.BadInputError(
+            f"{path} is not a public key of cosign's: no PEM block PUBLIC KEY in it", next_step="--key cosign.pub"
+        )
+    return path.absolute()
+
+
+def holds(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str | None:
+    """Check an envelope against the manifest that it must speak of. None: it holds; else why it does not."""
+    signed, subject = scratch / "envelope", scratch / "subject"
+    signed.write_bytes(envelope.raw)
+    subject.write_bytes(manifest)
+    result = process.run(
+        [
+            "cosign", "verify-blob-attestation", "--insecure-ignore-tlog", "--key", str(key),
+            f"--type={envelope.predicate_type}", "--signature", str(signed), str(subject),
+        ]
+    )  # fmt: skip
+    if result.returncode == 0:
+        return None
+    if "no matching subject digest" in result.output:
+        return "it speaks of another digest"
+    if "loading public key" in result.output:
+        raise errors.BadInputError(
+            f"{key.name} cannot be read as a public key", cause="the file was cut short", next_step="--key cosign.pub"
+        )
+    return "it is signed by another key, or was changed after it was signed"
+
+
+def _refuse_no_key(key: str) -> None:
+    if not KEY_URI.fullmatch(key) and not Path(key).is_file():
+        raise errors.BadInputError(
+            f"there is no key {key}",
+            next_step="cosign generate-key-pair  (it asks for a password, and writes cosign.key)",
+        )
+
+
+def _cosign(key: str, *argv: str) -> process.Result:
+    result = process.run(["cosign", *argv])
+    if result.returncode == 0:
+        return result
+    if LOCKED.search(result.output):
+        raise errors.BadInputError(
+            f"{key}: its password is wrong, or was not given", next_step="export COSIGN_PASSWORD, then run this again"
+        )
+    said = [line for line in result.stderr.strip().splitlines() if line.startswith("Error")]
+    raise errors.BadInputError(
+        f"{key} cannot sign: {said[0].removeprefix('Error: ') if said else 'cosign says nothing'}",
+        cause="the file is no private key of cosign's, or its service does not answer",
+        next_step="cosign public-key --key KEY",
+    )

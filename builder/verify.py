@@ -1,0 +1,255 @@
+"""Judging an image by what is attached to it: every doubt is a sentence, and an image is good when there is none.
+
+Nothing that a registry says is believed. What counts is signed with the key at hand, speaks of this very digest, and
+agrees with this project: its suite, its lock of that stack, its advisories.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from builder import advisory, attached, certificate, errors, lock, oci, provenance, registry, signing, stack, suite
+from builder.advisory import Advisory
+from builder.certificate import Statement
+from builder.project import Project
+from builder.registry import Reference
+from builder.signing import Envelope
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A statement whose signature holds, and that speaks of the image."""
+
+    envelope: Envelope
+    kind: str  # one of attached.KINDS' words
+
+    @property
+    def predicate(self) -> dict[str, Any]:
+        said = self.envelope.statement.get("predicate")
+        return said if isinstance(said, dict) else {}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A certificate on the image, and what speaks against it."""
+
+    statement: Statement
+    doubts: tuple[str, ...]
+
+    @property
+    def hardware(self) -> str:
+        return str((self.statement.resource("hardware").annotations or {}).get("class"))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of it. `doubts` are those about the image itself; each certificate has its own."""
+
+    reference: str
+    image: str
+    stack: str | None = None
+    lock: str | None = None
+    certificates: tuple[Judged, ...] = ()
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def good(self) -> bool:
+        """Is there no doubt about the image, and at least one certificate that holds?"""
+        return not self.doubts and any(not one.doubts for one in self.certificates)
+
+
+def remote(
+    project: Project, reference: Reference, key: Path, scratch: Path, hardware: str | None = None
+) -> Verdict:  # fmt: skip
+    """Judge an image in a registry. Raises NetworkError when there is no telling."""
+    repository = reference.repository
+    image = reference.digest or registry.resolve(repository, reference.tag or "")
+    manifest = registry.manifest(repository, image, scratch) if image else None
+    if image is None or manifest is None:
+        return Verdict(str(reference), image or "", doubts=(f"there is no image {reference}",))
+    envelopes = attached.fetch(repository, image, scratch)
+    return _judge(project, str(reference), image, manifest, envelopes, key, scratch, hardware)
+
+
+def local(project: Project, layout: Path, image: str | None, key: Path, scratch: Path, hardware: str | None) -> Verdict:
+    """Judge an image in an OCI layout, without a network: every blob of it is read. Raises BadInputError."""
+    try:
+        subjects = [one for one in oci.manifests(layout) if "subject" not in oci.json_of(layout, one)]
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise errors.BadInputError(
+            f"{layout} is not an OCI layout: {error}",
+            cause="another folder was meant, or a copy was cut short",
+            next_step=f"oras cp --recursive --to-oci-layout HOST/PATH@sha256:… {layout}",
+        ) from error
+    if image is None and len(subjects) != 1:
+        raise errors.BadInputError(
+            f"{layout} holds {len(subjects)} images", next_step=f"name one: {layout}@{next(iter(subjects), 'sha256:…')}"
+        )
+    held = oci.read(layout, image or subjects[0])
+    envelopes = attached.read(layout, held.manifest)
+    verdict = _judge(
+        project, str(layout), held.manifest, oci.checked(layout, held.manifest), envelopes, key, scratch, hardware
+    )
+    broken = tuple(f"the image is damaged: {what}" for what in oci.damaged(held))
+    return dataclasses.replace(verdict, doubts=(*broken, *verdict.doubts))
+
+
+def _judge(
+    project: Project, reference: str, image: str, manifest: bytes, envelopes: Sequence[Envelope], key: Path,
+    scratch: Path, hardware: str | None,
+) -> Verdict:  # fmt: skip
+    from builder import sbom  # takes as long to import as all the rest of the tool
+
+    if not envelopes:
+        return Verdict(
+            reference, image, doubts=("nothing is attached to it: it was never published with a certificate",)
+        )
+    held, refused = signed(envelopes, image, manifest, key, scratch)
+    notes = tuple(f"ignored {what}: {why}" for what, why in refused) if held else ()
+    doubts = [] if held else [f"{what}: {why}" for what, why in refused]
+    bill, origin = _only(held, "bill of materials", doubts), _only(held, "provenance", doubts)
+    try:
+        name, locked = provenance.stack_of(origin) if origin else (None, None)
+        installed = sbom.versions(bill) if bill else {}
+        if bill and origin and sbom.lock_of(bill) != locked:
+            doubts.append(f"the bill of materials is of lock {sbom.lock_of(bill)}, the provenance of {locked}")
+    except (KeyError, TypeError, ValueError) as error:
+        name, locked, installed = None, None, {}
+        doubts.append(f"the bill of materials or the provenance was not made by Vetted: {error!r} is not in it")
+    doubts += _of_stack(project, name, locked)
+    wanted = Wanted(image, locked, suite.digest(project.smoke), installed, certificate.today())
+    advisories = advisory.load_all(project)
+    certificates = []
+    for one in held:
+        if one.kind == "certificate":
+            try:
+                statement = Statement.model_validate_json(one.envelope.payload)
+            except ValidationError as error:
+                doubts.append(f"a certificate is signed, but cannot be read: {str(error).splitlines()[0]}")
+                continue
+            certificates.append(Judged(statement, tuple(against(statement, wanted, advisories))))
+    if held and not certificates:
+        doubts.append("no certificate is among what is attached")
+    if hardware is not None and certificates:
+        earned = certificates
+        certificates = [one for one in certificates if _ran_on(one.statement, hardware)]
+        if not certificates:
+            there = "; ".join(sorted({one.hardware for one in earned}))
+            doubts.append(f"no certificate was earned on {hardware}, only on: {there}")
+    return Verdict(reference, image, name, locked, tuple(certificates), tuple(doubts), notes)
+
+
+def signed(
+    envelopes: Sequence[Envelope], image: str, manifest: bytes, key: Path, scratch: Path
+) -> tuple[list[Signed], list[tuple[str, str]]]:
+    """Those of the statements that hold: signed with the key, about this image; and the others, with the reason."""
+    held, refused = [], []
+    for envelope in envelopes:
+        kind = attached.KINDS.get(envelope.predicate_type)
+        why = signing.holds(envelope, manifest, key, scratch)
+        if why is None and not speaks_of(envelope.statement, image):
+            why = "it speaks of another digest"
+        if why is not None:
+            refused.append((kind or "an attestation of another kind", why))
+        elif kind is not None:
+            held.append(Signed(envelope, kind))
+    return held, refused
+
+
+def speaks_of(statement: Mapping[str, Any], image: str) -> bool:
+    """Is the image the one subject of a statement?"""
+    subjects = statement.get("subject")
+    if not isinstance(subjects, list) or len(subjects) != 1 or not isinstance(subjects[0], dict):
+        return False
+    digest = subjects[0].get("digest")
+    return isinstance(digest, dict) and f"sha256:{digest.get('sha256')}" == image
+
+
+def _only(held: Sequence[Signed], kind: str, doubts: list[str]) -> dict[str, Any] | None:
+    """The one statement of a kind; of several, that they are not the same is a doubt."""
+    found = {json.dumps(one.predicate, sort_keys=True): one.predicate for one in held if one.kind == kind}
+    if held and len(found) != 1:
+        doubts.append(f"there is no {kind}" if not found else f"there are {len(found)} that differ of: {kind}")
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _of_stack(project: Project, name: str | None, locked: str | None) -> list[str]:
+    """Does this project have the stack, with that lock?"""
+    if name is None:
+        return []
+    if name not in stack.names(project):
+        return [f"this project has no stack {name!r}, whose lock could be compared"]
+    if (here := lock.load(project, name).digest) != locked:
+        return [f"it was built from another lock of {name} than this project's\nexpected {here}\ngot      {locked}"]
+    return []
+
+
+# --- one certificate -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a certificate must speak of, and the day on which it must."""
+
+    image: str
+    lock: str | None
+    suite: str
+    versions: Mapping[str, str]
+    day: datetime.date
+
+
+def against(statement: Statement, wanted: Wanted, advisories: Sequence[Advisory]) -> list[str]:
+    """All that speaks against a certificate; nothing when it is valid."""
+    doubts = []
+    if len(statement.subject) != 1 or not _is(statement.subject[0].digest, wanted.image):
+        said = ", ".join(f"sha256:{one.digest.sha256}" if one.digest else "nothing" for one in statement.subject)
+        doubts.append(f"it speaks of another subject\nexpected {wanted.image}\ngot      {said}")
+    for what, digest in (("lock", wanted.lock), ("suite", wanted.suite)):
+        named = statement.resource(what).digest
+        if digest is not None and not _is(named, digest):
+            said = f"sha256:{named.sha256}" if named else "none"
+            doubts.append(f"it was earned with another {what}\nexpected {digest}\ngot      {said}")
+    if not statement.earned:
+        doubts.append("it is the report of a run that failed, or was not of the lock")
+    if lapsed := statement.lapsed(wanted.day):
+        doubts.append(f"it {lapsed}: certify again")
+    doubts += [
+        f"withdrawn by {one.id} of {one.published}: {one.summary}; the way out: {one.way_out}"
+        for one in advisories
+        if withdraws(one, statement, wanted.versions)
+    ]
+    return doubts
+
+
+def withdraws(one: Advisory, statement: Statement, installed: Mapping[str, str]) -> bool:
+    """Does an advisory take back what a certificate says?
+
+    One that matches with certainty does from the day of issue on: which came first on that day is not known. One that
+    strikes in some context only does when it came later, and names a probe that the certificate counts as passed.
+    """
+    judgement, issued = one.matches(installed), statement.predicate.issued
+    if issued is None or judgement == "no":
+        return False
+    if judgement == "certain":
+        return one.published >= issued
+    return one.published > issued and not set(one.probes).isdisjoint(statement.predicate.passedTests)
+
+
+def _is(digest: certificate.DigestSet | None, wanted: str) -> bool:
+    return digest is not None and f"sha256:{digest.sha256}" == wanted
+
+
+def _ran_on(statement: Statement, hardware: str) -> bool:
+    """Is that a whole word of what the certificate says of the hardware? "H20" is no "H200"."""
+    said = json.dumps(list((statement.resource("hardware").annotations or {}).values()), ensure_ascii=False)
+    return re.search(rf"(?<!\w){re.escape(hardware)}(?!\w)", said, re.IGNORECASE) is not None

@@ -1,0 +1,42 @@
+"""What `vetted use` writes is what Docker finds: a name and a digest of an image that was never pulled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from builder import engine, errors
+from builder.build import Built
+from tests.conftest import TINY, Small, vetted
+from tests.registry.conftest import make_image
+
+
+@pytest.fixture
+def built(small: Small) -> Iterator[Built]:
+    try:
+        engine.docker()
+    except errors.MissingToolError as error:
+        if os.environ.get("VETTED_REQUIRE_ENGINE"):
+            raise
+        pytest.skip(str(error))
+    made = make_image(small)
+    yield made
+    subprocess.run(["docker", "image", "rm", "--force", made.reference], capture_output=True, check=False)
+
+
+def test_docker_finds_what_is_pinned(small: Small, built: Built) -> None:
+    done = vetted(small.root, "use", TINY)
+    assert done.code == 0, done.err
+    pinned = dict(line.split("=", 1) for line in (small.root / ".env").read_text().splitlines())["VETTED_IMAGE"]
+    found = subprocess.run(
+        ["docker", "image", "inspect", "--format", "{{.Id}}", pinned], capture_output=True, text=True, check=False
+    )
+    assert found.stdout.strip() == built.image.manifest, found.stderr
+    made = subprocess.run(
+        ["docker", "create", "--pull=never", pinned, "x"], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    subprocess.run(["docker", "rm", made.stdout.strip()], capture_output=True, check=True)

@@ -1,0 +1,291 @@
+"""A real registry on loopback, real keys, and a small stack whose image is a few kilobytes."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from builder import build, certificate, oci, registry, render
+from builder.build import Built
+from builder.project import sha256, write
+from builder.registry import Repository
+from tests.conftest import TINY, Answer, Small
+from tests.unit.conftest import Command
+from tests.unit.conftest import command as command
+
+TOOLS = ("cosign", "oras", "skopeo", "docker-registry")
+PASSWORD = "correct horse"
+METADATA = "Metadata-Version: 2.4\nName: tiny-lib\nVersion: 1.0\nLicense-Expression: Apache-2.0\n"
+COPYRIGHT = (
+    "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\nLicense: GPL-2+\n text\n"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.engine)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tools() -> None:
+    lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if lacking and not os.environ.get("VETTED_REQUIRE_ENGINE"):
+        pytest.skip(f"not installed: {', '.join(lacking)}; scripts/install-engine")
+    assert not lacking
+
+
+@pytest.fixture(autouse=True)
+def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody's credentials, and no proxy between this machine and itself."""
+    for name in os.environ:
+        if name.startswith(("VETTED_", "REGISTRY_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("COSIGN_PASSWORD", PASSWORD)
+
+
+@dataclass(frozen=True)
+class Keys:
+    private: Path
+    public: Path
+
+
+def make_keys(folder: Path) -> Keys:
+    folder.mkdir(parents=True)
+    subprocess.run(
+        ["cosign", "generate-key-pair"], cwd=folder, env={**os.environ, "COSIGN_PASSWORD": PASSWORD},
+        check=True, capture_output=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return Keys(folder / "cosign.key", folder / "cosign.pub")
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys") / "ours")
+
+
+@pytest.fixture(scope="session")
+def other_keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys") / "theirs")
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@contextmanager
+def serving(
+    folder: Path, *, port: int = 0, read_only: bool = False, auth: dict[str, Any] | None = None
+) -> Iterator[str]:
+    """A registry that keeps its images below a folder; yields its host."""
+    host = f"127.0.0.1:{port or free_port()}"
+    config = folder.parent / f"{folder.name}-{host.replace(':', '-')}.json"
+    storage = {
+        "filesystem": {"rootdirectory": str(folder)},
+        "maintenance": {"readonly": {"enabled": read_only}},
+    }
+    asked = {"version": "0.1", "log": {"level": "warn"}, "storage": storage, "http": {"addr": host}}
+    config.write_text(json.dumps(asked | ({"auth": auth} if auth else {})))
+    with (folder.parent / f"{config.stem}.log").open("wb") as log:
+        child = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
+    try:
+        _wait_for(host, child)
+        yield host
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def _wait_for(host: str, child: subprocess.Popen[bytes]) -> None:
+    name, port = host.split(":")
+    for _ in range(200):
+        assert child.poll() is None, "the registry ended"
+        with socket.socket() as client:
+            if client.connect_ex((name, int(port))) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"{host} does not answer")
+
+
+@pytest.fixture(scope="session")
+def shared_host(tmp_path_factory: pytest.TempPathFactory, tools: None) -> Iterator[str]:  # noqa: ARG001
+    with serving(tmp_path_factory.mktemp("registry") / "store") as host:
+        yield host
+
+
+@pytest.fixture
+def repository(shared_host: str, request: pytest.FixtureRequest) -> Repository:
+    """A place of its own for every test, in one registry."""
+    name = sha256(request.node.nodeid.encode()).removeprefix("sha256:")[:12]
+    return registry.parse(f"{shared_host}/{name}/images", insecure=False)
+
+
+ADVISORY = """\
+id = "VETTED-9001"
+summary = "Tiny 1.0 greets nobody"
+severity = "silent-wrong"
+published = {published}
+details = "It greets nobody."
+probes = ["{probe}"]
+references = [{{ type = "REPORT", url = "https://example.org/1" }}]
+
+[[affected]]
+packages = {{ tiny-lib = "{versions}" }}
+{context}
+[[fix]]
+packages = {{ tiny-lib = ">=2" }}
+
+[evidence]
+kind = "executed"
+says = "it was run"
+"""
+
+
+def advise(
+    small: Small, published: datetime.date, *, versions: str = "<2", probe: str = "alpha", context: str = ""
+) -> None:
+    """Publish an advisory about the small stack."""
+    small.project.advisories.mkdir(exist_ok=True)
+    text = ADVISORY.format(published=published, versions=versions, probe=probe, context=context)
+    (small.project.advisories / "VETTED-9001.toml").write_text(text)
+
+
+def publish(
+    command: Command, stack: Stack, repository: Repository | str, keys: Keys, *more: str, name: str = TINY
+) -> Answer:
+    """`vetted publish`."""
+    return command(stack.root, "publish", name, "--registry", str(repository), "--key", str(keys.private), *more)
+
+
+def verify(command: Command, stack: Stack, reference: str, keys: Keys, *more: str) -> Answer:
+    """`vetted verify`."""
+    return command(stack.root, "verify", reference, "--key", str(keys.public), *more)
+
+
+def tags(repository: Repository) -> dict[str, str | None]:
+    """Every tag there, except those that lead from an image to what is attached to it."""
+    listed = subprocess.run(
+        ["oras", "repo", "tags", "--plain-http", str(repository)], capture_output=True, text=True, check=False
+    )
+    names = [name for name in listed.stdout.split() if not name.startswith("sha256-")]
+    return {name: registry.resolve(repository, name) for name in names}
+
+
+def skopeo(source: str, target: str) -> None:
+    """Copy an image past Vetted."""
+    argv = ["skopeo", "copy", "--preserve-digests", "--src-tls-verify=false", "--dest-tls-verify=false", source, target]
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def dated() -> str:
+    return f"{TINY}-{certificate.today():%Y%m%d}"
+
+
+def rewritten(path: Path, change: Callable[[Any], None]) -> None:
+    """Change the JSON of a file."""
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def make_image(small: Small, content: str = "content", metadata: str = METADATA) -> Built:
+    """What a build would have left: the OCI layout of a small image, and its record."""
+    held, images = small.lock, small.project.state / "images"
+    shutil.rmtree(images, ignore_errors=True)
+    files: dict[str, str | Path] = {
+        f"opt/venv/{held.site_packages}/tiny_lib-1.0.dist-info/METADATA": metadata,
+        "usr/share/doc/bsdutils/copyright": COPYRIGHT,
+        "etc/content": content,
+    }
+    image = image_of(images / TINY, [files], build.reference(held))
+    inputs = build._inputs(held, render.dockerfile(small.project, held))
+    record = {"inputs": inputs, "manifest": image.manifest, "buildkit": "v0"}
+    write(images / f"{TINY}.json", json.dumps(record), small.scratch())
+    built = build.existing(small.project, held)
+    assert built is not None
+    return built
+
+
+def image_of(layout: Path, layers: Sequence[Mapping[str, str | Path]], name: str = "it:1") -> oci.Image:
+    """An OCI layout of an image with these files, as BuildKit writes one; a path is a link."""
+    oci.begin(layout)
+    archives = [tar(files) for files in layers]
+    config = {
+        "architecture": "amd64", "os": "linux", "config": {"Labels": {"dev.vetted.stack": TINY}},
+        "rootfs": {"type": "layers", "diff_ids": [sha256(data) for data in archives]},
+    }  # fmt: skip
+    kind = "application/vnd.oci.image.layer.v1.tar+zstd"
+    manifest = {
+        "schemaVersion": 2, "mediaType": oci.MANIFEST,
+        "config": oci.add(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
+        "layers": [oci.add(layout, zstandard.compress(data), kind) for data in archives],
+    }  # fmt: skip
+    descriptor = oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)
+    oci.finish(layout, [{**descriptor, "annotations": {"org.opencontainers.image.ref.name": f"docker.io/{name}"}}])
+    return oci.read(layout)
+
+
+def tar(files: Mapping[str, str | Path]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            if isinstance(content, Path):
+                member.type, member.linkname = tarfile.SYMTYPE, str(content)
+                archive.addfile(member)
+            else:
+                member.size = len(content.encode())
+                archive.addfile(member, io.BytesIO(content.encode()))
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The small stack with its image."""
+
+    small: Small
+    built: Built
+
+    @property
+    def image(self) -> str:
+        return self.built.image.manifest
+
+    @property
+    def root(self) -> Path:
+        return self.small.root
+
+    def another(self, content: str) -> Stack:
+        """The stack when its image is built anew, with another content, and certified."""
+        made = Stack(self.small, make_image(self.small, content))
+        made.small.issue("docker", subject=made.image)
+        return made
+
+
+@pytest.fixture
+def built(small: Small) -> Stack:
+    """Built, and not certified."""
+    return Stack(small, make_image(small))
+
+
+@pytest.fixture
+def certified(built: Stack) -> Stack:
+    built.small.issue("docker", subject=built.image)
+    return built

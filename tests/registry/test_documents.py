@@ -1,0 +1,88 @@
+"""docs/publish.md: the commands that check an image without Vetted do what they say, and turn red where they must."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder import certificate, oci
+from builder.registry import Repository
+from tests.conftest import ROOT, TINY
+from tests.registry.conftest import Keys, Stack, make_image, publish, skopeo, verify
+from tests.unit.conftest import Command
+
+BLOCK = re.compile(r"<!-- run by tests/registry/test_documents\.py -->\n```sh\n(.*?)```", re.DOTALL)
+ONLINE, OFFLINE = BLOCK.findall((ROOT / "docs" / "publish.md").read_text(encoding="utf-8"))
+
+
+def run(script: str, folder: Path, **values: str) -> subprocess.CompletedProcess[str]:
+    """Run a block of the document with the first line's variable set to a true value."""
+    for name, value in values.items():
+        script, times = re.subn(rf"^{name}=\S+", f"{name}={value}", script, flags=re.MULTILINE)
+        assert times == 1
+    return subprocess.run(
+        ["sh", "-euc", script], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+
+
+@pytest.fixture
+def published(command: Command, certified: Stack, repository: Repository, keys: Keys) -> Stack:
+    assert publish(command, certified, repository, keys).code == 0
+    return certified
+
+
+def by_name(repository: Repository, image: str) -> str:
+    """cosign and oras speak plain HTTP to localhost by themselves."""
+    return f"{str(repository).replace('127.0.0.1', 'localhost')}@{image}"
+
+
+def test_cosign_and_oras_alone_verify(published: Stack, repository: Repository, keys: Keys, tmp_path: Path) -> None:
+    (tmp_path / "cosign.pub").symlink_to(keys.public)
+    done = run(ONLINE, tmp_path, IMAGE=by_name(repository, published.image))
+    assert done.returncode == 0, done.stderr
+    path = certificate.path(published.small.project, TINY, "cpu", "docker")
+    assert json.loads((tmp_path / "certificate.json").read_text()) == json.loads(path.read_text())
+    assert "application/vnd.vetted.attestations.v1" in done.stdout
+    for name in ("sbom", "provenance"):
+        assert json.loads((tmp_path / f"{name}.dsse.json").read_text())["payload"]
+
+
+def test_cosign_alone_refuses_another_key_and_another_image(
+    published: Stack, repository: Repository, keys: Keys, other_keys: Keys, tmp_path: Path
+) -> None:
+    (tmp_path / "cosign.pub").symlink_to(other_keys.public)
+    assert run(ONLINE, tmp_path, IMAGE=by_name(repository, published.image)).returncode != 0
+    (tmp_path / "cosign.pub").unlink()
+    (tmp_path / "cosign.pub").symlink_to(keys.public)
+    other = make_image(published.small, "other")
+    skopeo(f"oci:{other.image.layout}", f"docker://{repository}:other")
+    assert run(ONLINE, tmp_path, IMAGE=by_name(repository, other.image.manifest)).returncode != 0
+
+
+def test_cosign_alone_verifies_what_is_carried_and_refuses_what_was_changed(
+    command: Command, certified: Stack, keys: Keys, tmp_path: Path
+) -> None:
+    output = tmp_path / "carried"
+    done = command(certified.root, "bundle", TINY, "--image", "--key", str(keys.private), "--output", str(output))
+    assert done.code == 0, done.err
+    (tmp_path / "cosign.pub").symlink_to(keys.public)
+    manifest = oci.blob(Path("carried/image"), certified.image)
+    assert run(OFFLINE, tmp_path, MANIFEST=str(manifest)).returncode == 0
+    (tmp_path / manifest).write_bytes((tmp_path / manifest).read_bytes() + b" ")
+    assert run(OFFLINE, tmp_path, MANIFEST=str(manifest)).returncode != 0
+
+
+def test_what_oras_copies_from_a_registry_verifies_offline(
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
+    (copy,) = re.findall(r'`(oras cp --recursive --to-oci-layout "\$IMAGE" carried/image:published)`', text)
+    (tmp_path / "carried").mkdir()
+    env = {**os.environ, "IMAGE": by_name(repository, published.image)}
+    subprocess.run(["sh", "-euc", copy], cwd=tmp_path, env=env, check=True, capture_output=True)
+    assert verify(command, published, str(tmp_path / "carried" / "image"), keys, "--offline").code == 0

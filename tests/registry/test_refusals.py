@@ -1,0 +1,268 @@
+"""Registries that are down, full, read-only, locked, or no registries at all: the right words, and exit code 5."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from builder import errors, registry
+from tests.conftest import TINY
+from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
+from tests.unit.conftest import Command
+
+
+def test_a_registry_that_is_down(command: Command, certified: Stack, keys: Keys) -> None:
+    host = f"127.0.0.1:{free_port()}"
+    for answer in (
+        publish(command, certified, f"{host}/images", keys),
+        verify(command, certified, f"{host}/images:{TINY}", keys),
+        command(certified.root, "use", TINY, "--registry", f"{host}/images"),
+    ):
+        assert answer.code == 5
+        assert f"{host} does not answer" in answer.err
+        assert "usual cause: the registry is down" in answer.err
+        assert f"next: oras repo tags --plain-http {host}/images" in answer.err
+
+
+def test_a_host_that_does_not_exist(command: Command, certified: Stack, keys: Keys) -> None:
+    answer = publish(command, certified, "registry.invalid/images", keys)
+    assert answer.code == 5
+    assert "registry.invalid does not answer" in answer.err
+
+
+def test_a_registry_that_went_down_in_between_is_finished_later(
+    command: Command, certified: Stack, keys: Keys, tmp_path: Path
+) -> None:
+    port = free_port()
+    with serving(tmp_path / "store", port=port) as host:
+        repository = registry.parse(f"{host}/images", insecure=False)
+        assert publish(command, certified, repository, keys).code == 0
+    new = certified.another("new")
+    assert publish(command, new, repository, keys).code == 5
+    with serving(tmp_path / "store", port=port):
+        assert tags(repository)[TINY] == certified.image
+        assert publish(command, new, repository, keys).code == 0
+        assert tags(repository)[TINY] == new.image
+
+
+def test_a_registry_that_is_read_only(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> None:
+    with serving(tmp_path / "store") as host:
+        repository = registry.parse(f"{host}/images", insecure=False)
+        assert publish(command, certified, repository, keys).code == 0
+    new = certified.another("new")
+    with serving(tmp_path / "store", read_only=True) as host:
+        repository = registry.parse(f"{host}/images", insecure=False)
+        answer = publish(command, new, repository, keys)
+        assert answer.code == 5
+        assert f"{host}: the registry is read-only" in answer.err
+        assert tags(repository)[TINY] == certified.image
+        assert verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_registry_whose_disk_is_full(command: Command, certified: Stack, keys: Keys, tiny_disk: Path) -> None:
+    with serving(tiny_disk / "store") as host:
+        repository = registry.parse(f"{host}/images", insecure=False)
+        assert publish(command, certified, repository, keys).code == 0
+        new = certified.another("new")
+        filled = tiny_disk / "filled"
+        with pytest.raises(OSError, match="No space left"):
+            filled.write_bytes(b"0" * 300_000)
+        answer = publish(command, new, repository, keys)
+        assert answer.code == 5
+        assert f"{host}: the registry's disk is full" in answer.err
+        assert tags(repository)[TINY] == certified.image
+        filled.unlink()
+        assert publish(command, new, repository, keys).code == 0
+        assert tags(repository)[TINY] == new.image
+
+
+# --- what is no registry -------------------------------------------------------------------------------------------
+
+ESCAPE = "\x1b[31m"
+PAGES = {
+    "a page for everything": (200, "text/html", f"<html>{ESCAPE}welcome to the hotel</html>"),
+    "JSON of something else": (200, "application/json", '{"status": "fine", "layers": 7, "digest": ["sha256:"]}'),
+    "deep JSON": (200, "application/json", "[" * 100_000),
+    "a teapot": (418, "application/json", '{"errors": 7}'),
+    "nothing": (204, "text/plain", ""),
+}
+
+
+@contextmanager
+def answering(code: int, kind: str, page: str, headers: tuple[tuple[str, str], ...] = ()) -> Iterator[str]:
+    """A web server that gives one answer to everything; yields its host."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(code)
+            for name, value in (("Content-Type", kind), ("Content-Length", str(len(page))), *headers):
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(page.encode())
+
+        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+DIGEST = ("Docker-Content-Digest", "sha256:" + "1" * 64)
+
+
+@pytest.mark.parametrize("headers", [(), (DIGEST,)], ids=["plain", "with a digest"])
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_no_registry_is_told_and_never_believed(
+    command: Command, certified: Stack, keys: Keys, page: str, headers: tuple[tuple[str, str], ...]
+) -> None:
+    with answering(*PAGES[page], headers) as host:
+        for answer in (
+            publish(command, certified, f"{host}/images", keys),
+            verify(command, certified, f"{host}/images:{TINY}", keys),
+            verify(command, certified, f"{host}/images@{certified.image}", keys),
+        ):
+            assert answer.code == 5, answer.out
+            assert f"{host} answers what no registry answers" in answer.err
+            assert ESCAPE not in answer.err + answer.out
+
+
+def test_a_registry_that_fails(command: Command, certified: Stack, keys: Keys) -> None:
+    with answering(500, "text/plain", "oops") as host:
+        answer = verify(command, certified, f"{host}/images:{TINY}", keys)
+    assert answer.code == 5
+    assert f"{host}: the registry fails" in answer.err
+
+
+def test_a_registry_that_sends_what_never_ends_is_not_read_into_memory(tmp_path: Path) -> None:
+    with answering(200, "application/octet-stream", "0" * 3_000_000) as host:
+        repository = registry.parse(f"{host}/images", insecure=False)
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            pytest.raises(errors.NetworkError, match="where a small file was asked for"),
+        ):
+            patch.setattr(registry, "LARGEST", 1_000_000)
+            registry.manifest(repository, "tag", tmp_path)
+
+
+# --- who may -------------------------------------------------------------------------------------------------------
+
+USER, TOKEN = "robot", "s3cret-token"
+HTPASSWD = f"{USER}:$2b$04$xdIufwtnxwbP7iJrS/ElaOG1gIhpymstflCn9RvbAX/XcnnMjJDGq\n"  # bcrypt of the token
+
+
+@pytest.fixture
+def locked_host(tmp_path: Path) -> Iterator[str]:
+    """A registry that asks for a name and a token."""
+    (tmp_path / "htpasswd").write_text(HTPASSWD)
+    auth = {"htpasswd": {"realm": "here", "path": str(tmp_path / "htpasswd")}}
+    with serving(tmp_path / "store", auth=auth) as host:
+        yield host
+
+
+def login(path: Path, host: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    secret = base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
+    path.write_text(json.dumps({"auths": {host: {"auth": secret}}}))
+
+
+def test_a_registry_without_a_login_is_told_with_how_to_log_in(
+    command: Command, certified: Stack, keys: Keys, locked_host: str
+) -> None:
+    for answer in (
+        publish(command, certified, f"{locked_host}/images", keys),
+        verify(command, certified, f"{locked_host}/images:{TINY}", keys),
+    ):
+        assert answer.code == 5
+        assert f"{locked_host} refuses: not logged in, or not allowed" in answer.err
+        assert f"docker login {locked_host}" in answer.err
+
+
+@pytest.mark.parametrize("tool", ["docker", "skopeo", "skopeo's own place"])
+def test_the_login_of_docker_and_of_skopeo_is_used_and_shown_nowhere(
+    command: Command, certified: Stack, keys: Keys, locked_host: str, tmp_path: Path, tool: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if tool == "docker":
+        login(tmp_path / "docker" / "config.json", locked_host)
+    elif tool == "skopeo":
+        login(tmp_path / "auth.json", locked_host)
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+    else:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+        (tmp_path / "run").mkdir()
+        argv = ["skopeo", "login", "--tls-verify=false", "--username", USER, "--password-stdin", locked_host]
+        subprocess.run(argv, input=TOKEN, text=True, check=True, capture_output=True)
+    done = publish(command, certified, f"{locked_host}/images", keys)
+    assert done.code == 0, done.err
+    verified = verify(command, certified, f"{locked_host}/images:{TINY}", keys)
+    assert verified.code == 0
+    said = done.out + done.err + verified.out + verified.err
+    assert TOKEN not in said and base64.b64encode(TOKEN.encode()).decode()[:8] not in said
+
+
+# --- in plain, and without the tools -------------------------------------------------------------------------------
+
+
+def test_plain_http_is_spoken_to_this_machine_only() -> None:
+    assert registry.parse("127.0.0.1:5000/images", insecure=False).plain
+    assert registry.parse("localhost/images", insecure=False).plain
+    assert registry.parse("[::1]:5000/images", insecure=False).plain
+    assert not registry.parse("127.0.0.1.example.org/images", insecure=False).plain
+    assert not registry.parse("10.0.0.1:5000/images", insecure=False).plain
+    assert registry.parse("10.0.0.1:5000/images", insecure=True).plain
+
+
+def test_a_registry_without_tls_elsewhere_is_told_about_insecure() -> None:
+    said = 'Head "https://10.0.0.1:5000/v2/": http: server gave HTTP response to HTTPS client'
+    error = registry.explain(registry.parse("10.0.0.1:5000/images", insecure=False), said)
+    assert "10.0.0.1:5000 does not speak TLS" in error.what
+    assert "--insecure" in error.next_step
+
+
+@pytest.mark.parametrize("tool", ["oras", "cosign"])
+def test_a_missing_tool_ends_with_4(
+    command: Command, certified: Stack, keys: Keys, shared_host: str, tmp_path: Path, tool: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in {"oras", "cosign", "sh"} - {tool}:
+        (folder / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(folder))
+    answer = publish(command, certified, f"{shared_host}/missing", keys)
+    assert answer.code == 4
+    assert f"{tool} is not installed" in answer.err
+    assert "scripts/install-engine" in answer.err

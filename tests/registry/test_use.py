@@ -1,0 +1,55 @@
+"""Choosing the image that compose.yaml runs: pinned by its digest, and verified before when there is a key."""
+
+from __future__ import annotations
+
+from builder import certificate
+from builder.registry import Repository
+from tests.conftest import TINY
+from tests.registry.conftest import Keys, Stack, advise, publish
+from tests.unit.conftest import Command
+
+
+def test_the_image_of_a_registry_is_pinned_by_its_digest(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    publish(command, certified, repository, keys)
+    answer = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
+    assert answer.code == 0, answer.err
+    assert (certified.root / ".env").read_text() == (
+        f"VETTED_IMAGE={repository}@{certified.image}\nVETTED_STACK={TINY}\n"
+    )
+    assert "not verified" not in answer.err
+
+
+def test_the_cpu_stack_is_the_default_and_what_is_not_verified_is_said(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    publish(command, certified, repository, keys)
+    answer = command(certified.root, "use", "--registry", str(repository))
+    assert answer.code == 0
+    assert f"{TINY}: {repository}@{certified.image}" in answer.out
+    assert "not verified: add --key cosign.pub" in answer.err
+    again = command(certified.root, "use", "--registry", str(repository), "--json")
+    assert again.json == {
+        "stack": TINY, "image": f"{repository}@{certified.image}", "file": str(certified.root / ".env"),
+        "changed": False,
+    }  # fmt: skip
+
+
+def test_an_image_in_doubt_is_not_chosen(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    publish(command, certified, repository, keys)
+    advise(certified.small, certificate.today())
+    answer = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
+    assert answer.code == 1
+    assert f"{repository}:{TINY} is in doubt; .env is as it was" in answer.err
+    assert "withdrawn by VETTED-9001" in answer.err
+    assert not (certified.root / ".env").exists()
+
+
+def test_a_stack_that_was_never_published_is_said(command: Command, certified: Stack, repository: Repository) -> None:
+    answer = command(certified.root, "use", TINY, "--registry", str(repository))
+    assert answer.code == 1
+    assert f"there is no {repository}:{TINY}" in answer.err
+    assert f"next: vetted publish {TINY} --registry {repository}" in answer.err

@@ -1,0 +1,385 @@
+"""Judging what is in a registry or a folder: what is whole is good, and every doubt is a sentence and exit code 1."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder import attached, certificate, oci, registry, signing
+from builder.registry import Repository
+from builder.signing import Envelope
+from tests.conftest import ROOT, TINY, vetted
+from tests.registry.conftest import Keys, Stack, advise, make_image, publish, rewritten, skopeo, verify
+from tests.registry.test_publish import on_h200
+from tests.unit.conftest import Command
+
+
+@pytest.fixture
+def published(command: Command, certified: Stack, repository: Repository, keys: Keys) -> Stack:
+    done = publish(command, certified, repository, keys)
+    assert done.code == 0, done.err
+    return certified
+
+
+def attach(stack: Stack, repository: Repository, envelopes: list[Envelope], tmp_path: Path) -> None:
+    """Put these statements on the image, in place of what is there."""
+    layout = tmp_path / f"attached-{len(list(tmp_path.iterdir()))}"
+    digest = attached.write(stack.built.image, envelopes, layout)
+    registry.push(repository, layout, digest, attached.tag(stack.image))
+
+
+def there(stack: Stack, repository: Repository, tmp_path: Path) -> list[Envelope]:
+    return attached.fetch(repository, stack.image, tmp_path)
+
+
+def test_a_published_image_verifies_by_tag_and_by_digest(
+    command: Command, published: Stack, repository: Repository, keys: Keys
+) -> None:
+    for reference in (
+        f"{repository}:{TINY}", f"{repository}@{published.image}", f"{repository}:{TINY}@{published.image}",
+    ):  # fmt: skip
+        answer = verify(command, published, reference, keys)
+        assert answer.code == 0, answer.out
+        assert answer.out.splitlines()[-1] == "verified"
+        assert f"  image     {published.image}" in answer.out.splitlines()
+        assert f"  lock      {published.small.lock.digest}" in answer.out.splitlines()
+
+
+def test_as_json_it_says_the_same(command: Command, published: Stack, repository: Repository, keys: Keys) -> None:
+    answer = verify(command, published, f"{repository}:{TINY}", keys, "--json")
+    assert answer.code == 0
+    said = answer.json
+    assert (said["good"], said["image"], said["stack"], said["doubts"]) == (True, published.image, TINY, [])
+    (one,) = said["certificates"]
+    assert (one["issued"], one["doubts"], one["passed"]) == (str(certificate.today()), [], ["alpha"])
+
+
+# --- what is in the registry ---------------------------------------------------------------------------------------
+
+
+def test_an_image_without_attestations_is_in_doubt(
+    command: Command, built: Stack, repository: Repository, keys: Keys
+) -> None:
+    skopeo(f"oci:{built.built.image.layout}", f"docker://{repository}:{TINY}")
+    answer = verify(command, built, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert "doubt: nothing is attached to it: it was never published with a certificate" in answer.out
+    assert answer.out.splitlines()[-1] == "not verified"
+
+
+@pytest.mark.parametrize("name", [":nothing", "@sha256:" + "1" * 64])
+def test_an_image_that_is_not_there_is_said(
+    command: Command, published: Stack, repository: Repository, keys: Keys, name: str
+) -> None:
+    answer = verify(command, published, f"{repository}{name}", keys)
+    assert answer.code == 1
+    assert f"doubt: there is no image {repository}{name}" in answer.out
+
+
+def test_signed_by_another_key(command: Command, published: Stack, repository: Repository, other_keys: Keys) -> None:
+    answer = verify(command, published, f"{repository}:{TINY}", other_keys)
+    assert answer.code == 1
+    said = "it is signed by another key, or was changed after it was signed"
+    assert answer.out.count(said) == 3
+    assert f"doubt: certificate: {said}" in answer.out
+
+
+def changed(envelope: Envelope) -> Envelope:
+    """The same with one byte of its statement changed."""
+    data = json.loads(envelope.raw)
+    payload = base64.b64decode(data["payload"])
+    place = payload.index(b"PASSED") if b"PASSED" in payload else len(payload) // 2
+    data["payload"] = base64.b64encode(payload[:place] + b"p" + payload[place + 1 :]).decode()
+    parsed = signing.parse(json.dumps(data).encode())
+    assert parsed is not None
+    return parsed
+
+
+@pytest.mark.parametrize(("number", "kind"), [(0, "certificate"), (1, "bill of materials"), (2, "provenance")])
+def test_one_byte_of_a_statement_changed(
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path, number: int, kind: str
+) -> None:
+    envelopes = there(published, repository, tmp_path)
+    envelopes[number] = changed(envelopes[number])
+    attach(published, repository, envelopes, tmp_path)
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert f"doubt: {'no' if number == 0 else 'there is no'} {kind}" in answer.out
+    assert "was changed after it was signed" in answer.out
+
+
+@pytest.mark.parametrize(("number", "kind"), [(0, "no certificate"), (1, "no bill of"), (2, "no provenance")])
+def test_a_statement_is_missing(
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path, number: int, kind: str
+) -> None:
+    envelopes = there(published, repository, tmp_path)
+    del envelopes[number]
+    attach(published, repository, envelopes, tmp_path)
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert kind in answer.out
+
+
+def test_what_is_attached_speaks_of_another_digest(
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    good = there(published, repository, tmp_path)
+    other = Stack(published.small, make_image(published.small, "other"))
+    skopeo(f"oci:{other.built.image.layout}", f"docker://{repository}:{TINY}")
+    attach(other, repository, good, tmp_path)
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert "doubt: certificate: it speaks of another digest" in answer.out
+
+
+def signed_again(
+    stack: Stack, repository: Repository, keys: Keys, tmp_path: Path, number: int, change: Callable[[Any], None]
+) -> None:
+    """Change a statement and sign it with the right key: whoever has it may say anything."""
+    envelopes = there(stack, repository, tmp_path)
+    statement = envelopes[number].statement
+    change(statement)
+    envelopes[number] = signing.sign(json.dumps(statement).encode(), str(keys.private), tmp_path)
+    attach(stack, repository, envelopes, tmp_path)
+
+
+def _two_subjects(statement: Any) -> None:
+    statement["subject"].append({"name": "another", "digest": {"sha256": "1" * 64}})
+
+
+def _failed(statement: Any) -> None:
+    statement["predicate"]["result"] = "FAILED"
+
+
+def _unknown_key(statement: Any) -> None:
+    statement["predicate"]["mood"] = "good"
+
+
+def _another_lock(statement: Any) -> None:
+    statement["predicate"]["configuration"][0]["digest"]["sha256"] = "2" * 64
+
+
+def _without_dates(statement: Any) -> None:
+    del statement["predicate"]["issued"], statement["predicate"]["expires"]
+
+
+def _bill_of_another_lock(statement: Any) -> None:
+    statement["predicate"]["metadata"]["properties"][0]["value"] = "sha256:" + "2" * 64
+
+
+def _bill_of_nothing(statement: Any) -> None:
+    statement["predicate"] = {"components": 7}
+
+
+def _another_stack(statement: Any) -> None:
+    statement["predicate"]["buildDefinition"]["externalParameters"]["stack"] = "../../etc"
+
+
+def _no_parameters(statement: Any) -> None:
+    statement["predicate"]["buildDefinition"] = []
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "said"),
+    [
+        (0, _two_subjects, "it speaks of another digest"),
+        (0, _failed, "it is the report of a run that failed"),
+        (0, _unknown_key, "a certificate is signed, but cannot be read"),
+        (0, _another_lock, "it was earned with another lock"),
+        (0, _without_dates, "it says no expiry: certify again"),
+        (1, _bill_of_another_lock, f"the bill of materials is of lock sha256:{'2' * 64}, the provenance of"),
+        (1, _bill_of_nothing, "was not made by Vetted"),
+        (2, _another_stack, "this project has no stack '../../etc'"),
+        (2, _no_parameters, "was not made by Vetted"),
+    ],
+)
+def test_what_is_signed_and_wrong_is_in_doubt(
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path, number: int,
+    change: Callable[[Any], None], said: str,
+) -> None:  # fmt: skip
+    signed_again(published, repository, keys, tmp_path, number, change)
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert said in answer.out
+
+
+# --- what has become of it since -----------------------------------------------------------------------------------
+
+
+def test_an_expired_certificate(
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    def change(statement: Any) -> None:
+        statement["predicate"] |= {"issued": "2025-01-01", "expires": "2025-04-01"}
+
+    signed_again(published, repository, keys, tmp_path, 0, change)
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert "doubt: it expired on 2025-04-01: certify again" in answer.out
+
+
+def test_an_advisory_of_later_withdraws_what_it_covers(
+    command: Command, published: Stack, repository: Repository, keys: Keys
+) -> None:
+    later = certificate.today() + datetime.timedelta(days=1)
+    advise(published.small, later, versions=">=2")
+    assert verify(command, published, f"{repository}:{TINY}", keys).code == 0
+    advise(published.small, later)
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert f"doubt: withdrawn by VETTED-9001 of {later}: Tiny 1.0 greets nobody" in answer.out
+    assert "the way out: tiny-lib>=2" in answer.out
+
+
+def test_a_suite_or_lock_of_later_is_in_doubt(
+    command: Command, published: Stack, repository: Repository, keys: Keys
+) -> None:
+    published.small.suite("# a later suite\n")
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert "doubt: it was earned with another suite\n         expected sha256:" in answer.out
+    published.small.edit("lock.toml", "1700000000", "1700000001")
+    assert (
+        "built from another lock of tiny than this project's"
+        in verify(command, published, f"{repository}:{TINY}", keys).out
+    )
+
+
+def test_a_project_that_has_not_the_stack_cannot_tell(
+    command: Command, published: Stack, repository: Repository, keys: Keys
+) -> None:
+    folder = published.small.file("stack.toml").parent
+    folder.rename(folder.with_name("other"))
+    answer = verify(command, published, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert "doubt: this project has no stack 'tiny'" in answer.out
+
+
+def test_hardware_is_asked_for_by_whole_words(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    on_h200(certificate.path(certified.small.project, TINY, "cpu", "docker"))
+    publish(command, certified, repository, keys)
+    for asked, code in (("H200", 0), ("nvidia h200", 0), ("570.1", 0), ("H20", 1), ("H100", 1), ("gpus", 1), (".*", 1)):
+        answer = verify(command, certified, f"{repository}:{TINY}", keys, "--hardware", asked)
+        assert answer.code == code, asked
+        if code:
+            assert f"doubt: no certificate was earned on {asked}, only on: 2x NVIDIA H200, driver 570.1" in answer.out
+
+
+# --- a folder, and no network --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def carried(published: Stack, repository: Repository, tmp_path: Path) -> Path:
+    """What `oras cp --recursive` makes of a published image."""
+    registry.save(repository, published.image, tmp_path / "carried")
+    return tmp_path / "carried"
+
+
+def test_a_folder_verifies_with_the_network_off(published: Stack, carried: Path, keys: Keys) -> None:
+    argv = ["verify", str(carried), "--offline", "--key", str(keys.public)]
+    off = ["unshare", "--net"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*off, sys.executable, "-m", "builder", *argv], cwd=published.root, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "verified"
+    assert vetted(published.root, *argv[:1], f"{carried}@{published.image}", *argv[2:]).code == 0
+
+
+def test_every_damaged_blob_of_a_folder_is_noticed(
+    command: Command, published: Stack, carried: Path, keys: Keys
+) -> None:
+    blobs = sorted((carried / "blobs" / "sha256").iterdir())
+    assert len(blobs) == 8  # manifest, config, layer; their manifest, its empty config, three statements
+    for path in blobs:
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        spoiled = verify(command, published, str(carried), keys, "--offline")
+        path.unlink()
+        missing = verify(command, published, str(carried), keys, "--offline")
+        if good != b"{}":  # which nobody reads
+            assert spoiled.code in (1, 3), path
+            assert missing.code in (1, 3), path
+        path.write_bytes(good)
+    assert verify(command, published, str(carried), keys, "--offline").code == 0
+
+
+def test_a_damaged_layer_is_named(command: Command, published: Stack, carried: Path, keys: Keys) -> None:
+    (layer,) = published.built.image.layers
+    oci.blob(carried, layer.digest).write_bytes(b"other")
+    answer = verify(command, published, str(carried), keys, "--offline")
+    assert answer.code == 1
+    assert f"doubt: the image is damaged: {layer.digest} has other content" in answer.out
+
+
+def test_a_folder_without_attestations_is_in_doubt(command: Command, built: Stack, keys: Keys) -> None:
+    answer = verify(command, built, str(built.built.image.layout), keys, "--offline")
+    assert answer.code == 1
+    assert "doubt: nothing is attached to it" in answer.out
+
+
+def test_a_path_in_a_layout_leads_nowhere_else(command: Command, published: Stack, carried: Path, keys: Keys) -> None:
+    rewritten(carried / "index.json", lambda index: index["manifests"][0].update(digest="sha256:../../../etc/passwd"))
+    answer = verify(command, published, str(carried), keys, "--offline")
+    assert answer.code == 3
+    assert "is not an OCI layout" in answer.err
+
+
+# --- what a person may give it -------------------------------------------------------------------------------------
+
+
+def test_what_is_no_layout_ends_with_3(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> None:
+    for folder in (tmp_path / "nowhere", tmp_path):
+        answer = verify(command, certified, str(folder), keys, "--offline")
+        assert answer.code == 3
+        assert "is not an OCI layout" in answer.err
+
+
+@pytest.mark.parametrize("reference", ["images", "a.b/c", "a.b/c:", "a.b/c@sha256:1", "a.b/c:-x", "a b.c/d:e", "--x"])
+def test_what_is_no_reference_ends_with_2(command: Command, certified: Stack, keys: Keys, reference: str) -> None:
+    answer = command(certified.root, "verify", f"--key={keys.public}", "--", reference)
+    assert answer.code == 2
+    assert "REF" in answer.err
+
+
+def test_a_folder_without_offline_is_told(command: Command, certified: Stack, keys: Keys) -> None:
+    answer = verify(command, certified, "docs", keys)
+    assert answer.code == 2
+    assert "add --offline" in answer.err
+
+
+def test_what_is_no_public_key_ends_with_3(
+    command: Command, certified: Stack, keys: Keys, repository: Repository
+) -> None:
+    reference = f"{repository}:{TINY}"
+    for key, said in (
+        ("nowhere.pub", "there is no public key nowhere.pub"),
+        ("docs", "there is no public key docs"),
+        ("README.md", "README.md is not a public key"),
+        (str(keys.private), "is a private key: it signs, and must stay where it signs"),
+    ):
+        answer = command(certified.root, "verify", reference, "--key", key)
+        assert answer.code == 3
+        assert said in answer.err
+
+
+def test_a_key_that_was_cut_short_ends_with_3(
+    command: Command, published: Stack, keys: Keys, repository: Repository
+) -> None:
+    half = published.root / "half.pub"
+    half.write_text("\n".join(keys.public.read_text().splitlines()[:2]))
+    answer = command(published.root, "verify", f"{repository}:{TINY}", "--key", "half.pub")
+    assert answer.code == 3
+    assert "half.pub cannot be read as a public key" in answer.err

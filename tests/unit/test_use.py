@@ -1,0 +1,56 @@
+"""Choosing an image that was built here; that of a registry is in tests/registry."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import TINY, Small
+from tests.registry.conftest import make_image
+from tests.unit.conftest import Command
+
+
+@pytest.fixture(autouse=True)
+def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+
+
+def test_what_was_built_here_is_pinned_by_its_digest(command: Command, small: Small) -> None:
+    built = make_image(small)
+    (small.root / ".env").write_text("PORT=1\n")
+    answer = command(small.root, "use", TINY)
+    assert answer.code == 0
+    pinned = f"vetted/{TINY}@{built.image.manifest}"
+    assert (small.root / ".env").read_text() == f"PORT=1\nVETTED_IMAGE={pinned}\nVETTED_STACK={TINY}\n"
+    assert f"{TINY}: {pinned}\n  written to .env" in answer.out
+    assert "no Docker engine answers: the image is pinned, and loaded by running this again" in answer.err
+    again = command(small.root, "use", "--json")
+    assert (again.code, again.json["image"], again.json["changed"]) == (0, pinned, False)
+
+
+def test_what_was_not_built_is_not_chosen(command: Command, small: Small) -> None:
+    answer = command(small.root, "use", TINY)
+    assert answer.code == 1
+    assert f"the image of {TINY} is not here" in answer.err
+    assert f"next: vetted certify {TINY} --engine docker" in answer.err
+    assert not (small.root / ".env").exists()
+
+
+def test_a_project_without_a_cpu_stack_must_be_told_which(command: Command, small: Small) -> None:
+    small.edit("stack.toml", 'device = "cpu"', 'device = "cuda"')
+    answer = command(small.root, "use")
+    assert answer.code == 3
+    assert "the project has no stack for the CPU" in answer.err
+
+
+def test_a_key_without_a_registry_has_nothing_to_verify(command: Command, small: Small) -> None:
+    answer = command(small.root, "use", TINY, "--key", "cosign.pub")
+    assert answer.code == 2
+    assert "--key" in answer.err
+
+
+def test_an_env_that_is_a_folder_ends_with_6(command: Command, small: Small) -> None:
+    make_image(small)
+    (small.root / ".env").mkdir()
+    answer = command(small.root, "use", TINY)
+    assert answer.code == 6
+    assert ".env" in answer.err

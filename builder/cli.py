@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from builder import console, errors
-from builder.commands import carry, pipeline, proof
+from builder.commands import bisect, carry, pipeline, proof
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.add_typer(bisect.app, name="bisect")
 app.command("run-bundle", hidden=True)(carry.run_bundle)
 
 

@@ -197,7 +197,12 @@ def python(
     stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None
 ) -> tuple[list[Entry], list[Entry]]:
     """The distributions of a stack, and those that build the source distributions among them."""
-    best = _best(stack, scratch, _pins(stack, scratch, old, upgrade))
+    return exactly(stack, scratch, _pins(stack, scratch, old, upgrade))
+
+
+def exactly(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[Entry], list[Entry]]:
+    """The files of these very versions, and what builds the source distributions among them."""
+    best = _best(stack, scratch, pins)
     return _entries(best), _build_entries(stack, scratch, [file for file in best if not file.is_wheel])
 
 

@@ -1,0 +1,130 @@
+"""Finding what broke: bisect packages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from builder import advisory, bisect_packages, console, draft, errors, project, reproducer, sides, suite
+from builder.bisect_packages import Found, Question
+from builder.bisection import Journal
+from builder.commands.common import AsJson, print_json
+from builder.project import Project
+
+app = typer.Typer(
+    help="Find what broke: which of the packages that changed, or which settings of a configuration.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Repeat = Annotated[
+    int, typer.Option(min=1, help="Ask each until one answer leads by this many. Raised when answers change.")
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run of this very bisection answered.")]
+
+
+@app.command()
+def packages(
+    good: Annotated[str, typer.Option(help="A stack, controls/NAME[/twin], or a file of pins.", show_default=False)],
+    bad: Annotated[
+        str, typer.Option(help="The same, or what the good one is moved to: 'trl==0.14.0'.", show_default=False)
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND...]",
+            help="Any command in place of a probe: 0 is green, 125 cannot say, all else is red.",
+            show_default=False,
+        ),
+    ] = None,
+    probe: Annotated[str | None, typer.Option(help="The probe that turned red.", show_default=False)] = None,
+    says: Annotated[str, typer.Option(help="Only a failure that says this counts.", show_default=False)] = "",
+    repeat: Repeat = 1,
+    time_limit: Annotated[float, typer.Option(min=1, help="Seconds for one run of a command.")] = 600,
+    python: Annotated[str, typer.Option(help="The Python of a good end that is a file of pins.")] = "3.11",
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the smallest set of changed packages that turns a probe, or any command, red."""
+    home = project.find()
+    if bool(probe) == bool(command):
+        raise typer.BadParameter("name one probe, or a command after --, and not both", param_hint="--probe")
+    question = Question(probe or "", tuple(command or ()), says, time_limit)
+    _known_probe(home, question.probe)
+    advisories = advisory.load_all(home)
+    with home.holding("bisect") as scratch, console.Trying("bisect") as work:
+        work.say("reading the two ends")
+        first = sides.read(home, good, scratch, python=python)
+        second = sides.read(home, bad, scratch, python=python, good=first)
+        identity = suite.copy(home.smoke, scratch / "suite")
+        between = sides.Between(first, second, "")
+        if not between.changes:
+            raise errors.BadInputError(
+                f"{good} and {bad} hold the same distributions", next_step="vetted bisect config, or other ends"
+            )
+        key = bisect_packages.key(between, question, identity)
+        between.name = key
+        if fresh:
+            (home.state / "bisect" / f"{key}.json").unlink(missing_ok=True)
+        journal = Journal.open(home, key, scratch, repeat)
+        journal.told = work.told
+        search = bisect_packages.Search(home, between, question, journal, scratch, work.say, scratch / "suite")
+        try:
+            found = search.run(advisories)
+        except errors.VettedError:
+            if not as_json:
+                console.out.print(console.tried_table(journal.tried()))
+            raise
+        script = reproducer.make(home, found, question, journal.folder / "reproducer", scratch)
+        drafted = draft.make(home, found, question, journal.folder, scratch)
+    if as_json:
+        print_json(answer(found, len(between.changes), journal, script, drafted))
+        return
+    _print(home, found, len(between.changes), journal, script, drafted)
+
+
+def _known_probe(home: Project, probe: str) -> None:
+    """A misspelt probe is said before anything is installed."""
+    names = [path.stem.replace("_", "-") for path in (home.smoke / "probes").glob("[!_]*.py")]
+    if probe and names and probe not in names:
+        close = difflib.get_close_matches(probe, names, n=1)
+        raise errors.BadInputError(
+            f"there is no probe {probe}" + (f"; did you mean {close[0]}?" if close else ""), next_step="ls smoke/probes"
+        )
+
+
+def answer(found: Found, changed: int, journal: Journal, script: Path, drafted: Path) -> dict[str, Any]:
+    """What was found, as JSON."""
+    return {
+        "culprits": [{"name": one.name, "good": one.good, "bad": one.bad} for one in found.culprits],
+        "along": [{"name": one.name, "good": one.good, "bad": one.bad} for one in found.along],
+        "changes": changed,
+        "fault": found.said.fault,
+        "reason": found.said.reason,
+        "runs": journal.runs,
+        "reproducer": str(script),
+        "advisory": str(drafted),
+        "tried": journal.tried(),
+    }
+
+
+def _print(home: Project, found: Found, changed: int, journal: Journal, script: Path, drafted: Path) -> None:
+    console.out.print(console.tried_table(journal.tried()))
+    console.out.print()
+    console.out.print(f"{changed} packages changed; {_needed(found.culprits)}, in {journal.runs} runs:")
+    for change in found.culprits:
+        console.out.print(f"  {change}", style="bold")
+    for change in found.along:
+        console.out.print(f"  {change}, because they require it")
+    console.out.print(f"it says: {found.said.reason or found.said.fault}")
+    console.out.print(f"reproducer: {home.relative(script)}")
+    console.out.print(f"draft of an advisory: {home.relative(drafted)}")
+    console.out.print(f"next: read and complete the draft, then copy it to {home.relative(home.advisories)}/")
+
+
+def _needed(culprits: Sequence[object]) -> str:
+    return "this one turns it red" if len(culprits) == 1 else f"these {len(culprits)} together turn it red"

@@ -37,7 +37,8 @@ def smallest(
 
     assert ask(items), "all of them together must show the fault"
     start = next((part for part in suspects if part and ask(part)), items)
-    return _minimal(_narrow(start, ask), ask)
+    narrowed = set(_narrow(start, ask))
+    return _minimal([item for item in items if item in narrowed], ask)
 
 
 def _narrow(items: Sequence[T], shows: Callable[[Iterable[T]], bool]) -> list[T]:

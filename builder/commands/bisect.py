@@ -1,4 +1,4 @@
-"""Finding what broke: bisect packages."""
+"""Finding what broke: bisect packages, bisect config."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
-from builder import advisory, bisect_packages, console, draft, errors, project, reproducer, sides, suite
+from builder import (
+    advisory,
+    bisect_config,
+    bisect_packages,
+    console,
+    draft,
+    errors,
+    hostenv,
+    lock,
+    project,
+    reproducer,
+    sides,
+    stack,
+    suite,
+)
 from builder.bisect_packages import Found, Question
 from builder.bisection import Journal
 from builder.commands.common import AsJson, print_json
@@ -128,3 +142,90 @@ def _print(home: Project, found: Found, changed: int, journal: Journal, script: 
 
 def _needed(culprits: Sequence[object]) -> str:
     return "this one turns it red" if len(culprits) == 1 else f"these {len(culprits)} together turn it red"
+
+
+@app.command()
+def config(
+    path: Annotated[Path, typer.Option("--config", help="What `trl grpo --config` is given.", show_default=False)],
+    on: Annotated[
+        str | None, typer.Option("--stack", help="Where to try it.", show_default="the first CPU stack")
+    ] = None,
+    python: Annotated[
+        Path | None, typer.Option(help="The Python of an environment of your own instead.", show_default=False)
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="model, data, reward, or a setting: use yours, unchanged. May be repeated.", show_default=False
+        ),
+    ] = None,
+    time_limit: Annotated[float, typer.Option(min=1, help="Seconds for one trial; then it hangs.")] = 60,
+    repeat: Repeat = 1,
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the smallest set of settings that fails, and the largest that works. A tiny model stands in for yours."""
+    home = project.find()
+    asked = bisect_config.read(path, keep or [])
+    with home.holding("bisect") as scratch, console.Trying(path.name) as work:
+        identity = suite.copy(home.smoke, scratch / "suite")
+        environment, device, named = _environment(home, on, python, scratch, work)
+        key = bisect_config.key(asked, named, identity)
+        if fresh:
+            (home.state / "bisect" / f"{key}.json").unlink(missing_ok=True)
+        journal = Journal.open(home, key, scratch, repeat)
+        journal.told = work.told
+        with bisect_config.Server(environment, device, asked, scratch / "suite", scratch, time_limit) as server:
+            try:
+                found = bisect_config.search(asked, journal, server.ask, work.say)
+            except errors.VettedError:
+                if not as_json:
+                    console.out.print(console.tried_table(journal.tried()))
+                raise
+        smallest = journal.folder / "smallest.yaml"
+        project.write(smallest, bisect_config.dump(asked, found.failing), scratch)
+        works = journal.folder / "works.yaml"
+        rest = [name for name in asked.settings if name not in found.without]
+        project.write(works, bisect_config.dump(asked, rest), scratch)
+    if as_json:
+        print_json(
+            {
+                "failing": {name: asked.settings[name] for name in found.failing}, "take_out": list(found.without),
+                "fault": found.said.fault, "reason": found.said.reason, "trials": journal.runs,
+                "replaced": list(asked.replaced), "reduced": list(asked.reduced),
+                "smallest": str(smallest), "works": str(works), "tried": journal.tried(),
+            }
+        )  # fmt: skip
+        return
+    console.out.print(console.tried_table(journal.tried()))
+    console.out.print()
+    for name, (was, now) in asked.reduced.items():
+        console.out.print(f"reduced: {name} from {was} to {now}")
+    if asked.replaced:
+        console.out.print(f"replaced by ours: {', '.join(asked.replaced)}")
+    together = "this setting fails" if len(found.failing) == 1 else f"these {len(found.failing)} fail together"
+    console.out.print(f"of {len(asked.settings)} settings, {together}, in {journal.runs} trials:")
+    for name in found.failing:
+        console.out.print(f"  {name}: {asked.settings[name]}", style="bold")
+    console.out.print(f"it says: {found.said.reason or found.said.fault}")
+    console.out.print(f"all the rest works without {', '.join(found.without)}")
+    console.out.print(f"the smallest that fails: {home.relative(smallest)}")
+    console.out.print(f"the largest that works: {home.relative(works)}")
+
+
+def _environment(
+    home: Project, on: str | None, python: Path | None, scratch: Path, work: console.Trying
+) -> tuple[Path, str, str]:
+    """Where the trials run: the environment, its device, and a name that changes with it."""
+    if python is not None:
+        if on is not None:
+            raise typer.BadParameter("name a stack or a Python, and not both", param_hint="--python")
+        if not python.is_file():
+            raise errors.BadInputError(f"{python} is not a Python", next_step="--python .venv/bin/python")
+        return python.absolute().parent.parent, "cpu", str(python.absolute())
+    name = on or next((one for one in stack.names(home) if stack.load(home, one).device == "cpu"), None)
+    if name is None:
+        raise errors.BadInputError("the project has no CPU stack", next_step="--stack NAME, or --python PATH")
+    held = lock.load(home, name)
+    (scratch / "host").mkdir(exist_ok=True)
+    return hostenv.prepare(home, held, scratch / "host", work.say), held.stack.device, held.digest

@@ -175,10 +175,7 @@ class Search:
         if self.journal.lead > 1:
             return True
         for held in (self._at(chosen), self.between.good):
-            if len(self.journal.rows[held.digest].said) < 2 and not self.journal.again(
-                held.digest,
-                lambda held=held: self._ask(held),  # type: ignore[misc]
-            ):
+            if not self.journal.again(held.digest, lambda held=held: self._ask(held)):  # type: ignore[misc]
                 return False
         return True
 

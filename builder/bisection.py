@@ -85,8 +85,10 @@ class Journal:
         return verdict
 
     def again(self, key: str, question: Callable[[], Said]) -> bool:
-        """Ask once more what was decided. False when the answer changed: then one answer is no longer enough."""
+        """Ask once more what one answer decided. False when it changed: then one is no longer enough anywhere."""
         row = self.rows[key]
+        if len(row.said) > 1:
+            return True
         before = self.kind(row.said[-1])
         self._note(row, question())
         if self.kind(row.said[-1]) == before:

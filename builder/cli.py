@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from builder import console, errors
-from builder.commands import bisect, carry, pipeline, proof
+from builder.commands import bisect, carry, pipeline, proof, upgrade
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "certify": proof.certify_,
     "show": proof.show,
     "controls": proof.controls_,
+    "outdated": upgrade.outdated_,
     "bundle": carry.bundle_,
 }
 for name, command in COMMANDS.items():

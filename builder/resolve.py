@@ -38,6 +38,7 @@ class File:
     filename: str
     url: str
     sha256: str
+    size: int | None = None  # in bytes, where the index says so
 
     @property
     def is_wheel(self) -> bool:
@@ -122,7 +123,8 @@ def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, 
 def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
     where = offered.get("url") or offered["path"]
     filename = unquote(str(where).rsplit("/", 1)[-1])
-    return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"])
+    size = offered.get("size") or (Path(where).stat().st_size if Path(where).is_file() else None)
+    return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size)
 
 
 def _rank(file: File, order: dict[Tag, int]) -> int | None:

@@ -43,6 +43,7 @@ class Question:
     says: str = ""
     time_limit_s: float = 600
     judge: Callable[[ProbeResult], Said] | None = None
+    about: str = ""  # what `judge` looks at, in words
 
     @property
     def name(self) -> str:
@@ -62,7 +63,14 @@ class Found:
 
 def key(between: Between, question: Question, identity: str) -> str:
     """The name of this very bisection: the two ends, the question, and the suite where it is one of its probes."""
-    asked = [between.good.digest, between.bad.digest, question.name, question.says, identity if question.probe else ""]
+    asked = [
+        between.good.digest,
+        between.bad.digest,
+        question.name,
+        question.says,
+        question.about,
+        identity if question.probe else "",
+    ]
     return "packages-" + sha256("\0".join(asked).encode()).removeprefix("sha256:")[:12]
 
 

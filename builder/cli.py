@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": proof.show,
     "controls": proof.controls_,
     "outdated": upgrade.outdated_,
+    "recertify": upgrade.recertify_,
     "bundle": carry.bundle_,
 }
 for name, command in COMMANDS.items():

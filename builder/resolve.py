@@ -123,7 +123,8 @@ def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, 
 def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
     where = offered.get("url") or offered["path"]
     filename = unquote(str(where).rsplit("/", 1)[-1])
-    size = offered.get("size") or (Path(where).stat().st_size if Path(where).is_file() else None)
+    local = Path(unquote(str(where).removeprefix("file://")))
+    size = offered.get("size") or (local.stat().st_size if local.is_file() else None)
     return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size)
 
 

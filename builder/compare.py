@@ -1,0 +1,100 @@
+"""The numbers of two runs of the suite, side by side: what became worse by more than it does by itself.
+
+The tolerances come from thirty runs of one stack under load (docs/evidence/false-alarms.json), or say why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from builder.certificate import Measurement, ProbeResult, Statement
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A number is worse than it was when it is more than `times` what it was, and by more than `more`."""
+
+    times: float
+    more: float
+    why: str
+
+
+SECONDS = Tolerance(3.0, 5.0, "a probe took up to 2.9 times its median, and one of about a second up to 4.5 times")
+TOTAL = Tolerance(1.5, 20.0, "all probes together take the same time within a few per cent on a machine of its own")
+MEMORY = Tolerance(1.5, 128.0, "pages that processes share are split among them, so it depends on how many there are")
+# Of its bound. Numbers with a lower bound prove that a probe would notice; how large they are says nothing.
+AGREEMENT = 0.5
+AGREEMENT_WHY = "within thirty runs no number moved by more than 0.41 of its bound"
+
+
+@dataclass(frozen=True)
+class Worse:
+    """One number that became worse beyond its tolerance. `probe` is empty for the whole suite."""
+
+    probe: str
+    what: str
+    before: float
+    after: float
+    why: str
+
+    def __str__(self) -> str:
+        where = f"{self.probe}: " if self.probe else ""
+        return f"{where}{self.what} {self.before:.4g} → {self.after:.4g} (tolerance: {self.why})"
+
+
+def comparable(old: Statement, new: Statement) -> str:
+    """Why times and memory cannot be compared; "" when they can."""
+    for name, key in (("hardware", "class"), ("engine", "name")):
+        was, is_ = ((one.resource(name).annotations or {}).get(key) for one in (old, new))
+        if was != is_:
+            return f"other {name}: {was}, now {is_}"
+    if old.resource("suite").digest != new.resource("suite").digest:
+        return "another suite"
+    return ""
+
+
+def worse(old: Statement, new: Statement) -> list[Worse]:
+    """Every number of the new run that is worse than in the old one, beyond its tolerance."""
+    before = {one.name: one for one in old.predicate.probes if one.outcome == "passed"}
+    after = {one.name: one for one in new.predicate.probes if one.outcome == "passed"}
+    both = [name for name in after if name in before]
+    found = [one for name in both for one in agreement(before[name], after[name])]
+    if comparable(old, new):
+        return found
+    for name in both:
+        found += _beyond(name, "seconds", before[name].seconds, after[name].seconds, SECONDS)
+        found += memory(before[name], after[name])
+    total = [sum(side[name].seconds for name in both) for side in (before, after)]
+    return found + _beyond("", "seconds of the whole suite", total[0], total[1], TOTAL)
+
+
+def memory(before: ProbeResult, after: ProbeResult) -> list[Worse]:
+    """Did a probe take more memory?"""
+    return _beyond(before.name, "peak memory in MiB", before.peak_memory_mib, after.peak_memory_mib, MEMORY)
+
+
+def agreement(before: ProbeResult, after: ProbeResult) -> list[Worse]:
+    """Which of a probe's numbers came much nearer to their upper bound, though they keep it?"""
+    old = _shares(before.measurements)
+    return [
+        Worse(before.name, f"{name}, as a share of its bound,", old[name], share, f"{AGREEMENT} more: {AGREEMENT_WHY}")
+        for name, share in _shares(after.measurements).items()
+        if name in old and share - old[name] > AGREEMENT
+    ]
+
+
+def _shares(measurements: list[Measurement]) -> Mapping[str, float]:
+    shares = {}
+    for one in measurements:
+        most = (one.bound or {}).get("at_most")
+        if isinstance(most, int | float) and most > 0 and isinstance(one.value, int | float):
+            shares[one.name] = one.value / most
+    return shares
+
+
+def _beyond(probe: str, what: str, before: float, after: float, tolerance: Tolerance) -> list[Worse]:
+    if after <= before * tolerance.times or after - before <= tolerance.more:
+        return []
+    why = f"{tolerance.times:g} times and {tolerance.more:g} more: {tolerance.why}"
+    return [Worse(probe, what, before, after, why)]

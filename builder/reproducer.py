@@ -5,11 +5,10 @@ It holds the two locks that differ in the culprits alone, the suite where one of
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-from builder import lock, suite
+from builder import lock, patches, suite
 from builder.bisect_packages import Found, Question
 from builder.lock import Lock
 from builder.project import Project, write
@@ -18,9 +17,15 @@ from builder.resolve import torch_backend
 SCRIPT = "reproduce.py"
 
 TEMPLATE = '''\
+# /// script
+# requires-python = ">=3.11"
+# dependencies = {needs}
+# ///
 """{title}
 
-uv run --no-project --python {python} {script}      needs uv, Python {python} and a package index; exit 0: it shows
+    uv run {script}
+
+needs uv, Python {python} and a package index. Exit 0: it shows.
 """
 
 import json
@@ -32,7 +37,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PATCHED = {patched}  # not applied here
+PATCHES = {patches}  # of each set, in the order in which they are applied
 PROBE = {probe!r}
 COMMAND = {command!r}
 BACKEND = {backend!r}  # where uv finds this build of torch, if not in a folder that UV_FIND_LINKS names
@@ -49,6 +54,16 @@ def install(side, folder):
         subprocess.run([*sync, "--torch-backend", BACKEND], check=True)
     elif known.returncode:
         sys.exit("installing the " + side + " set failed")
+    if PATCHES[side]:
+        import patches
+
+        (site,) = (environment / "lib").glob("python3.*/site-packages")
+        for file in patches.apply(site, folder / "patched", [HERE / name for name in PATCHES[side]]):
+            # A rename, not a write: the installed file may be a link into uv's cache.
+            beside = (site / file).with_suffix(".patched")
+            shutil.copyfile(folder / "patched" / file, beside)
+            beside.replace(site / file)
+        shutil.rmtree(folder / "patched")
     return environment
 
 
@@ -98,18 +113,30 @@ def make(project: Project, found: Found, question: Question, target: Path, scrat
     made = scratch / "reproducer"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
-    files = {"good.txt": _pins(found.good), "bad.txt": _pins(found.bad)}
+    files = {f"{side}.txt": _pins(held) for side, held in _sides(found).items()}
     build = {entry.name: entry for held in (found.good, found.bad) for entry in held.build}
     files["build.txt"] = lock.format_python(build[name] for name in sorted(build))
     files[SCRIPT] = _script(found, question)
     for name, text in files.items():
         write(made / name, text, scratch)
+    for path in (*found.good.patches, *found.bad.patches):
+        shutil.copyfile(path, made / _name(path))
+        shutil.copyfile(patches.__file__, made / "patches.py")
     if question.probe:
         suite.copy(project.smoke, made)
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     made.rename(target)
     return target / SCRIPT
+
+
+def _sides(found: Found) -> dict[str, Lock]:
+    return {"good": found.good, "bad": found.bad}
+
+
+def _name(patch: Path) -> str:
+    """images/patches/vllm/0.7.2/0001-x.patch -> vllm-0.7.2-0001-x.patch"""
+    return "-".join(patch.parts[-3:])
 
 
 def _pins(held: Lock) -> str:
@@ -121,7 +148,8 @@ def _script(found: Found, question: Question) -> str:
         title=f"{question.name}: passes with good.txt, fails with bad.txt. What differs: {words(found)}.",
         script=SCRIPT,
         python=found.good.stack.python,
-        patched=json.dumps(sorted({patch.file for patch in (*found.good.stack.patch, *found.bad.stack.patch)})),
+        needs='["unidiff"]' if found.good.patches or found.bad.patches else "[]",
+        patches={side: [_name(path) for path in held.patches] for side, held in _sides(found).items()},
         probe=question.probe,
         command=list(question.command),
         backend=torch_backend(found.bad.stack),

@@ -96,7 +96,8 @@ def _moved(text: str, scratch: Path, good: Lock | None) -> Lock:
         raise errors.BadInputError(
             f"{text!r} says what to move, and not from where", next_step="name a stack or a file"
         )
-    packages = dict(good.stack.packages)
+    # A file of pins says nothing of what was asked for: all of it may move, and stays where it can.
+    packages = dict(good.stack.packages) if good.intent else {name: name for name in good.versions}
     for line in text.split():
         try:
             packages[lock.normalise(Requirement(line).name)] = line
@@ -152,6 +153,11 @@ class Between:
             for asked in map(Requirement, end.stack.requires)
             if asked.extras
         }
+        if good.stack.python != bad.stack.python:
+            raise errors.BadInputError(
+                f"the good end is for Python {good.stack.python}, the bad one for {bad.stack.python}",
+                next_step="name two ends of the same Python",
+            )
         if good.patches != bad.patches and (odd := self._patched_otherwise()):
             raise errors.BadInputError(
                 f"the two ends patch the same {', '.join(sorted(odd))} differently, which cannot be taken apart",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,18 +88,28 @@ def packages(
         journal = Journal.open(home, key, scratch, repeat)
         journal.told = work.told
         search = bisect_packages.Search(home, between, question, journal, scratch, work.say, scratch / "suite")
-        try:
+        with _resumable(journal, as_json):
             found = search.run(advisories)
-        except errors.VettedError:
-            if not as_json:
-                console.out.print(console.tried_table(journal.tried()))
-            raise
         script = reproducer.make(home, found, question, journal.folder / "reproducer", scratch)
         drafted = draft.make(home, found, question, journal.folder, scratch)
     if as_json:
         print_json(answer(found, len(between.changes), journal, script, drafted))
         return
     _print(home, found, len(between.changes), journal, script, drafted)
+
+
+@contextmanager
+def _resumable(journal: Journal, as_json: bool) -> Iterator[None]:
+    """What was tried is shown whatever ends it, and an interruption says how to go on."""
+    try:
+        yield
+    except (errors.VettedError, KeyboardInterrupt) as ended:
+        if not as_json and journal.rows:
+            console.out.print(console.tried_table(journal.tried()))
+        if isinstance(ended, KeyboardInterrupt):
+            console.note("interrupted: the same command goes on where it was")
+            raise typer.Exit(130) from ended
+        raise
 
 
 def _known_probe(home: Project, probe: str) -> None:
@@ -175,13 +186,11 @@ def config(
             (home.state / "bisect" / f"{key}.json").unlink(missing_ok=True)
         journal = Journal.open(home, key, scratch, repeat)
         journal.told = work.told
-        with bisect_config.Server(environment, device, asked, scratch / "suite", scratch, time_limit) as server:
-            try:
-                found = bisect_config.search(asked, journal, server.ask, work.say)
-            except errors.VettedError:
-                if not as_json:
-                    console.out.print(console.tried_table(journal.tried()))
-                raise
+        with (
+            _resumable(journal, as_json),
+            bisect_config.Server(environment, device, asked, scratch / "suite", scratch, time_limit) as server,
+        ):
+            found = bisect_config.search(asked, journal, server.ask, work.say)
         smallest = journal.folder / "smallest.yaml"
         project.write(smallest, bisect_config.dump(asked, found.failing), scratch)
         works = journal.folder / "works.yaml"

@@ -16,7 +16,7 @@ import pytest
 
 from builder import advisory, tomlfile
 from builder.advisory import Advisory
-from tests.conftest import PYTHON, RUNNER, TINY, Small, make_wheel, spawn
+from tests.conftest import LIBRARY, PYTHON, RUNNER, TINY, Small, make_wheel, spawn
 from tests.unit.conftest import Command
 
 NAMES = [f"part-{letter}" for letter in "abcdefgh"]
@@ -233,6 +233,33 @@ def test_the_reproducer_shows_it_with_uv_alone(parts: Parts, tmp_path: Path) -> 
     assert done.stdout == "good: passed\nbad: failed: ValueError: it broke\n"
     differing = set((moved / "bad.txt").read_text().splitlines()) - set((moved / "good.txt").read_text().splitlines())
     assert [line.split("==")[0] for line in differing] == ["part-d"]
+
+
+def test_the_reproducer_patches_what_the_stack_patches(parts: Parts, tmp_path: Path) -> None:
+    """The probe is green only where the stack's patch is; the upgrade has none."""
+    make_wheel(parts.small.wheelhouse, "tiny-lib", "2.0", {"tiny_lib.py": LIBRARY})
+    parts.suite("import tiny_lib\n" + condition('tiny_lib.greeting != "somebody"'))
+    argv = ["bisect", "packages", "--good", TINY, "--bad", "tiny-lib==2.0", "--probe", "works", "--json"]
+    answer = parts.command(parts.small.root, *argv)
+    assert answer.code == 0, answer.err
+    assert names(answer.json["culprits"]) == ["tiny-lib"]
+    done = subprocess.run(
+        [sys.executable, answer.json["reproducer"]],
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "UV_FIND_LINKS": str(parts.small.wheelhouse),
+        },
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "good: passed\nbad: failed: ValueError: it broke\n"), done.stderr
+
+
+def test_a_file_of_pins_may_be_moved_as_well(parts: Parts) -> None:
+    parts.wheel("part-e", BAD, ["part-f>=2"])
+    parts.breaks('has("e")')
+    found = parts.ask("--bad", "part-e==2.0")
+    assert (names(found["culprits"]), names(found["along"]), found["changes"]) == (["part-e"], ["part-f"], 2)
 
 
 def test_any_command_will_do_in_place_of_a_probe(parts: Parts) -> None:

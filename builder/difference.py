@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -54,6 +56,12 @@ class Difference:
         """By how many bytes all files together grow, as far as it is known."""
         return sum((row.sizes[1] or 0) - (row.sizes[0] or 0) for row in self.rows if None not in row.sizes)
 
+    @property
+    def total(self) -> str:
+        """The growth in words, and for how many it is not known."""
+        unknown = sum(None in row.sizes for row in self.rows)
+        return megabytes(self.size) + (f", {unknown} of unknown size" if unknown else "")
+
     def words(self) -> list[str]:
         """One line for each change, and one for each advisory."""
         lines = [str(row) for row in self.rows]
@@ -76,7 +84,7 @@ def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> D
     rows = []
     for one in changes:
         was, will = before.get(one.name), after.get(one.name)
-        sizes = (was.size if was else 0, will.size if will else 0)
+        sizes = (_size(was), _size(will))
         rows.append(Row(one, sizes, (licence(was) if was else "", licence(will) if will else "")))
     matched = {one.id: (one.matches(old.versions), one.matches(new.versions), one.summary) for one in advisories}
     return Difference(
@@ -94,6 +102,20 @@ def _files(held: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
         return {name: files[0] for name, files in resolve.offers(held.stack, scratch, pins)[0].items()}
     except errors.BadInputError:
         return {}  # one that was deleted meanwhile has no size any more; the audit is where that matters
+
+
+def _size(file: File | None) -> int | None:
+    """What a file weighs: as the index says, else as its host does."""
+    if file is None:
+        return 0
+    if file.size is not None or "://" not in file.url:
+        return file.size
+    try:
+        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=20) as response:
+            length = response.headers["Content-Length"]
+            return int(length) if length else None
+    except (urllib.error.URLError, TimeoutError, ValueError):
+        return None
 
 
 def licence(file: File) -> str:

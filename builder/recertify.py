@@ -294,8 +294,8 @@ def report(result: Result) -> str:
     lines += [f"The lock stays {result.old.digest}.", ""]
     if result.said:
         lines += ["```", result.said, "```", ""]
-    for finding in result.findings:
-        lines.append(f"- {finding.what}; fix: {finding.fix}")
+    if result.findings:
+        lines += [*(f"- {finding.what}; fix: {finding.fix}" for finding in result.findings), ""]
     if result.red:
         lines += ["## What broke", ""]
         for probe in result.red:
@@ -316,6 +316,10 @@ def report(result: Result) -> str:
         lines += ["## Draft of an advisory", "", "```toml", result.advisory.read_text().rstrip(), "```", ""]
     if result.difference:
         words = result.difference.words()
-        size = difference.megabytes(result.difference.size)
-        lines += [f"## What changed ({len(words)}, {size} in all)", "", *(f"- {line}" for line in words), ""]
+        lines += [
+            f"## What changed ({len(result.difference.rows)} distributions, {result.difference.total})",
+            "",
+            *(f"- {line}" for line in words),
+            "",
+        ]
     return "\n".join(lines)

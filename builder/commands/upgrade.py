@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import advisory, compare, console, difference, engine, lock, machine, outdated, project, recertify
+from builder import advisory, compare, console, engine, lock, machine, outdated, project, recertify
 from builder.advisory import Advisory
 from builder.certify import Request
 from builder.commands import proof
@@ -99,8 +99,7 @@ def _print(home: Project, result: recertify.Result, advisories: Sequence[Advisor
     if result.difference:
         for line in result.difference.words():
             out.print(f"  {line}")
-        size = difference.megabytes(result.difference.size)
-        out.print(f"{len(result.difference.rows)} distributions changed, {size} to download in all")
+        out.print(f"{len(result.difference.rows)} distributions changed, {result.difference.total} to download")
     if result.outcome == "nothing":
         out.print(f"{result.name}: nothing newer fits; the lock stays as it is")
         return

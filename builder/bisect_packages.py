@@ -15,7 +15,7 @@ from pathlib import Path
 
 from builder import advisory, ddmin, errors, hostenv, process, suite
 from builder.advisory import Advisory
-from builder.bisection import Journal, Said, Verdict
+from builder.bisection import BOUNDS, Journal, Said, Verdict
 from builder.certificate import ProbeResult
 from builder.lock import Lock
 from builder.project import Project, sha256
@@ -243,7 +243,9 @@ def of_probe(result: ProbeResult) -> Said:
     if result.outcome == "not-run":
         return Said("unclear", reason=reason, seconds=result.seconds)
     broken = sorted(one.name for one in result.measurements if not one.ok)
-    fault = result.outcome if result.outcome != "failed" else ", ".join(broken) or reason.partition(":")[0]
+    fault: str = result.outcome
+    if fault == "failed":
+        fault = BOUNDS + ", ".join(broken) if broken else reason.partition(":")[0]
     return Said("red", fault, reason, result.seconds, log)
 
 

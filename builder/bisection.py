@@ -23,6 +23,16 @@ Verdict = Literal["green", "red", "other", "unclear", "unresolvable", "flaky"]
 SURE_LEAD = 3  # by how many answers one must lead once answers were seen to change
 MOST_RUNS = 15  # of one set
 
+BOUNDS = "out of bounds: "  # the fault of numbers, which follow
+
+
+def same(one: str, other: str) -> bool:
+    """Are two faults the same? Which numbers leave their bounds may vary a little: one of them will do."""
+    if one.startswith(BOUNDS) and other.startswith(BOUNDS):
+        names = (set(fault.removeprefix(BOUNDS).split(", ")) for fault in (one, other))
+        return bool(set.intersection(*names))
+    return one == other
+
 
 @dataclass(frozen=True)
 class Said:
@@ -106,7 +116,7 @@ class Journal:
         """One answer, seen beside the failure that is looked for."""
         if said.outcome != "red":
             return said.outcome
-        return "red" if self.fault in (None, said.fault) else "other"
+        return "red" if self.fault is None or same(self.fault, said.fault) else "other"
 
     def verdict(self, row: Row) -> Verdict | None:
         """What the answers amount to, or None while they do not suffice."""

@@ -46,6 +46,10 @@ def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
 
 def recertify_(
     name: OneStack,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PACKAGE]...", help="More packages, as for --upgrade.", show_default=False),
+    ] = None,
     upgrade: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,7 +71,7 @@ def recertify_(
     advisories = advisory.load_all(home)
     with home.holding(name) as scratch, console.Working(name) as work:
         watching = recertify.Watching(work.step, work.event)
-        result = recertify.run(home, name, upgrade or [], request, advisories, scratch, watching)
+        result = recertify.run(home, name, [*(upgrade or ()), *(more or ())], request, advisories, scratch, watching)
     if as_json:
         print_json(_json(result))
     else:

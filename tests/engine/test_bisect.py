@@ -52,7 +52,7 @@ def test_the_upgrade_that_broke_trl_is_named_among_thirty_others(planted: Worksh
     found = planted.json("bisect", "packages", *ends, "--probe", "logprob-agreement")
     assert found["culprits"] == [{"name": "transformers", "good": "4.51.3", "bad": "4.52.4"}]
     assert found["along"] == []
-    assert found["fault"] == "max_abs_diff"
+    assert found["fault"] == "out of bounds: max_abs_diff"
     assert found["runs"] == sum(row["runs"] for row in found["tried"]) <= 12
     drafted = tomlfile.read(Advisory, Path(found["advisory"]), "draft")
     assert drafted.severity == "silent-wrong"

@@ -168,6 +168,25 @@ def test_another_failure_on_the_way_is_not_followed(parts: Parts) -> None:
     assert found["fault"] == "ValueError"
 
 
+def test_numbers_out_of_bounds_that_vary_are_the_same_failure(parts: Parts) -> None:
+    parts.suite(
+        """\
+def broken(*names):
+    wrong = [{"name": name, "value": 2, "bound": {"at_most": 1}, "ok": False} for name in names]
+    end("works", "failed", reason=f"{names[0]} is 2", measurements=wrong)
+if has("g"):
+    broken("x", *(["y"] if count % 2 else []))
+elif has("d"):
+    broken("z")
+else:
+    end("works")
+"""
+    )
+    found = parts.ask()
+    assert names(found["culprits"]) == ["part-g"]
+    assert {row["verdict"] for row in found["tried"]} == {"green", "red", "other"}
+
+
 def test_added_and_removed_distributions_are_changes(parts: Parts) -> None:
     parts.pins(parts.good, {"part-a": GOOD, "part-b": GOOD})
     parts.pins(parts.bad, {"part-a": GOOD, "part-c": BAD})

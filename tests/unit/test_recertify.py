@@ -103,6 +103,13 @@ def test_without_a_version_it_moves_as_far_as_the_ranges_allow(moving: Moving) -
     assert any(line.startswith("extra 1.0 added") for line in answer["difference"])
 
 
+def test_several_packages_may_follow_one_option(moving: Moving) -> None:
+    argv = ["recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0", "nope"]
+    answer = moving.command(moving.small.root, *argv)
+    assert answer.code == 3
+    assert "nope: no pin of tiny" in answer.err
+
+
 def test_nothing_to_move_is_nothing_to_do(moving: Moving) -> None:
     before = moving.committed()
     assert moving.recertify()["outcome"] == "nothing"

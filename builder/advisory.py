@@ -154,7 +154,7 @@ class Affected(Table):
     def holds(self, versions: Mapping[str, str]) -> bool:
         """Are all its packages there, in these versions? The context is not looked at."""
         return all(
-            any(_contains(wanted, version) for name, version in versions.items() if same(name) == package)
+            any(_contains(wanted, version) for name, version in versions.items() if _same(name) == package)
             for package, wanted in self.packages.items()
         )
 
@@ -234,7 +234,7 @@ class Known:
     shown: bool
 
 
-def same(name: str) -> str:
+def _same(name: str) -> str:
     name = canonicalize_name(name)
     return SAME.get(name, name)
 

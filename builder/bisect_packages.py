@@ -74,6 +74,11 @@ def key(between: Between, question: Question, identity: str) -> str:
     return "packages-" + sha256("\0".join(asked).encode()).removeprefix("sha256:")[:12]
 
 
+def known_as(name: str) -> str:
+    """What advisories call a distribution."""
+    return advisory.SAME.get(name, name)
+
+
 def suspects(advisories: Sequence[Advisory], between: Between, probe: str) -> list[tuple[str, ...]]:
     """The changes that an advisory blames: it matches the bad end, and not the good one. Those of the probe first."""
     found: dict[tuple[str, ...], bool] = {}
@@ -83,7 +88,7 @@ def suspects(advisories: Sequence[Advisory], between: Between, probe: str) -> li
             continue
         struck = [affected for affected in one.held(bad) if affected not in one.held(good)]
         for affected in struck:
-            named = tuple(name for name in between.changes if advisory.same(name) in affected.packages)
+            named = tuple(name for name in between.changes if known_as(name) in affected.packages)
             if named:
                 found[named] = found.get(named, False) or probe in one.probes
     return sorted(found, key=lambda named: not found[named])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder import advisory, machine, tomlfile
 from builder.advisory import Advisory
-from builder.bisect_packages import Found, Question
+from builder.bisect_packages import Found, Question, known_as
 from builder.project import Project, write
 
 # Whose own code the probes and most commands run: without it in the combination, a range would say too much.
@@ -37,12 +37,12 @@ def text(found: Found, question: Question, name: str) -> str:
     """The draft as TOML. It is a valid advisory."""
     culprits = " and ".join(f"{one.name} {one.bad}" if one.bad else f"no {one.name}" for one in found.culprits)
     said = found.said
-    affected = {advisory.same(one.name): f"=={one.bad}" for one in found.culprits if one.bad}
+    affected = {known_as(one.name): f"=={one.bad}" for one in found.culprits if one.bad}
     for trainer in TRAINERS:
         if trainer in found.bad.versions:
-            affected.setdefault(advisory.same(trainer), f"=={found.bad.versions[trainer]}")
+            affected.setdefault(known_as(trainer), f"=={found.bad.versions[trainer]}")
     # One change taken back is enough: together they were needed.
-    fixes = [{advisory.same(one.name): f"=={one.good}"} for one in found.culprits if one.good and one.good != one.bad]
+    fixes = [{known_as(one.name): f"=={one.good}"} for one in found.culprits if one.good and one.good != one.bad]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     lines = [
         "# A draft. What a bisection cannot know is for a person: why it breaks, how far the ranges of versions reach",

@@ -129,3 +129,7 @@ def _move_state(made: Aside) -> None:
             if (target / path.name).is_dir():
                 shutil.rmtree(target / path.name)
             path.rename(target / path.name)
+            if kind == "host":
+                for old in target.glob(f"{made.name}-????????????"):
+                    if old.name != path.name:
+                        shutil.rmtree(old, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder import aside, certificate, compare, lock, render, tomlfile
+from builder import aside, certificate, compare, hostenv, lock, render, tomlfile
 from builder.advisory import Advisory
 from builder.certificate import Measurement, ProbeResult
 from tests.conftest import LIBRARY, RUNNER, TINY, Small, make_wheel, spawn
@@ -93,6 +93,9 @@ def test_green_replaces_stack_lock_certificate_and_dockerfile(moving: Moving) ->
     assert moving.command(moving.small.root, "lock", "--check").code == 0
     again = moving.command(moving.small.root, "certify", TINY, "--engine", "host", "--json").json
     assert again["reused"] is True  # the environment that was certified is the project's own now
+    assert [path.name for path in (moving.small.project.state / "host").iterdir()] == [
+        hostenv.path(moving.small.project, held).name
+    ]
     assert not (moving.small.project.state / "aside" / TINY).exists()
 
 

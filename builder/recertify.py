@@ -233,7 +233,7 @@ def _bisect_worse(
     """Look for what made a number worse. A time is not bisected: one slow run among many would decide it."""
     first = next((one for one in result.worse if one.probe and one.what != "seconds"), None)
     if first is None or result.before is None:
-        result.no_culprit = "only times became worse, which a bisection cannot tell from a busy machine"
+        result.no_culprit = "only times or sums became worse, which one probe cannot tell from a busy machine"
         return
     before = next(one for one in result.before.predicate.probes if one.name == first.probe)
 

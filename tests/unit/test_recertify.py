@@ -171,7 +171,7 @@ def test_a_number_that_became_worse_is_red_and_bisected(moving: Moving, probe: s
     before = moving.committed()
     answer = moving.recertify("tiny-lib==2.0", code=1)
     assert answer["outcome"] == "worse"
-    assert len(answer["worse"]) == 2 and all(what in line for line in answer["worse"])
+    assert len(answer["worse"]) >= 2 and all(what in line for line in answer["worse"])
     assert [one["name"] for one in answer["culprits"]] == ["tiny-lib"]
     assert "What became worse" in Path(answer["report"]).read_text()
     assert moving.committed() == before
@@ -252,8 +252,9 @@ def probe(seconds: float = 1.0, memory: float = 100.0, share: float = 0.1) -> Pr
         (probe(), []),
         (probe(seconds=4.0), []),  # within what a busy machine does
         (probe(seconds=9.0), ["seconds"]),
-        (probe(memory=220.0), []),
-        (probe(memory=240.0), ["peak memory in MiB"]),
+        (probe(memory=690.0), ["peak memory of all probes, added, in MiB"]),
+        (probe(memory=600.0), []),
+        (probe(memory=710.0), ["peak memory in MiB", "peak memory of all probes, added, in MiB"]),
         (probe(share=0.55), []),
         (probe(share=0.65), ["loss, as a share of its bound,"]),
     ],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder import docs, errors, lock, render
-from builder.project import Project, write
+from builder.project import Project, sha256, sha256_file, write
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -26,6 +26,7 @@ class Aside(Project):
 
     of: Project
     name: str
+    copied: str  # the digest of the stack's folder, as it was copied
 
     @property
     def state(self) -> Path:
@@ -43,7 +44,7 @@ class Aside(Project):
 
 def make(project: Project, name: str, folder: Path) -> Aside:
     """A copy of a stack below `folder`."""
-    made = Aside(folder, project, name)
+    made = Aside(folder, project, name, _digest(project.stack_dir(name)))
     shutil.copytree(project.stack_dir(name), made.stack_dir(name))
     (folder / "images").mkdir()
     for shared in ("patches", "templates"):
@@ -69,6 +70,12 @@ def adopt(made: Aside, scratch: Path) -> None:
     shutil.rmtree(staged, ignore_errors=True)
     staged.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(made.stack_dir(name), staged)
+    if _digest(target) != made.copied:
+        raise errors.VettedError(
+            f"{home.relative(target)} was changed while the candidate was tried; nothing was put in place",
+            cause="somebody edited stack.toml, or git changed the branch",
+            next_step=f"git status {home.relative(target)}, then the same command again",
+        )
     for path in (*staged.rglob("*"), staged):
         _flush(path)
     write(_note(home, name), "rendering\n", scratch)
@@ -91,6 +98,11 @@ def finish(home: Project, name: str, scratch: Path) -> bool:
         docs.refresh(home, documents)
     note.unlink()
     return True
+
+
+def _digest(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return sha256("".join(f"{path.relative_to(folder)} {sha256_file(path)}\n" for path in files).encode())
 
 
 def _note(home: Project, name: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder import aside, certificate, compare, hostenv, lock, render, tomlfile
+from builder import aside, certificate, certify, compare, hostenv, lock, render, tomlfile
 from builder.advisory import Advisory
 from builder.certificate import Measurement, ProbeResult
 from tests.conftest import LIBRARY, RUNNER, TINY, Small, make_wheel, spawn
@@ -219,6 +219,20 @@ def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: 
     assert moving.recertify("tiny-lib==2.0")["outcome"] == ("green" if expected == "1.0" else "nothing")
     assert moving.whole() == "2.0"
     assert moving.command(moving.small.root, "render", "--check").code == 0
+
+
+def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = certify.judge
+
+    def edits(*arguments: Any, **options: Any) -> certificate.Statement:
+        moving.small.edit("stack.toml", "it greets nobody", "it greets no one")
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(certify, "judge", edits)
+    answer = moving.recertify("tiny-lib==2.0", code=1)
+    assert "was changed while the candidate was tried" in answer["error"]["what"]
+    assert "it greets no one" in moving.small.file("stack.toml").read_text()
+    assert moving.small.lock.versions == {"tiny-lib": "1.0"}
 
 
 def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:

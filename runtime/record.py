@@ -16,6 +16,8 @@ from runtime import metrics
 class Recorder(TrainerCallback):  # type: ignore[misc]
     """Added to the trainer by runtime.script. Only the first rank writes."""
 
+    stopped = False  # was a run of this process ended early?
+
     def __init__(self) -> None:
         self.stop = False
         self.writer: Any = None
@@ -72,6 +74,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self._anybody_stops():
             control.should_save = True
             control.should_training_stop = True
+            Recorder.stopped = True
 
     def _anybody_stops(self) -> bool:
         """The signal may reach the ranks in different steps; they end in the same one."""

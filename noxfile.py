@@ -68,6 +68,12 @@ def controls(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def recertify(session: nox.Session) -> None:
+    """Try an upgrade aside, and take it over when all is green: ./nox -s recertify -- STACK [--upgrade PACKAGE]…."""
+    session.run(*VETTED, "recertify", *session.posargs)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Ratios, all variants in one run: ./nox -s bench -- [--record]."""
     session.run(sys.executable, "-m", "benchmarks.suite", *session.posargs)

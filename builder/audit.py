@@ -68,7 +68,7 @@ def sound(held: Lock, scratch: Path) -> list[Finding]:
     ]  # fmt: skip
     findings += _files(held, offered)
     findings += _requirements(held, scratch, pins)
-    findings += _vllm_range(held, offered)
+    findings += vllm_range(held, offered)
     return findings
 
 
@@ -130,7 +130,8 @@ def _requirements(held: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
     return findings
 
 
-def _vllm_range(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+def vllm_range(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+    """The locked vLLM lies in the range that the locked TRL declares."""
     vllm = next((entry for entry in held.python if entry.name in VLLM), None)
     if vllm is None or "trl" not in offered:
         return []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import unidiff
 
-from builder import debian, engine, errors, lock, machine, oci, patches, process, render
+from builder import debian, engine, errors, lock, machine, oci, patches, process, render, suite
 from builder.lock import Lock
 from builder.project import Project, sha256, sha256_file, write
 from builder.resolve import torch_backend
@@ -42,8 +42,10 @@ def reference(held: Lock) -> str:
     return f"vetted/{held.name}:{held.digest.removeprefix('sha256:')[:12]}"
 
 
-def _inputs(held: Lock, dockerfile: str) -> str:
-    return sha256(json.dumps([description(held), dockerfile, reference(held), debian.RECIPE]).encode())
+def _inputs(project: Project, held: Lock, dockerfile: str) -> str:
+    return sha256(
+        json.dumps([description(project, held), dockerfile, reference(held), debian.RECIPE, _export(held)]).encode()
+    )
 
 
 def existing(project: Project, held: Lock) -> Built | None:
@@ -51,7 +53,7 @@ def existing(project: Project, held: Lock) -> Built | None:
     record = project.state / "images" / f"{held.name}.json"
     try:
         data = json.loads(record.read_text())
-        if data["inputs"] != _inputs(held, render.dockerfile(project, held)):
+        if data["inputs"] != _inputs(project, held, render.dockerfile(project, held)):
             return None
         image = oci.read(project.state / "images" / held.name)
     except (OSError, ValueError, KeyError, errors.BadInputError):
@@ -88,9 +90,10 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     # The record goes first and comes last: whenever it is there, the layout beside it is whole.
     record.unlink(missing_ok=True)
     shutil.rmtree(final, ignore_errors=True)
+    # What the context was made of, not what stands there now: somebody may have edited it while this was building.
+    inputs = (layout.parent / INPUTS).read_text()
     layout.rename(final)
     image = oci.read(final)
-    inputs = _inputs(held, project.dockerfile(held.name).read_text())
     data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
     write(record, json.dumps(data, indent=2) + "\n", scratch)
     return Built(image, reference(held), docker.buildkit)
@@ -147,19 +150,32 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
         copy = folder / patch.file.removeprefix("images/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    (folder / "stack.json").write_text(json.dumps(description(held), indent=2, sort_keys=True) + "\n")
+    _runtime(project, folder / "runtime")
+    (folder / "stack.json").write_text(json.dumps(description(project, held), indent=2, sort_keys=True) + "\n")
     shutil.copy(machine.uv_binary(), folder / "uv" / "uv")
     for wheel in _locked_wheels(held):
         shutil.copyfile(wheel, folder / "wheels" / wheel.name)
     return folder
 
 
-def description(held: Lock) -> dict[str, object]:
+def _runtime(project: Project, target: Path) -> None:
+    """What an image carries beside its stack, where it will lie; whatever this machine's umask is."""
+    package = target / "opt" / "vetted" / project.runtime.name
+    programs = target / "usr" / "local" / "bin"
+    shutil.copytree(project.runtime, package, ignore=shutil.ignore_patterns("__pycache__", LAUNCHER))
+    programs.mkdir(parents=True)
+    command = shutil.copyfile(project.runtime / LAUNCHER, programs / "vetted")
+    for path in target.rglob("*"):
+        path.chmod(0o755 if path.is_dir() or path == command else 0o644)
+
+
+def description(project: Project, held: Lock) -> dict[str, object]:
     """/etc/vetted/stack.json: what the image says of itself."""
     return {
         "stack": held.name,
         "title": held.stack.title,
         "lock": held.digest,
+        "runtime": suite.digest(project.runtime),
         "python": held.stack.python,
         "distributions": held.versions,
         "patches": [patch.model_dump() for patch in held.stack.patch],
@@ -197,7 +213,17 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
     return scratch / LAYOUT
 
 
+LAUNCHER = "launcher.py"  # the command inside an image
+INPUTS = "inputs"  # what a context was made of, beside it
 LAYOUT = "layout"  # what a build leaves in its scratch folder
+# zstd's levels. An image for GPUs is gigabytes that many hosts pull: a seventh less is worth minutes of compression,
+# once. One for CPUs is built more often than it is pulled.
+LEVEL = {"cpu": 3, "cuda": 9}
+
+
+def _export(held: Lock) -> str:
+    level = LEVEL[held.stack.device]
+    return f"rewrite-timestamp=true,compression=zstd,compression-level={level},force-compression=true"
 
 
 @dataclass(frozen=True)
@@ -217,6 +243,7 @@ class Target:
 
 def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
     """Make the context in `scratch`, where the image is to be left as well, as an OCI layout."""
+    (scratch / INPUTS).write_text(_inputs(project, held, project.dockerfile(held.name).read_text()))
     report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
     folder = context(project, held, scratch, fresh=fresh)
     config = scratch / "uv.toml"
@@ -232,9 +259,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
-        output=[
-            f"type=oci,tar=false,dest={scratch / LAYOUT},rewrite-timestamp=true,compression=zstd,force-compression=true"
-        ],
+        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{_export(held)}"],
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from builder import console, errors
-from builder.commands import carry, pipeline, proof, registry
+from builder.commands import bisect, carry, pipeline, proof, registry, upgrade
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -29,6 +29,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "certify": proof.certify_,
     "show": proof.show,
     "controls": proof.controls_,
+    "outdated": upgrade.outdated_,
+    "recertify": upgrade.recertify_,
     "publish": registry.publish_,
     "verify": registry.verify_,
     "use": registry.use_,
@@ -36,6 +38,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.add_typer(bisect.app, name="bisect")
 app.command("run-bundle", hidden=True)(carry.run_bundle)
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from builder import advisory
 from builder.advisory import Advisory
+from builder.bisection import Row, Said
 from builder.build import Step
 from builder.certificate import Measurement, ProbeResult
 from builder.control import Seen
@@ -101,6 +102,61 @@ class Counting:
                 )
             )
         self.progress.advance(self.task)
+
+
+class Trying:
+    """One line on the terminal for a bisection; every set that was tried leaves a line behind."""
+
+    def __init__(self, title: str) -> None:
+        self.progress = _bar()
+        self.task = self.progress.add_task("", total=None, title=title)
+
+    def __enter__(self) -> Trying:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.progress.stop()
+
+    def say(self, what: str) -> None:
+        """Show what is under way."""
+        self.progress.update(self.task, description=what[:60])
+
+    def told(self, row: Row, said: Said) -> None:
+        """A set was asked once."""
+        if err.is_terminal:
+            err.print(
+                Text.assemble("  ", (f"{said.outcome:<8}", VERDICTS.get(said.outcome, "")), f" {_few(row.changes)}")
+            )
+
+
+VERDICTS = {"green": "green", "red": "red", "other": "yellow", "unclear": "yellow", "flaky": "yellow"}
+SHOWN = 3  # changes of a set that are named in a line
+
+
+def _few(changes: Sequence[str]) -> str:
+    """A set of changes in one line: all, or how many more."""
+    if len(changes) <= SHOWN + 1:
+        return ", ".join(changes) or "none"
+    return f"{', '.join(changes[:SHOWN])} and {len(changes) - SHOWN} more"
+
+
+def tried_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """What a bisection tried: the set, the verdict, how often it was asked, and why."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("", justify="right")
+    table.add_column("verdict")
+    table.add_column("runs", justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("with", overflow="fold")
+    table.add_column("it said", overflow="fold")
+    for number_, row in enumerate(rows, start=1):
+        runs = f"{row['runs']}" + (f" ({row['earlier']} earlier)" if row["earlier"] else "")
+        table.add_row(
+            str(number_), Text(row["verdict"], VERDICTS.get(row["verdict"], "")), runs, f"{row['seconds']:.1f}",
+            _few(row["changes"]), str(row["reason"]).partition("\n")[0][:120],
+        )  # fmt: skip
+    return table
 
 
 def number(value: object) -> str:

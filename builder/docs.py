@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder import certificate, errors, evidence, lock, process, stack, suite
+from builder import certificate, errors, evidence, lock, process, stack, suite, weight
 from builder.certificate import Statement
 from builder.lock import Lock
 from builder.project import Project, write
@@ -162,10 +162,102 @@ def speed(project: Project) -> str:
     )
 
 
+def images(project: Project) -> str:
+    """Every image that was built and weighed, beside the locked files that it is made of."""
+    rows = [
+        "| stack | digest | to pull | locked files | of them | layers | built |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    measured = _images(project)
+    for name in stack.names(project):
+        if (found := measured.get(name)) is None:
+            rows.append(f"| `{name}` | not built yet | | | | | |")
+            continue
+        older = "" if found["lock"] == lock.load(project, name).digest else ", an earlier lock"
+        cells = [
+            f"`{name}`", f"`{_short(found['manifest'])}`", _megabytes(found["bytes"]), _megabytes(found["files_bytes"]),
+            f"{found['bytes'] / found['files_bytes']:.2f}", str(len(found["layers"])), f"{found['date']}{older}",
+        ]  # fmt: skip
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def layers(project: Project) -> str:
+    """Every layer of every image; the same digest in two columns is stored once by a registry, and pulled once."""
+    measured = _images(project)
+    names = [name for name in stack.names(project) if name in measured]
+    if not names:
+        return "Not measured yet.\n"
+    seen: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in names:
+        for layer in measured[name]["layers"]:
+            seen.setdefault(layer["name"], {})[name] = layer
+    counts: dict[str, int] = {}
+    for name in names:
+        for digest in {layer["digest"] for layer in measured[name]["layers"]}:
+            counts[digest] = counts.get(digest, 0) + 1
+    rows = [f"| layer | {' | '.join(f'`{name}`' for name in names)} |", "|" + "---|" * (len(names) + 1)]
+    for layer_name in sorted(seen, key=_layer_order(measured, names)):
+        cells = []
+        for name in names:
+            layer = seen[layer_name].get(name)
+            shared = " (shared)" if layer and counts[layer["digest"]] > 1 else ""
+            cells.append(f"`{_short(layer['digest'])}` {_megabytes(layer['bytes'])}{shared}" if layer else "")
+        rows.append(f"| {layer_name} | {' | '.join(cells)} |")
+    once = {layer["digest"]: layer["bytes"] for name in names for layer in measured[name]["layers"]}
+    total = sum(measured[name]["bytes"] for name in names)
+    stored = sum(once.values())
+    sharing = f"A registry stores {_megabytes(stored)} for all, **{stored / total:.2f}** of the sum of their sizes."
+    return "\n".join([*rows, "", sharing]) + "\n"
+
+
+def _layer_order(measured: dict[str, Any], names: list[str]) -> Callable[[str], int]:
+    """Where a layer stands in the image that has the most of them before it."""
+    places: dict[str, int] = {}
+    for name in names:
+        for place, layer in enumerate(measured[name]["layers"]):
+            places[layer["name"]] = max(place, places.get(layer["name"], 0))
+    return lambda name: places[name]
+
+
+def without_gpu(project: Project) -> str:
+    """What ran inside the images for GPUs on a machine without one: reports, never certificates."""
+    rows = ["| stack | passed | red without a GPU | not run | suite |", "|---|---|---|---|---|"]
+    today = suite.digest(project.smoke)
+    for name, found in _images(project).items():
+        if (ran := found.get("without_gpu")) is None:
+            continue
+        red = "<br>".join(f"`{probe}`: {_cell(reason)}" for probe, reason in ran["red"].items())
+        older = "" if ran["suite"] == today else ", an earlier suite"
+        not_run = ", ".join(f"`{probe}`" for probe in ran["not_run"])
+        cells = [f"`{name}`", str(len(ran["passed"])), red or "none", not_run, f"`{_short(ran['suite'])}`{older}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n" if len(rows) > 2 else "Not run yet.\n"
+
+
+def _images(project: Project) -> dict[str, Any]:
+    measured: dict[str, Any] = (evidence.read(project, weight.EVIDENCE) or {}).get("images", {})
+    return measured
+
+
+def _short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12]
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB" if size >= 5e5 else f"{size / 1e3:.1f} kB"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def _source(project: Project, found: dict[str, Any]) -> str:
     older = "" if found["suite"] == suite.digest(project.smoke) else ", an earlier suite"
-    digest = str(found["suite"]).removeprefix("sha256:")[:12]
-    return f"Measured on {found['date']} ({found['machine']}) by `{found['command']}`; suite `{digest}`{older}."
+    return (
+        f"Measured on {found['date']} ({found['machine']}) by `{found['command']}`; "
+        f"suite `{_short(str(found['suite']))}`{older}."
+    )
 
 
 def _outcomes(rows: list[dict[str, Any]], names: list[str]) -> str:
@@ -214,6 +306,9 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "controls": controls,
     "mutants": mutants,
     "speed": speed,
+    "images": images,
+    "layers": layers,
+    "without gpu": without_gpu,
 }
 MARK = re.compile(
     r"(<!-- (?P<part>[a-z ]+): generated by `vetted render` -->\n).*?(<!-- end of (?P=part) -->)", re.DOTALL

@@ -1,29 +1,55 @@
-""".env: the image that compose.yaml runs, pinned by its digest. Whatever else a person keeps there stays."""
+""".env: the image that compose.yaml runs, pinned by its digest, and as whom. What else a person keeps there stays."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from builder.project import Project, write
+from builder.stack import Stack
 
-IMAGE, STACK = "VETTED_IMAGE", "VETTED_STACK"
+IMAGE, STACK, USER, FILES = "VETTED_IMAGE", "VETTED_STACK", "VETTED_USER", "COMPOSE_FILE"
+BASE, GPUS = "compose.yaml", "compose.gpu.yaml"
+NOBODY_IN_PARTICULAR = 1000  # the user of the images
 
 
 def path(project: Project) -> Path:
     return project.root / ".env"
 
 
-def pin(project: Project, stack: str, image: str, scratch: Path) -> bool:
-    """Write the image and its stack; whether anything changed."""
+def pin(project: Project, held: Stack, name: str, image: str, scratch: Path) -> bool:
+    """Write the image, its stack, who runs it and which compose files; whether anything changed."""
     target = path(project)
     # Any bytes that a person may have there come back as they were.
     before = target.read_bytes().decode(errors="surrogateescape") if target.is_file() else ""
-    after = replaced(before, {IMAGE: image, STACK: stack})
+    values = {IMAGE: image, STACK: name, USER: owner(project), FILES: _files(before, held.device)}
+    after = replaced(before, values)
     if after != before:
         write(target, after.encode(errors="surrogateescape"), scratch)
     return after != before
+
+
+def owner(project: Project) -> str:
+    """Who runs the image, as uid:gid: whose runs/ it is, so that results are theirs; never root."""
+    runs = project.root / "runs"
+    runs.mkdir(exist_ok=True)
+    status = runs.stat()
+    if status.st_uid != 0:
+        return f"{status.st_uid}:{status.st_gid}"
+    if os.geteuid() == 0:
+        os.chown(runs, NOBODY_IN_PARTICULAR, NOBODY_IN_PARTICULAR)
+    return f"{NOBODY_IN_PARTICULAR}:{NOBODY_IN_PARTICULAR}"
+
+
+def _files(text: str, device: str) -> str:
+    """The compose files: those that stand there, with the one for GPUs or without it."""
+    stands = re.findall(rf"^\s*(?:export\s+)?{FILES}\s*=(.*)$", text, re.MULTILINE)
+    files = [file for file in (stands[-1].strip() if stands else BASE).split(":") if file and file != GPUS]
+    if device == "cuda":
+        files.insert(files.index(BASE) + 1 if BASE in files else len(files), GPUS)
+    return ":".join(files)
 
 
 def replaced(text: str, values: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Measured evidence about the suite itself: data under docs/evidence/, from which the documents' tables are made."""
+"""Measured evidence of suite and images: data under docs/evidence/, from which the documents' tables are made."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ def path(project: Project, name: str) -> Path:
 
 
 def record(project: Project, name: str, command: str, measured: dict[str, Any], scratch: Path) -> Path:
-    """Write down what was measured, with the date, the suite's hash, the machine and the command that made it."""
-    document = {
+    """Write down what was measured of the suite, with its hash."""
+    return store(project, name, {**head(command), "suite": suite.digest(project.smoke), **measured}, scratch)
+
+
+def head(command: str) -> dict[str, str]:
+    """The date, the machine, and the command that measured."""
+    return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "suite": suite.digest(project.smoke),
         "machine": machine.hardware("cpu").hardware_class,
         "command": command,
-        **measured,
     }
+
+
+def store(project: Project, name: str, document: dict[str, Any], scratch: Path) -> Path:
     target = path(project, name)
     write(target, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", scratch)
     return target

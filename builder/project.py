@@ -43,6 +43,11 @@ class Project:
         return self.root / "smoke"
 
     @property
+    def runtime(self) -> Path:
+        """What an image carries beside its stack."""
+        return self.root / "runtime"
+
+    @property
     def advisories(self) -> Path:
         return self.root / "advisories"
 

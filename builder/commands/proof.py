@@ -57,7 +57,7 @@ def certify_(
     held = lock.load(home, name)
     if device == Device.cuda and held.stack.device == "cpu":
         raise typer.BadParameter(f"{name} is a cpu stack: its lock holds no CUDA", param_hint="--device")
-    chosen = engine_name or _answering_engine()
+    chosen = engine_name or answering_engine()
     request = Request(device or held.stack.device, chosen, tuple(probe or ()), force)
     advisories = advisory.load_all(home)  # a broken one is said before any work begins
     with home.holding(name) as scratch:
@@ -80,7 +80,8 @@ def certify_(
         raise typer.Exit(1)
 
 
-def _answering_engine() -> EngineName:
+def answering_engine() -> EngineName:
+    """Docker where it answers; the host, and a line that says so, where it does not."""
     try:
         engine.docker()
     except errors.MissingToolError:

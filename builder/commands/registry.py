@@ -195,7 +195,7 @@ def use_(
             built = build.needed(home, held)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
-        changed = dotenv.pin(home, chosen, image, scratch)
+        changed = dotenv.pin(home, held.stack, chosen, image, scratch)
     if as_json:
         print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})
         return

@@ -70,7 +70,7 @@ def test_the_image_says_what_it_holds(workshop: Workshop, certified: certificate
         ["docker", "run", "--rm", "--network", "none", reference, "cat", "/etc/vetted/stack.json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(said.stdout) == build.description(workshop.lock)
+    assert json.loads(said.stdout) == build.description(workshop.project, workshop.lock)
 
 
 PRIVILEGES = """

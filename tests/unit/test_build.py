@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder import build, errors, lock, oci
+from builder import build, engine, errors, lock, oci
 from builder.build import Step
 from builder.lock import Lock
 from builder.project import Project
@@ -25,14 +25,26 @@ def put_image(small: Small) -> Layout:
     layout = Layout(images / TINY)
     dockerfile = small.project.dockerfile(TINY).read_text()
     record = {
-        "inputs": build._inputs(small.lock, dockerfile), "manifest": layout.manifest["digest"], "buildkit": "v0.19",
-    }  # fmt: skip
+        "inputs": build._inputs(small.project, small.lock, dockerfile),
+        "manifest": layout.manifest["digest"],
+        "buildkit": "v0.19",
+    }
     (images / f"{TINY}.json").write_text(json.dumps(record))
     return layout
 
 
 def existing(small: Small) -> build.Built | None:
     return build.existing(small.project, small.lock)
+
+
+def test_an_edit_during_a_build_is_not_taken_for_what_was_built(small: Small) -> None:
+    scratch = small.scratch()
+    layout = Layout(scratch / build.LAYOUT)
+    (scratch / build.INPUTS).write_text(build._inputs(small.project, small.lock, "FROM scratch\n"))
+    docker = engine.Docker("26.1", "v0.19", "6.1")
+    built = build.keep(small.project, small.lock, layout.root, docker, scratch)
+    assert built.image.manifest == layout.manifest["digest"]
+    assert existing(small) is None
 
 
 def test_an_image_of_this_lock_and_dockerfile_is_not_built_again(small: Small) -> None:
@@ -91,9 +103,9 @@ def test_a_layout_that_is_not_the_recorded_one_does_not_count(small: Small) -> N
 
 def test_an_image_that_says_something_else_of_itself_does_not_count(small: Small) -> None:
     put_image(small)
-    before = build.description(small.lock)
+    before = build.description(small.project, small.lock)
     small.edit("stack.toml", "it greets nobody", "it is impolite")
-    assert build.description(small.lock) != before
+    assert build.description(small.project, small.lock) != before
     assert existing(small) is None
 
 
@@ -112,7 +124,7 @@ def test_a_dockerfile_edited_by_hand_is_never_built(small: Small) -> None:
 
 
 def test_the_image_says_what_it_is_made_of(small: Small) -> None:
-    described: dict[str, Any] = json.loads(json.dumps(build.description(small.lock)))
+    described: dict[str, Any] = json.loads(json.dumps(build.description(small.project, small.lock)))
     assert described["stack"] == TINY
     assert described["lock"] == small.lock.digest
     assert described["distributions"] == {"tiny-lib": "1.0"}

@@ -60,16 +60,28 @@ def test_a_command_of_its_own_process_that_is_not_understood_ends_with_2(small: 
     assert "no-such-command" in answer.err
 
 
-@pytest.mark.parametrize("name", ["list", "lock", "render", "build", "certify", "show"])
+@pytest.mark.parametrize(
+    "name",
+    ["list", "lock", "render", "build", "certify", "show", "outdated", "recertify", "bisect packages", "bisect config"],
+)
 def test_every_command_explains_itself(command: Command, small: Small, name: str) -> None:
-    answer = command(small.root, name, "--help")
+    answer = command(small.root, *name.split(), "--help")
     assert answer.code == 0
     assert f"Usage: vetted {name}" in answer.out
     assert "--json" in answer.out
 
 
 @pytest.mark.parametrize(
-    "argv", [["lock", "nope"], ["render", "nope"], ["build", "nope"], ["certify", "nope"], ["show", "../nope"]]
+    "argv",
+    [
+        ["lock", "nope"],
+        ["render", "nope"],
+        ["build", "nope"],
+        ["certify", "nope"],
+        ["show", "../nope"],
+        ["outdated", "nope"],
+        ["recertify", "nope", "--engine", "host"],
+    ],
 )
 def test_a_stack_that_is_not_there_ends_with_3_for_people_and_programs(
     command: Command, small: Small, argv: list[str]

@@ -1,6 +1,9 @@
-""".env: two variables are set, and everything else a person keeps there stays."""
+""".env: some variables are set, and everything else a person keeps there stays."""
 
 from __future__ import annotations
+
+import os
+from typing import Literal
 
 import pytest
 
@@ -31,6 +34,36 @@ def test_the_variables_are_set_once_and_the_rest_stays(before: str, after: str) 
 def test_a_file_of_any_bytes_keeps_them(small: Small) -> None:
     path = dotenv.path(small.project)
     path.write_bytes(b"NAME=\xff\xfe\n")
-    assert dotenv.pin(small.project, TINY, "a.b/c@sha256:1", small.scratch())
-    assert path.read_bytes() == b"NAME=\xff\xfe\n" + BOTH.encode()
-    assert not dotenv.pin(small.project, TINY, "a.b/c@sha256:1", small.scratch())
+    held = small.lock.stack
+    assert dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.scratch())
+    assert path.read_bytes().startswith(b"NAME=\xff\xfe\n" + BOTH.encode())
+    assert not dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.scratch())
+
+
+@pytest.mark.parametrize(
+    ("before", "device", "files"),
+    [
+        ("", "cpu", "compose.yaml"),
+        ("", "cuda", "compose.yaml:compose.gpu.yaml"),
+        ("COMPOSE_FILE=compose.yaml:compose.gpu.yaml:mine.yaml\n", "cpu", "compose.yaml:mine.yaml"),
+        ("COMPOSE_FILE=compose.yaml:mine.yaml\n", "cuda", "compose.yaml:compose.gpu.yaml:mine.yaml"),
+        ("COMPOSE_FILE=mine.yaml\n", "cuda", "mine.yaml:compose.gpu.yaml"),
+    ],
+)
+def test_a_stack_for_gpus_brings_its_compose_file_and_leaves_those_of_others(
+    small: Small, before: str, device: Literal["cpu", "cuda"], files: str
+) -> None:
+    dotenv.path(small.project).write_text(before)
+    held = small.lock.stack.model_copy(update={"device": device})
+    dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.scratch())
+    assert f"COMPOSE_FILE={files}\n" in dotenv.path(small.project).read_text()
+
+
+def test_results_belong_to_the_owner_of_the_folder_and_nothing_runs_as_root(small: Small) -> None:
+    runs = small.root / "runs"
+    mine = dotenv.owner(small.project)
+    assert mine == f"{runs.stat().st_uid}:{runs.stat().st_gid}"
+    assert not mine.startswith("0:")
+    if os.geteuid() == 0:
+        os.chown(runs, 4321, 1234)
+        assert dotenv.owner(small.project) == "4321:1234"

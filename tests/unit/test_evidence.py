@@ -48,14 +48,14 @@ def result(seed: int, outcome: str = "passed") -> tuple[int, tuple[ProbeResult, 
 def test_what_is_recorded_names_date_suite_machine_and_command(small: Small) -> None:
     path = evidence.record(small.project, "speed", "it --now", {"x": 1}, small.scratch())
     document = json.loads(path.read_text())
-    assert list(document) == ["date", "suite", "machine", "command", "x"]
+    assert list(document) == ["date", "machine", "command", "suite", "x"]
     assert document["suite"] == suites.digest(small.project.smoke)
     assert evidence.read(small.project, "speed") == document
 
 
 def test_nothing_recorded_is_none_and_said(listed: Small) -> None:
     assert evidence.read(listed.project, "controls") is None
-    assert text(listed).count("Not measured yet.") == 4
+    assert text(listed).count("Not measured yet.") == 5
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff"])

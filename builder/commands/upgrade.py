@@ -1,0 +1,134 @@
+"""Moving on: outdated, recertify."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from builder import advisory, compare, console, engine, lock, machine, outdated, project, recertify
+from builder.advisory import Advisory
+from builder.certify import Request
+from builder.commands import proof
+from builder.commands.common import AsJson, EngineName, OneStack, Stacks, print_json, selected
+from builder.project import Project
+
+
+def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
+    """What is newer than each stack's pins, and whether the ranges that the others declare let it in."""
+    home = project.find()
+    answer: dict[str, Any] = {}
+    for name in selected(home, stacks):
+        held = lock.load(home, name)
+        with home.holding(f"outdated-{name}") as scratch, console.spinner(f"{name}: asking the index"):
+            rows = outdated.of_stack(held, scratch)
+        answer[name] = [{**dataclasses.asdict(row), "allowed": row.allowed} for row in rows]
+        if as_json:
+            continue
+        if not rows:
+            console.out.print(f"{name}: nothing is newer than its pins")
+            continue
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in (name, "locked", "newest", "fits", "in the way"):
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            fits = "the newest" if row.allowed else row.fits if row.fits != row.locked else "nothing newer"
+            table.add_row(row.name, row.locked, row.newest, fits, row.why_not)
+        console.out.print(table)
+        if fitting := next((row.name for row in rows if row.fits != row.locked), None):
+            console.out.print(f"next: vetted recertify {name} --upgrade {fitting}")
+    if as_json:
+        print_json(answer)
+
+
+def recertify_(
+    name: OneStack,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PACKAGE]...", help="More packages, as for --upgrade.", show_default=False),
+    ] = None,
+    upgrade: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A package, alone or with ==VERSION, or `all`; may be repeated.",
+            show_default="all that no pin of stack.toml holds",
+        ),
+    ] = None,
+    engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="docker where one answers")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try an upgrade aside: lock, build, the full suite, the numbers compared. Only what is green replaces the old."""
+    home = project.find()
+    held = lock.load(home, name)
+    chosen = engine_name or proof.answering_engine()
+    if chosen == EngineName.docker:
+        engine.docker()  # whether one answers is said before any work begins
+    request = Request(held.stack.device, chosen)
+    machine.hardware(request.device)
+    advisories = advisory.load_all(home)
+    with home.holding(name) as scratch, console.Working(name) as work:
+        watching = recertify.Watching(work.step, work.event)
+        result = recertify.run(home, name, [*(upgrade or ()), *(more or ())], request, advisories, scratch, watching)
+    if as_json:
+        print_json(_json(result))
+    else:
+        _print(home, result, advisories)
+    if result.outcome not in ("green", "nothing"):
+        raise typer.Exit(1)
+
+
+def _json(result: recertify.Result) -> dict[str, Any]:
+    found = result.found
+    return {
+        "stack": result.name, "outcome": result.outcome, "old": result.old.digest,
+        "new": result.new.digest if result.new else None,
+        "difference": result.difference.words() if result.difference else [],
+        "said": result.said,
+        "findings": [finding.what for finding in result.findings],
+        "red": [probe.name for probe in result.red],
+        "worse": [str(one) for one in result.worse],
+        "culprits": [dataclasses.asdict(one) for one in found.culprits] if found else [],
+        "no_culprit": result.no_culprit,
+        "reproducer": str(result.reproducer) if result.reproducer else None,
+        "advisory": str(result.advisory) if result.advisory else None,
+        "report": str(result.report) if result.report else None,
+    }  # fmt: skip
+
+
+def _print(home: Project, result: recertify.Result, advisories: Sequence[Advisory]) -> None:
+    out = console.out
+    if result.difference:
+        for line in result.difference.words():
+            out.print(f"  {line}")
+        out.print(f"{len(result.difference.rows)} distributions changed, {result.difference.total} to download")
+    if result.outcome == "nothing":
+        out.print(f"{result.name}: nothing newer fits; the lock stays as it is")
+        return
+    if result.said:
+        out.print(result.said)
+    for finding in result.findings:
+        out.print(f"{finding.what}\n  fix: {finding.fix}")
+    if result.statement and result.new:
+        out.print(console.results_table(result.statement.predicate.probes))
+        for text in console.reasons(result.red, result.new.versions, advisories):
+            out.print(text)
+        if result.before is None:
+            out.print("no last certificate of this device and engine: its numbers were compared with nothing")
+        elif why := compare.comparable(result.before, result.statement):
+            out.print(f"times and memory were not compared: {why}")
+    for one in result.worse:
+        out.print(f"worse: {one}", style="red")
+    out.print()
+    if result.outcome == "green" and result.new:
+        out.print(f"recertified: {result.old.digest} → {result.new.digest}")
+        return
+    out.print(f"{result.name}: the candidate {recertify.WORDS[result.outcome]}; everything stays as it was")
+    for culprit in result.found.culprits if result.found else ():
+        out.print(f"  culprit: {culprit}", style="bold")
+    if result.no_culprit:
+        out.print(f"  culprit not found: {result.no_culprit}")
+    if result.report:
+        out.print(f"  report: {home.relative(result.report)}")

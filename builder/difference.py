@@ -1,0 +1,151 @@
+"""The difference between two locks in words: versions, sizes, licences, and which advisories it touches."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from io import BytesIO
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from builder import errors, resolve
+from builder.advisory import Advisory
+from builder.lock import Lock
+from builder.resolve import File
+from builder.sides import Change
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One distribution that changed. Sizes are those of the files, in bytes; None where the index does not say."""
+
+    change: Change
+    sizes: tuple[int | None, int | None]
+    licences: tuple[str, str]
+
+    def __str__(self) -> str:
+        said = str(self.change)
+        before, after = self.sizes
+        if before is not None and after is not None and self.change.good and self.change.bad:
+            said += f", {megabytes(after - before)}"
+        elif after is not None or before is not None:
+            said += f", {megabytes(after or -(before or 0))}"
+        if self.change.good and self.change.bad and self.licences[0] != self.licences[1]:
+            said += f", licence {self.licences[0]} → {self.licences[1]}"
+        elif self.change.good is None:
+            said += f", licence {self.licences[1]}"
+        return said
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All that changed. `comes` are advisories that match the new lock only, `goes` those that matched the old one."""
+
+    rows: tuple[Row, ...]
+    comes: tuple[str, ...]
+    goes: tuple[str, ...]
+    debian: int = 0  # Debian packages that changed
+
+    @property
+    def size(self) -> int:
+        """By how many bytes all files together grow, as far as it is known."""
+        return sum((row.sizes[1] or 0) - (row.sizes[0] or 0) for row in self.rows if None not in row.sizes)
+
+    @property
+    def total(self) -> str:
+        """The growth in words, and for how many it is not known."""
+        unknown = sum(None in row.sizes for row in self.rows)
+        return megabytes(self.size) + (f", {unknown} of unknown size" if unknown else "")
+
+    def words(self) -> list[str]:
+        """One line for each change, and one for each advisory."""
+        lines = [str(row) for row in self.rows]
+        if self.debian:
+            lines.append(f"{self.debian} Debian packages changed")
+        lines += [f"now matches {said}" for said in self.comes]
+        lines += [f"no longer matches {said}" for said in self.goes]
+        return lines
+
+
+def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> Difference:
+    """Compare two locks; asks the index for what the files weigh and under which licence they come."""
+    changes = [
+        Change(name, old.versions.get(name), new.versions.get(name))
+        for name in sorted({*old.versions, *new.versions})
+        if old.versions.get(name) != new.versions.get(name)
+    ]
+    before = _files(old, [f"{one.name}=={one.good}" for one in changes if one.good], scratch)
+    after = _files(new, [f"{one.name}=={one.bad}" for one in changes if one.bad], scratch)
+    rows = []
+    for one in changes:
+        was, will = before.get(one.name), after.get(one.name)
+        sizes = (_size(was), _size(will))
+        rows.append(Row(one, sizes, (licence(was) if was else "", licence(will) if will else "")))
+    matched = {one.id: (one.matches(old.versions), one.matches(new.versions), one.summary) for one in advisories}
+    return Difference(
+        tuple(rows),
+        tuple(f"{key}: {said}" for key, (was_, will_, said) in matched.items() if was_ == "no" != will_),
+        tuple(f"{key}: {said}" for key, (was_, will_, said) in matched.items() if will_ == "no" != was_),
+        len(set(old.debian) ^ set(new.debian)) and len({e.name for e in set(old.debian) ^ set(new.debian)}),
+    )
+
+
+def _files(held: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
+    if not pins:
+        return {}
+    try:
+        return {name: files[0] for name, files in resolve.offers(held.stack, scratch, pins)[0].items()}
+    except errors.BadInputError:
+        return {}  # one that was deleted meanwhile has no size any more; the audit is where that matters
+
+
+def _size(file: File | None) -> int | None:
+    """What a file weighs: as the index says, else as its host does."""
+    if file is None:
+        return 0
+    if file.size is not None or "://" not in file.url:
+        return file.size
+    try:
+        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=20) as response:
+            length = response.headers["Content-Length"]
+            return int(length) if length else None
+    except (urllib.error.URLError, TimeoutError, ValueError):
+        return None
+
+
+def licence(file: File) -> str:
+    """The licence that a wheel declares, in one line."""
+    text = _metadata(file)
+    if text is None:
+        return UNKNOWN
+    said = HeaderParser().parsestr(text)
+    classified = [
+        line.rpartition("::")[2].strip() for line in said.get_all("Classifier", []) if line.startswith("License")
+    ]
+    declared = said.get("License-Expression") or (said.get("License") or "").strip().partition("\n")[0]
+    return (declared if declared and len(declared) < 60 else "") or ", ".join(classified) or UNKNOWN
+
+
+def _metadata(file: File) -> str | None:
+    """A wheel's METADATA: an index serves it beside the wheel, so that nobody need fetch that."""
+    if not file.is_wheel:
+        return None
+    try:
+        if "://" in file.url:
+            beside = File(file.name, file.version, file.filename, file.url.partition("#")[0] + ".metadata", "")
+            return resolve.download(beside).decode(errors="replace")
+        with ZipFile(BytesIO(resolve.download(file))) as wheel:
+            name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+            return wheel.read(name).decode(errors="replace")
+    except (errors.NetworkError, BadZipFile, StopIteration):
+        return None
+
+
+def megabytes(size: int) -> str:
+    """A difference in size."""
+    return f"{size / 1e6:+.1f} MB"

@@ -1,0 +1,39 @@
+"""`vetted` inside an image: train, preflight, smoke."""
+
+from __future__ import annotations
+
+import sys
+
+USAGE = """usage: vetted train [--config FILE] [--resume [RUN]] [OPTION VALUE]...
+       vetted preflight
+       vetted smoke [PROBE]...
+
+train      GRPO with a `trl grpo` config; without one, a small built-in task
+preflight  what covers this machine, and what would fail on it
+smoke      the suite, on this machine
+"""
+
+
+def main() -> int:
+    command, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
+    if command == "train":
+        from runtime import train
+
+        return train.main(rest)
+    if command == "preflight":
+        from runtime import preflight
+
+        return preflight.main()
+    if command == "smoke":
+        from runtime import smoke
+
+        return smoke.main(rest)
+    if command in ("--help", "-h"):
+        print(USAGE, end="")
+        return 0
+    print(f"vetted: no command {command!r} in an image\n{USAGE}", end="", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Before any work: which certificate covers this image on this machine, and what is sure to fail here.
+
+It imports nothing of the stack and takes a fraction of a second. Only what cannot work stops a run; the rest is advice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+STACK = "etc/vetted/stack.json"
+CERTIFICATES = "run/vetted/certificates"
+RUNS = "runs"
+# The first driver of each CUDA major; a driver runs every minor version of its majors.
+# https://docs.nvidia.com/deploy/cuda-compatibility/
+DRIVERS = {"12": 525, "13": 580}
+SHM = 1 << 30  # bytes: ranks on one machine talk through /dev/shm
+SPACE = 5 << 30  # bytes: a checkpoint of a small model, with its optimizer
+
+Level = Literal["ok", "advice", "stop"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: Level
+    what: str
+    then: str = ""  # the next step
+
+    def __str__(self) -> str:
+        return self.what + (f"\n         {self.then}" if self.then else "")
+
+
+def main() -> int:
+    findings = look()
+    for finding in findings:
+        print(f"{finding.level:<8} {finding}")
+    return 1 if any(finding.level == "stop" for finding in findings) else 0
+
+
+def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """All findings, in the order in which a person would ask. `root`: the file system, another one in tests."""
+    here = stack(root)
+    needs = cuda(here.get("distributions", {}))
+    found = gpus(root)
+    return [
+        certified(root, here, environ.get("VETTED_IMAGE", ""), found),
+        *(_driver(root, needs, found) if needs else []),
+        *_shared_memory(root, found),
+        *_output(root),
+    ]
+
+
+def stack(root: Path) -> dict[str, Any]:
+    """What the image says of itself; nothing, where this is no image of ours."""
+    found = _json(root / STACK)
+    return found if isinstance(found, dict) else {}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+# --- what is here --------------------------------------------------------------------------------------------------
+
+
+def gpus(root: Path) -> list[str]:
+    """The models of the GPUs that the kernel's driver shows to this container."""
+    models = []
+    for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
+        match = re.search(r"^Model:\s*(.+)$", _text(path), re.MULTILINE)
+        models.append(match[1].strip() if match else "an NVIDIA GPU")
+    return models
+
+
+def driver(root: Path) -> str | None:
+    match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", _text(root / "proc/driver/nvidia/version"))
+    return match[1] if match else None
+
+
+def cuda(distributions: Mapping[str, str]) -> str | None:
+    """The CUDA that the stack's torch was made for, or None for a stack without."""
+    for name in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
+        if name in distributions:
+            return ".".join(distributions[name].split(".")[:2])
+    return None
+
+
+def hardware(root: Path, found: list[str]) -> str:
+    """This machine in the words of a certificate: its GPUs and driver, or its CPU and cores."""
+    if found:
+        return f"{len(found)}x {found[0]}, driver {driver(root)}"
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    name = match[1].strip() if match else os.uname().machine
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# --- what it means -------------------------------------------------------------------------------------------------
+
+
+def certified(root: Path, stack: Mapping[str, Any], image: str, found: list[str]) -> Finding:
+    """Which certificate speaks of this very image, and whether it was earned on hardware like this."""
+    name = stack.get("stack", "this image")
+    earned = list(certificates(root, image).values())
+    here = hardware(root, found)
+    if here in earned:
+        return Finding("ok", f"{name} is certified for this hardware: {here}")
+    if earned:
+        return Finding(
+            "advice",
+            f"{name} is certified on {' and on '.join(earned)}, not on this: {here}",
+            "run the suite here: docker compose run smoke",
+        )
+    if "@sha256:" not in image:
+        return Finding("advice", f"{name} runs from an image that is not named by its digest", "vetted use pins it")
+    return Finding(
+        "advice", f"{name} has no certificate for this image", "run the suite here: docker compose run smoke"
+    )
+
+
+def certificates(root: Path, image: str) -> dict[Path, str]:
+    """The certificates of this very image, each with the hardware that it was earned on."""
+    digest = image.rpartition("@sha256:")[2]
+    return {
+        path: statement["hardware"]
+        for path in sorted((root / CERTIFICATES).glob("*.json"))
+        if (statement := _statement(path)) and statement["subject"] == digest
+    }
+
+
+def _statement(path: Path) -> dict[str, str] | None:
+    """What a certificate speaks of and where it was earned; None for what is no passed certificate."""
+    document = _json(path)
+    try:
+        predicate = document["predicate"]
+        resources = {one["name"]: one.get("annotations", {}) for one in predicate["configuration"]}
+        if predicate["result"] != "PASSED" or resources.get("differences"):
+            return None
+        return {"subject": document["subject"][0]["digest"]["sha256"], "hardware": resources["hardware"]["class"]}
+    except (KeyError, TypeError, IndexError):
+        return None
+
+
+def _driver(root: Path, needs: str, found: list[str]) -> list[Finding]:
+    version = driver(root)
+    if not found or version is None:
+        return [
+            Finding(
+                "stop",
+                f"no GPU is visible, and this stack is made for CUDA {needs}",
+                "on a host with a GPU: docker compose -f compose.yaml -f compose.gpu.yaml run train; "
+                "else choose the CPU stack: vetted use trl1.16-cpu",
+            )
+        ]
+    least = DRIVERS.get(needs.split(".")[0])
+    if least and int(version.split(".")[0]) < least:
+        return [
+            Finding(
+                "stop",
+                f"driver {version} is too old for CUDA {needs}, which needs {least} or newer",
+                "update the driver, or choose a stack of an older CUDA: vetted list",
+            )
+        ]
+    return [Finding("ok", f"driver {version}, CUDA {needs}, {len(found)} x {found[0]}")]
+
+
+def _shared_memory(root: Path, found: list[str]) -> list[Finding]:
+    try:
+        shm = os.statvfs(root / "dev/shm")
+    except OSError:
+        return [Finding("advice", "/dev/shm is not there, and ranks talk through it", "docker run --shm-size 8g")]
+    size = shm.f_blocks * shm.f_frsize
+    if size >= SHM or len(found) < 2:
+        return []
+    said = f"/dev/shm holds {size >> 20} MiB: {len(found)} GPUs that talk through it may run out"
+    return [Finding("advice", said, "docker run --shm-size 8g, or compose.gpu.yaml, which sets it")]
+
+
+def _output(root: Path) -> list[Finding]:
+    runs = root / RUNS
+    if not runs.is_dir() or not os.access(runs, os.W_OK):
+        who = f"user {os.getuid()}:{os.getgid()}"
+        said = f"/{RUNS} cannot be written by {who}" if runs.is_dir() else f"/{RUNS} is not there"
+        then = "vetted use, which makes ./runs and writes whose it is; or chown it" if runs.is_dir() else "mount it"
+        return [Finding("stop", said, then)]
+    free = shutil.disk_usage(runs).free
+    if free < SPACE:
+        return [Finding("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: make room")]
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

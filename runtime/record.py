@@ -1,0 +1,104 @@
+"""What a run leaves behind while it trains: metrics.jsonl, TensorBoard's events, a plot; and how it ends on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from runtime import metrics
+
+
+class Recorder(TrainerCallback):  # type: ignore[misc]
+    """Added to the trainer by runtime.script. Only the first rank writes."""
+
+    stopped = False  # was a run of this process ended early?
+
+    def __init__(self) -> None:
+        self.stop = False
+        self.writer: Any = None
+        self.progress: Any = None
+        self.bar: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+        signal.signal(signal.SIGINT, self._interrupted)
+        signal.signal(signal.SIGTERM, self._interrupted)
+        if not state.is_world_process_zero:
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        metrics.cut(Path(args.output_dir), state.global_step)
+        self.writer = SummaryWriter(args.output_dir, purge_step=state.global_step + 1)
+        if sys.stderr.isatty():
+            self._show(state)
+
+    def _show(self, state: Any) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("step"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        self.progress = Progress(*columns, console=Console(stderr=True))
+        self.progress.start()
+        self.bar = self.progress.add_task("", total=state.max_steps, completed=state.global_step)
+
+    def _interrupted(self, number: int, _: Any) -> None:
+        if self.stop:  # asked twice: at once
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.stop = True
+        print("\nvetted: ending with a checkpoint after this step; once more ends at once", file=sys.stderr)
+
+    def on_log(self, args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+        if not state.is_world_process_zero or not logs:
+            return
+        numbers = {key: value for key, value in logs.items() if isinstance(value, int | float)}
+        metrics.add(Path(args.output_dir), {"step": state.global_step, "time": round(time.time(), 3), **numbers})
+        if self.writer is not None:
+            for key, value in numbers.items():
+                self.writer.add_scalar(key, value, state.global_step)
+        if self.progress is not None and "reward" in numbers:
+            self.progress.update(self.bar, description=f"reward {numbers['reward']:.3f}")
+        elif self.progress is None and "reward" in numbers:
+            print(f"step {state.global_step}/{state.max_steps}  reward {numbers['reward']:.3f}", file=sys.stderr)
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.progress is not None:
+            self.progress.update(self.bar, completed=state.global_step)
+        if self._anybody_stops():
+            control.should_save = True
+            control.should_training_stop = True
+            Recorder.stopped = True
+
+    def _anybody_stops(self) -> bool:
+        """The signal may reach the ranks in different steps; they end in the same one."""
+        import torch
+        import torch.distributed as dist
+
+        if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+            return self.stop
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        flag = torch.tensor([int(self.stop)], device=device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def on_save(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+        if state.is_world_process_zero:
+            metrics.draw(Path(args.output_dir))
+
+    def on_train_end(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        if self.progress is not None:
+            self.progress.stop()
+        if self.writer is not None:
+            self.writer.close()
+        metrics.draw(Path(args.output_dir))
+        if self.stop:
+            print(f"stopped at step {state.global_step}; `train --resume` goes on from it", file=sys.stderr)

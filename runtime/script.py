@@ -1,0 +1,65 @@
+"""TRL's own `trl grpo`, with a recorder beside it: one process of a run. `python -m runtime.script --config …`"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+INTERRUPTED = 130  # as a shell says of Ctrl-C: the run is not at its end, and can be resumed
+
+
+def main() -> None:
+    sys.path.insert(0, str(Path.cwd()))  # reward functions of one's own lie beside the config
+    if not shutil.which("gcc"):
+        _no_compiled_collectives()
+    import transformers
+    from trl.scripts import grpo
+
+    from runtime.record import Recorder
+
+    # The script lets nobody add a callback, but every trainer takes this one.
+    transformers.trainer.DEFAULT_PROGRESS_CALLBACK = Recorder
+    _resume(transformers.Trainer)
+    _refuse_functions(grpo)
+    parser = grpo.make_parser()
+    grpo.main(*parser.parse_args_and_config())
+    if Recorder.stopped:
+        sys.exit(INTERRUPTED)
+
+
+def _refuse_functions(grpo: Any) -> None:
+    """Say what an old script would only call an unknown option."""
+    if any(field.name == "reward_funcs" for field in dataclasses.fields(grpo.GRPOScriptArguments)):
+        return
+    config = Path(sys.argv[sys.argv.index("--config") + 1])
+    if "reward_funcs" in config.read_text(encoding="utf-8"):
+        sys.exit(
+            "vetted: the `trl grpo` of this TRL takes no reward functions, only a reward model\n"
+            "next: set reward_model_name_or_path, or choose a stack of a newer TRL"
+        )
+
+
+def _resume(trainer: Any) -> None:
+    """Up to TRL 0.17 the script leaves `--resume_from_checkpoint` out of its call."""
+    train = trainer.train
+
+    def resumed(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return train(self, resume_from_checkpoint or self.args.resume_from_checkpoint, *args, **kwargs)
+
+    trainer.train = resumed
+
+
+def _no_compiled_collectives() -> None:
+    """DeepSpeed's own collectives for CPUs are compiled at first use, by a compiler that is not there."""
+    try:
+        import deepspeed
+    except ImportError:
+        return
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""`vetted smoke`: the suite, mounted at /suite, on this machine. A line a probe, and no certificate."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runtime import preflight
+
+SUITE = Path("/suite")
+
+
+def main(probes: Sequence[str]) -> int:
+    if not (SUITE / "smoke" / "__main__.py").is_file():
+        print("vetted: the suite is not mounted at /suite\nnext: docker compose run smoke", file=sys.stderr)
+        return 3
+    stack = json.loads(Path("/", preflight.STACK).read_text(encoding="utf-8"))
+    request = {
+        "device": "cuda" if preflight.cuda(stack["distributions"]) else "cpu",
+        "probes": list(probes) or None,
+        "distributions": stack["distributions"],
+    }
+    red = 0
+    environment = {**os.environ, "PYTHONPATH": str(SUITE)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "smoke"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(json.dumps(request) + "\n")
+        child.stdin.flush()  # and left open: the runner ends when it closes
+        for line in child.stdout:
+            event = json.loads(line)
+            if event["event"] != "end":
+                continue
+            good = event["outcome"] in ("passed", "not-run")
+            red += not good
+            said = "" if event["outcome"] == "passed" else f"  {(event.get('reason') or '').splitlines()[0]}"
+            print(f"{event['probe']:<24} {event['outcome']:<8} {event['seconds']:7.1f} s{said}", flush=True)
+        code = child.wait()
+    if red:
+        print(f"{red} red", file=sys.stderr)
+    return 1 if red else code

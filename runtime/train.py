@@ -1,0 +1,204 @@
+"""`vetted train`: a `trl grpo` config, run by TRL's own script, with everything it leaves behind in one folder.
+
+The folder is /runs/<time>: the config as it was, checkpoints, metrics.jsonl, TensorBoard's events, plot.png, and the
+certificates of the image. Ctrl-C ends the run with a checkpoint; `--resume` goes on from the last one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime import preflight
+
+RUNS = Path("/runs")
+CONFIG = "config.yaml"
+# Options that this command sets itself: where a run lies, and what is written there.
+OWN = ("--output_dir", "--resume_from_checkpoint", "--disable_tqdm")
+
+
+@dataclass(frozen=True)
+class Asked:
+    config: Path | None
+    resume: bool
+    run: str | None  # the run to resume; None: the latest
+    rest: tuple[str, ...]  # options for TRL
+
+
+class UsageError(Exception):
+    """What was typed cannot be meant."""
+
+
+def parse(arguments: Sequence[str]) -> Asked:
+    """Raises UsageError."""
+    config: Path | None = None
+    resume, run = False, None
+    rest: list[str] = []
+    ahead = list(arguments)
+    while ahead:
+        argument = ahead.pop(0)
+        name, equals, value = argument.partition("=")
+        if name == "--config":
+            if not equals and not ahead:
+                raise UsageError("--config needs a file")
+            config = Path(value if equals else ahead.pop(0))
+        elif name == "--resume":
+            resume = True
+            if equals:
+                run = value
+            elif ahead and not ahead[0].startswith("-"):
+                run = ahead.pop(0)
+        elif name in OWN:
+            raise UsageError(f"{name} is set by vetted train: a run lies in /runs/<time>, and --resume goes on with it")
+        else:
+            rest.append(argument)
+    if resume and config:
+        raise UsageError("--resume goes on with the config of its run: leave --config out")
+    if run is not None and (not run or "/" in run or run in (".", "..")):
+        raise UsageError(f"--resume {run!r}: the name of a folder in /runs is meant")
+    return Asked(config, resume, run, tuple(rest))
+
+
+def main(arguments: Sequence[str], runs: Path = RUNS) -> int:
+    _environment()
+    try:
+        asked = parse(arguments)
+        if not _ready():
+            return 1
+        folder = _resumed(runs, asked.run) if asked.resume else _new(runs, asked)
+    except UsageError as error:
+        print(f"vetted: {error}", file=sys.stderr)
+        return 2
+    print(f"run      {folder}", file=sys.stderr)
+    # The recorder is the progress that TRL would otherwise show.
+    options = [*asked.rest, "--output_dir", str(folder), "--disable_tqdm", "False"]
+    if not _says(folder / CONFIG, asked.rest, "report_to"):
+        options += ["--report_to", "none"]  # metrics.jsonl and TensorBoard's events are written anyway
+    if not preflight.cuda(preflight.stack(Path("/")).get("distributions", {})):
+        options += ["--use_cpu", "True"]
+    if asked.resume and (checkpoint := latest(folder)):
+        print(f"resume   from {checkpoint.name}", file=sys.stderr)
+        options += ["--resume_from_checkpoint", str(checkpoint)]
+    argv = [*_launcher(), "--config", str(folder / CONFIG), *options]
+    # The script is a process of its own: what it does to signals, CUDA and the environment stays there.
+    with subprocess.Popen(argv) as child:
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:  # the child has it, too, and ends with a checkpoint
+                continue
+
+
+def _ready() -> bool:
+    """Say what there is to say before any work; False when it is sure to fail."""
+    findings = preflight.look()
+    for finding in findings:
+        if finding.level != "ok" or finding is findings[0]:
+            print(f"{finding.level:<8} {finding}", file=sys.stderr)
+    return all(finding.level != "stop" for finding in findings)
+
+
+def _new(runs: Path, asked: Asked) -> Path:
+    """The folder of a new run, with its config. Two that start in the same second get two."""
+    if asked.config is not None and not asked.config.is_file():
+        raise UsageError(
+            f"{asked.config} is not there\n"
+            "usual cause: the container sees the folder that the command was typed in, as /work, and nothing else\n"
+            "next: name the config relative to that folder"
+        )
+    started = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    for number in range(100):
+        folder = runs / (started if number == 0 else f"{started}-{number}")
+        try:
+            folder.mkdir()
+            break
+        except FileExistsError:
+            continue
+    if asked.config is None:
+        from runtime import task
+
+        print("task     the built-in one: a tiny policy learns to write lower-case letters", file=sys.stderr)
+        config = task.make(folder / "task")
+    else:
+        config = asked.config
+    shutil.copyfile(config, folder / CONFIG)
+    image = {"image": os.environ.get("VETTED_IMAGE"), "stack": os.environ.get("VETTED_STACK")}
+    for path in preflight.certificates(Path("/"), image["image"] or ""):
+        (folder / "certificates").mkdir(exist_ok=True)
+        shutil.copyfile(path, folder / "certificates" / path.name)
+    (folder / "image.json").write_text(json.dumps(image, indent=2) + "\n", encoding="utf-8")
+    return folder
+
+
+def _resumed(runs: Path, name: str | None) -> Path:
+    known = sorted(path.name for path in runs.iterdir() if (path / CONFIG).is_file())
+    if not known:
+        raise UsageError("there is no run to resume in /runs")
+    if name is not None and name not in known:
+        raise UsageError(f"there is no run {name} in /runs; the latest are: {', '.join(known[-5:])}")
+    return runs / (name or known[-1])
+
+
+def _says(config: Path, rest: Sequence[str], option: str) -> bool:
+    """Did the user set this option, in the config or behind the command?"""
+    if any(argument.partition("=")[0] == f"--{option}" for argument in rest):
+        return True
+    return (
+        re.search(rf"""(?:^|[{{,])\s*["']?{option}["']?\s*:""", config.read_text(encoding="utf-8"), re.MULTILINE)
+        is not None
+    )
+
+
+def latest(folder: Path) -> Path | None:
+    """The last checkpoint of a run that was written to its end."""
+    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _launcher() -> list[str]:
+    """One process for each GPU; on a machine without, one process."""
+    count = len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) if os.environ.get("CUDA_VISIBLE_DEVICES") else None
+    found = len(preflight.gpus(Path("/"))) if count is None else count
+    if found < 2:
+        return [sys.executable, "-P", "-m", "runtime.script"]
+    return [
+        sys.executable, "-P", "-m", "accelerate.commands.launch",
+        "--num_processes", str(found), "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
+        "--module", "runtime.script",
+    ]  # fmt: skip
+
+
+def _environment() -> None:
+    """What the processes to come need, where nobody has said otherwise."""
+    defaults = {
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MPLCONFIGDIR": "/tmp/matplotlib",
+        "HF_HOME": "/tmp/huggingface",
+    }
+    if not shutil.which("gcc"):
+        # An image for CPUs carries no compiler, and nothing may ask for one.
+        defaults |= {
+            "DS_ACCELERATOR": "cpu",
+            "VLLM_CPU_CI_ENV": "1",
+            "TORCHDYNAMO_DISABLE": "1",
+            "VLLM_USE_AOT_COMPILE": "0",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    key = Path("/run/secrets/wandb_api_key")
+    if key.is_file() and (text := key.read_text(encoding="utf-8").strip()):
+        os.environ.setdefault("WANDB_API_KEY", text)  # W&B reads no file of this kind

@@ -1,0 +1,240 @@
+"""What an image carries beside its stack: what preflight says of a machine, and what a run is asked and leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from builder import build, certificate
+from builder.certificate import ProbeResult
+from runtime import metrics, preflight, train
+from runtime.train import Asked, UsageError
+from tests.conftest import Small
+
+DIGEST = "a" * 64
+CUDA = {"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}
+VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Wed Jan  1 00:00:00 UTC 2026\nGCC version: 12\n"
+
+
+class Machine:
+    """The files of a container that preflight looks at."""
+
+    def __init__(self, root: Path, distributions: Mapping[str, str], driver: str | None = None, gpus: int = 0) -> None:
+        self.root = root
+        self.write("etc/vetted/stack.json", json.dumps({"stack": "tiny", "distributions": dict(distributions)}))
+        self.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC\n")
+        (root / "dev/shm").mkdir(parents=True)
+        (root / "runs").mkdir()
+        if driver:
+            self.write("proc/driver/nvidia/version", VERSION.format(driver))
+        for number in range(gpus):
+            self.write(f"proc/driver/nvidia/gpus/0000:0{number}/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def said(self, image: str = "") -> list[tuple[str, str]]:
+        return [(one.level, str(one)) for one in preflight.look(self.root, {"VETTED_IMAGE": image})]
+
+    def stops(self) -> list[str]:
+        return [said for level, said in self.said() if level == "stop"]
+
+
+def test_a_stack_for_cpus_needs_no_gpu(tmp_path: Path) -> None:
+    assert Machine(tmp_path, {"torch": "2.13.0+cpu"}).stops() == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpus", "said"),
+    [
+        (None, 0, "no GPU is visible"),
+        ("580.65.06", 0, "no GPU is visible"),
+        ("570.86.10", 1, "driver 570.86.10 is too old for CUDA 13.0, which needs 580 or newer"),
+        ("580.65.06", 1, None),
+        ("610.10", 8, None),
+    ],
+)
+def test_a_driver_is_held_against_the_cuda_of_the_stack(
+    tmp_path: Path, driver: str | None, gpus: int, said: str | None
+) -> None:
+    stops = Machine(tmp_path, CUDA, driver, gpus).stops()
+    assert len(stops) == (said is not None)
+    assert all(stop.startswith(str(said)) for stop in stops)
+
+
+def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> None:
+    assert Machine(tmp_path, {"nvidia-cuda-runtime-cu12": "12.8.90"}, "535.1", 1).stops() == []
+
+
+def test_a_certificate_covers_the_hardware_that_it_was_earned_on_and_no_other(small: Small, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "root", {"torch": "2.13.0+cpu"})
+    here = preflight.hardware(machine.root, [])
+    issued = certificate.read(small.issue("docker", subject=f"sha256:{DIGEST}"))
+    text = issued.to_json().replace(str((issued.resource("hardware").annotations or {})["class"]), here)
+    image = f"there/tiny@sha256:{DIGEST}"
+    assert machine.said(image)[0][1].startswith("tiny has no certificate for this image")
+    machine.write("run/vetted/certificates/cpu-docker.json", text)
+    assert machine.said(image)[0] == ("ok", f"tiny is certified for this hardware: {here}")
+    assert machine.said(f"there/tiny@sha256:{'b' * 64}")[0][0] == "advice", "another image"
+    assert machine.said("there/tiny:latest")[0][1].startswith("tiny runs from an image that is not named by its digest")
+    machine.write("run/vetted/certificates/cpu-docker.json", text.replace(here, "Another CPU, 64 cores"))
+    assert "certified on Another CPU, 64 cores, not on this" in machine.said(image)[0][1]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"predicate": {}}', '{"predicate": {"configuration": [1]}}'])
+def test_what_is_no_certificate_covers_nothing(tmp_path: Path, text: str) -> None:
+    machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
+    machine.write("run/vetted/certificates/cpu-docker.json", text)
+    assert machine.said(f"there/tiny@sha256:{DIGEST}")[0][0] == "advice"
+
+
+def test_a_failed_run_covers_nothing(small: Small, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "root", {"torch": "2.13.0+cpu"})
+    failed = small.issue("docker", subject=f"sha256:{DIGEST}", probes=[ProbeResult(name="alpha", outcome="failed")])
+    machine.write("run/vetted/certificates/cpu-docker.json", failed.read_text())
+    assert "no certificate" in machine.said(f"there/tiny@sha256:{DIGEST}")[0][1]
+
+
+def test_a_folder_for_runs_that_is_not_there_stops(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
+    (tmp_path / "runs").rmdir()
+    assert machine.stops() == ["/runs is not there\n         mount it"]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_for_runs_that_cannot_be_written_stops(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
+    (tmp_path / "runs").chmod(0o555)
+    assert machine.stops()[0].startswith("/runs cannot be written")
+
+
+def test_it_imports_nothing_of_a_stack_and_reads_any_image(tmp_path: Path) -> None:
+    """An image of somebody else's has no stack.json, or rubbish in it."""
+    machine = Machine(tmp_path, {})
+    for text in ("", "[]", "{"):
+        machine.write("etc/vetted/stack.json", text)
+        assert machine.stops() == []
+
+
+# --- what a run is asked -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], Asked(None, False, None, ())),
+        (["--config", "my.yaml"], Asked(Path("my.yaml"), False, None, ())),
+        (["--config=my.yaml", "--beta", "0.1"], Asked(Path("my.yaml"), False, None, ("--beta", "0.1"))),
+        (["--resume"], Asked(None, True, None, ())),
+        (["--resume", "20261121-190000"], Asked(None, True, "20261121-190000", ())),
+        (["--resume", "--max_steps", "80"], Asked(None, True, None, ("--max_steps", "80"))),
+    ],
+)
+def test_what_is_ours_is_taken_and_the_rest_is_trls(arguments: list[str], asked: Asked) -> None:
+    assert train.parse(arguments) == asked
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config"],
+        ["--config", "a.yaml", "--resume"],
+        ["--output_dir", "/elsewhere"],
+        ["--output_dir=/elsewhere"],
+        ["--resume", "../other"],
+        ["--resume=.."],
+        ["--resume="],
+    ],
+)
+def test_what_cannot_be_meant_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(UsageError):
+        train.parse(arguments)
+
+
+def test_a_run_has_a_folder_of_its_own_with_the_config_as_it_was(tmp_path: Path) -> None:
+    config = tmp_path / "my.yaml"
+    config.write_text("beta: 0.1\n")
+    asked = Asked(config, False, None, ())
+    folders = [train._new(tmp_path, asked) for _ in range(3)]
+    assert len(set(folders)) == 3
+    assert all((folder / train.CONFIG).read_text() == "beta: 0.1\n" for folder in folders)
+    with pytest.raises(UsageError, match="is not there"):
+        train._new(tmp_path, Asked(tmp_path / "other.yaml", False, None, ()))
+
+
+def test_the_latest_run_goes_on_from_its_last_whole_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run to resume"):
+        train._resumed(tmp_path, None)
+    for name in ("20261120-000000", "20261121-000000", "20261122-000000"):
+        (tmp_path / name).mkdir()
+        if name != "20261122-000000":  # it ended before it had a config
+            (tmp_path / name / train.CONFIG).touch()
+    latest = train._resumed(tmp_path, None)
+    assert latest.name == "20261121-000000"
+    assert train._resumed(tmp_path, "20261120-000000").name == "20261120-000000"
+    with pytest.raises(UsageError, match="the latest are: 20261120-000000, 20261121-000000"):
+        train._resumed(tmp_path, "20261123-000000")
+    assert train.latest(latest) is None
+    for step in (9, 10, 100):
+        (latest / f"checkpoint-{step}").mkdir()
+        if step != 100:  # it was killed in the middle of this one
+            (latest / f"checkpoint-{step}" / "trainer_state.json").touch()
+    assert train.latest(latest) == latest / "checkpoint-10"
+
+
+@pytest.mark.parametrize("text", ["report_to: wandb\n", '{"report_to": "wandb"}\n', '{\n "report_to": "wandb"\n}\n'])
+def test_where_a_user_reports_to_is_left_alone(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("beta: 0.1\n# report_to: wandb\n")
+    assert not train._says(config, (), "report_to")
+    assert train._says(config, ("--report_to=wandb",), "report_to")
+    config.write_text(text)
+    assert train._says(config, (), "report_to")
+
+
+# --- what it leaves ------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_back_and_one_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+    assert metrics.read(tmp_path) == []
+    metrics.add(tmp_path, {"step": 1, "reward": 0.5, "loss": float("nan")})
+    with (tmp_path / metrics.METRICS).open("a") as file:
+        file.write('{"step": 2, "rew')
+    assert metrics.read(tmp_path) == [{"step": 1, "reward": 0.5, "loss": "nan"}]
+
+
+def test_what_a_resumed_run_does_again_is_not_there_twice(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        metrics.add(tmp_path, {"step": step})
+    metrics.cut(tmp_path, 2)
+    assert [row["step"] for row in metrics.read(tmp_path)] == [1, 2]
+
+
+# --- in the image --------------------------------------------------------------------------------------------------
+
+
+def test_another_runtime_is_another_image(small: Small) -> None:
+    before = build.description(small.project, small.lock)
+    (small.root / "runtime" / "train.py").write_text("# another one\n")
+    assert build.description(small.project, small.lock) != before
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_its_files_have_the_same_modes_wherever_they_were_cloned(small: Small, tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        build._runtime(small.project, tmp_path / "tree")
+    finally:
+        os.umask(before)
+    modes = {
+        str(path.relative_to(tmp_path / "tree")): path.stat().st_mode & 0o777 for path in tmp_path.rglob("tree/**/*")
+    }
+    assert modes["usr/local/bin/vetted"] == modes["opt/vetted/runtime"] == 0o755
+    assert modes["opt/vetted/runtime/train.py"] == 0o644
+    assert not [name for name in modes if "__pycache__" in name or "launcher" in name]

@@ -11,11 +11,6 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
-with warnings.catch_warnings():
-    # picire's command line, which is not used here, imports what setuptools no longer wants to be used.
-    warnings.simplefilter("ignore")
-    import picire
-
 T = TypeVar("T", bound=Hashable)
 
 
@@ -59,7 +54,13 @@ def _narrow(items: Sequence[T], shows: Callable[[Iterable[T]], bool]) -> list[T]
 
 
 def _minimal(items: Sequence[T], shows: Callable[[Iterable[T]], bool]) -> tuple[T, ...]:
-    def test(part: Sequence[T], _identifier: Any) -> picire.Outcome:
+    with warnings.catch_warnings():
+        # picire's command line, which is not used here, imports what setuptools no longer wants to be used. And it is
+        # imported only now, because that takes as long as all else that a command imports.
+        warnings.simplefilter("ignore")
+        import picire
+
+    def test(part: Sequence[T], _identifier: Any) -> Any:
         return picire.Outcome.FAIL if shows(part) else picire.Outcome.PASS
 
     return tuple(picire.DD(test)(list(items)))

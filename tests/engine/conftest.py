@@ -83,9 +83,10 @@ class Workshop:
 
 
 def copy_of_project(target: Path) -> Workshop:
-    for folder in ("lockfiles", "images", "smoke", "docs"):
+    for folder in ("advisories", "lockfiles", "images", "runtime", "smoke", "docs"):
         shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "certificates"))
-    shutil.copy(ROOT / "README.md", target)
+    for file in ("README.md", *(path.name for path in ROOT.glob("compose*.yaml"))):
+        shutil.copy(ROOT / file, target)
     return Workshop(target)
 
 

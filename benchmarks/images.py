@@ -1,0 +1,288 @@
+"""What locked layers cost and save, beside one layer of everything. `python -m benchmarks.images`
+
+Three ways to put the same locked distributions on the same base: ours, one layer by uv, and one layer by pip. Each is
+built with an empty BuildKit cache from the lock with an earlier TRL, then once more with today's TRL. The order is
+turned round from repeat to repeat; nothing else may run meanwhile. It empties the cache of the BuildKit it builds with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pip
+
+from builder import (
+    build,
+    debian,
+    docs,
+    engine,
+    errors,
+    evidence,
+    lock,
+    machine,
+    oci,
+    process,
+    project,
+    render,
+    resolve,
+    weight,
+)
+from builder.build import Step
+from builder.lock import Entry, Lock
+from builder.project import Project
+
+STACK = "trl1.16-cpu"
+EARLIER = "1.15.0"  # of TRL: what the bump starts from
+BUMPED = "trl"
+# At most; where one is missed, the documents say so beside the number.
+LIMITS = {"cold_over_pip": 0.6, "cold_over_uv": 1.0, "bump_over_uv": 0.10, "pulled_over_files": 1.5}
+FIRST_STEPS = 3  # runs of each image for the time to the first step, after one that only warms the disk's cache
+
+# As people write it, but on our base and without a network's host in it.
+LAYER = """\
+ARG SOURCE_DATE_EPOCH
+FROM scratch AS base
+ADD rootfs.tar /
+FROM base
+RUN --mount=type=bind,from=uv,source=uv,target=/mnt/uv \\
+    --mount=type=bind,from=wheels,target=/mnt/wheels \\
+    --mount=type=bind,from=pip,target=/mnt/pip \\
+    --mount=type=bind,source=requirements/all.txt,target=/mnt/requirements.txt \\
+    --mount=type=bind,source=requirements/build.txt,target=/mnt/build.txt \\
+    --mount=type=cache,id={cache},target=/mnt/cache \\
+    --mount=type=secret,id=uv,target=/etc/uv/uv.toml \\
+    --mount=type=secret,id=pip,target=/etc/pip.conf \\
+    --mount=type=secret,id=ca,target=/mnt/ca.pem \\
+    if [ -s /mnt/ca.pem ]; then export SSL_CERT_FILE=/mnt/ca.pem PIP_CERT=/mnt/ca.pem; fi; \\
+    /mnt/uv venv --quiet --no-project --python /usr/bin/python{python} /opt/venv && \\
+    {install}
+ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=/home/vetted
+USER 1000:1000
+WORKDIR /home/vetted
+"""
+UV = (
+    "UV_CACHE_DIR=/mnt/cache UV_LINK_MODE=copy UV_FIND_LINKS=/mnt/wheels /mnt/uv pip install --quiet "
+    "--python /opt/venv/bin/python --no-deps --require-hashes {bytecode} --build-constraints /mnt/build.txt "
+    "--requirements /mnt/requirements.txt"
+)
+PIP = (
+    "PYTHONPATH=/mnt/pip python{python} -m pip --python /opt/venv/bin/python install --quiet --no-cache-dir "
+    "--disable-pip-version-check --root-user-action ignore --no-deps --require-hashes --find-links /mnt/wheels "
+    "--requirement /mnt/requirements.txt"
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to build: the installing command of its one layer (None: ours), and how the image is compressed."""
+
+    name: str
+    install: str | None
+    export: str | None = None  # None: as ours
+
+
+WAYS = (
+    Way("vetted", None),
+    Way("uv", UV.replace("{bytecode}", "--compile-bytecode")),
+    Way("pip", PIP, "compression=gzip,force-compression=true"),  # Docker's default, as in TRL's own image
+)
+WITHOUT_BYTECODE = Way("uv without bytecode", UV.replace("{bytecode}", ""))
+
+
+@dataclass(frozen=True)
+class Made:
+    seconds: float
+    image: oci.Image
+
+
+class Bench:
+    """Builds below one scratch folder. The base and the contexts are made before the clock starts, for all alike."""
+
+    def __init__(self, home: Project, held: Lock, scratch: Path) -> None:
+        self.home, self.scratch = home, scratch
+        self.locks = {"earlier": _with(held, scratch, BUMPED, EARLIER), "today": held}
+
+    def build(self, way: Way, which: str) -> Made:
+        folder = self.scratch / "build"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        held = self.locks[which]
+        target = build.target(self.home, held, folder, _quiet, fresh=False)
+        context, dockerfile = Path(target.context), folder / "Dockerfile"
+        output, contexts, secrets = target.output[0], target.contexts, target.secret
+        if way.install is None:
+            dockerfile.write_text(render.dockerfile(self.home, held))
+        else:
+            (context / "requirements" / "all.txt").write_text(lock.format_python(held.python))
+            text = LAYER.replace("{install}", way.install).replace("{python}", held.stack.python)
+            dockerfile.write_text(text.replace("{cache}", f"vetted-bench-{way.name.replace(' ', '-')}"))
+            config, index = folder / "pip.conf", machine.index()
+            config.write_text(f"[global]\nindex-url = {index}\n" if index else "")
+            secrets = [*secrets, f"id=pip,src={config}"]
+            contexts = {**contexts, "pip": str(Path(pip.__file__).parent.parent)}
+        if way.export:
+            output = f"type=oci,tar=false,dest={folder / build.LAYOUT},rewrite-timestamp=true,{way.export}"
+        argv = [
+            "docker", "buildx", "build", "--progress=rawjson", "--file", str(dockerfile), "--tag", self.tag(way),
+            *(f"--build-arg={name}={value}" for name, value in target.args.items()),
+            *(f"--build-context={name}={path}" for name, path in contexts.items()),
+            *(f"--secret={secret}" for secret in secrets),
+            *(f"--attest={attest}" for attest in target.attest),
+            f"--output={output}",
+            str(context),
+        ]  # fmt: skip
+        start = time.monotonic()
+        build.run_buildx(way.name, argv, _quiet)
+        seconds = time.monotonic() - start
+        kept = self.scratch / f"{way.name} {which}"
+        shutil.rmtree(kept, ignore_errors=True)
+        (folder / build.LAYOUT).rename(kept)
+        return Made(seconds, oci.read(kept))
+
+    def tag(self, way: Way) -> str:
+        return f"vetted-bench/{way.name.replace(' ', '-')}:it"
+
+    def first_step(self, way: Way) -> float:
+        """Seconds from `docker run` to the end of the first GRPO step of the built-in task, in a new container."""
+        argv = [
+            "docker", "run", "--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp:exec,mode=1777",
+            "--tmpfs", "/runs:mode=1777", "--user", "1000:1000", "--volume", f"{self.home.runtime}:/bench/runtime:ro",
+            "--env", "PYTHONPATH=/bench", "--env", "PYTHONDONTWRITEBYTECODE=1", "--env", "HOME=/tmp",
+            "--entrypoint", "python", self.tag(way), "-P", "-m", "runtime", "train", "--max_steps", "1",
+        ]  # fmt: skip
+        start = time.monotonic()
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as child:
+            assert child.stderr is not None
+            said = []
+            for line in child.stderr:
+                said.append(line)
+                if line.startswith("step 1/1"):
+                    seconds = time.monotonic() - start
+                    child.communicate()
+                    return seconds
+        raise errors.from_tool(f"the first step in the image by {way.name}", "".join(said))
+
+
+def _quiet(_: Step) -> None:
+    pass
+
+
+def _with(held: Lock, scratch: Path, name: str, version: str) -> Lock:
+    """The same lock with another version of one distribution."""
+    found = resolve.offers(held.stack, scratch, [f"{name}=={version}"])[0][name][0]
+    python = tuple(Entry(name, version, found.sha256) if entry.name == name else entry for entry in held.python)
+    return lock.assemble(
+        held.name, held.stack, python, held.build, held.debian, held.epoch, held.intent, held.patches
+    )  # fmt: skip
+
+
+def _prune() -> None:
+    process.check("emptying BuildKit's cache", ["docker", "buildx", "prune", "--all", "--force"])
+
+
+def _load(way: Way, image: oci.Image) -> None:
+    loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
+    process.check(f"loading the image by {way.name}", loading)
+
+
+def measure(home: Project, held: Lock, scratch: Path, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    bench = Bench(home, held, scratch)
+    cold: dict[str, list[float]] = {way.name: [] for way in WAYS}
+    bump: dict[str, list[float]] = {way.name: [] for way in WAYS}
+    images: dict[str, oci.Image] = {}
+    pulled: dict[str, int] = {}
+    for repeat in range(repeats):
+        for way in WAYS if repeat % 2 == 0 else reversed(WAYS):
+            _prune()
+            earlier = bench.build(way, "earlier")
+            today = bench.build(way, "today")
+            cold[way.name].append(earlier.seconds)
+            bump[way.name].append(today.seconds)
+            say(f"{way.name:<8} cold {earlier.seconds:6.1f} s   one pin changed {today.seconds:6.1f} s")
+            known = {layer.digest for layer in earlier.image.layers}
+            pulled[way.name] = sum(layer.size for layer in today.image.layers if layer.digest not in known)
+            images[way.name] = today.image
+    _prune()
+    images[WITHOUT_BYTECODE.name] = bench.build(WITHOUT_BYTECODE, "today").image
+    steps: dict[str, list[float]] = {WAYS[0].name: [], WITHOUT_BYTECODE.name: []}
+    for way in (WAYS[0], WITHOUT_BYTECODE):
+        _load(way, images[way.name])
+        bench.first_step(way)
+    for repeat in range(FIRST_STEPS):
+        for way in (WAYS[0], WITHOUT_BYTECODE) if repeat % 2 == 0 else (WITHOUT_BYTECODE, WAYS[0]):
+            steps[way.name].append(bench.first_step(way))
+            say(f"{way.name:<20} first step after {steps[way.name][-1]:5.1f} s")
+    files = weight.locked_files(held, scratch)[BUMPED]
+    return {
+        "stack": held.name,
+        "lock": held.digest,
+        "bumped": f"{BUMPED} {EARLIER} to {held.versions[BUMPED]}",
+        "files_bytes": files,
+        "ways": {
+            way.name: {
+                "cold_s": _rounded(cold[way.name]),
+                "bump_s": _rounded(bump[way.name]),
+                "bytes": images[way.name].size,
+                "pulled_bytes": pulled[way.name],
+            }
+            for way in WAYS
+        },
+        "first_step_s": {name: _rounded(seconds) for name, seconds in steps.items()},
+        "ratios": {
+            "cold_over_pip": _ratio(cold, "vetted", "pip"),
+            "cold_over_uv": _ratio(cold, "vetted", "uv"),
+            "bump_over_uv": _ratio(bump, "vetted", "uv"),
+            "pulled_over_files": round(pulled["vetted"] / files, 2),
+            "first_step_over_without_bytecode": _ratio(steps, "vetted", WITHOUT_BYTECODE.name),
+        },
+    }
+
+
+def _rounded(seconds: Sequence[float]) -> list[float]:
+    return [round(one, 1) for one in seconds]
+
+
+def _ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
+    return round(statistics.median(seconds[one]) / statistics.median(seconds[other]), 3)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.images", description=__doc__)
+    parser.add_argument("--stack", default=STACK)
+    parser.add_argument("--repeats", type=int, default=2, help="cold builds of each way")
+    parser.add_argument("--record", action="store_true", help="write docs/evidence/bench.json")
+    asked = parser.parse_args(arguments)
+    home = project.find()
+    held = lock.load(home, asked.stack)
+    engine.docker()
+    with home.holding("bench") as scratch, home.holding(held.name):
+        debian.rootfs(home, held, scratch, fresh=False)
+        measured = measure(home, held, scratch, asked.repeats, lambda said: print(said, file=sys.stderr, flush=True))
+        if asked.record:
+            command = " ".join(["python -m benchmarks.images", *(arguments or sys.argv[1:])])
+            evidence.store(home, "bench", {**evidence.head(command), **measured}, scratch)
+            docs.refresh(home, scratch)
+    good = True
+    for name, limit in LIMITS.items():
+        found = measured["ratios"][name]
+        good &= found <= limit
+        print(f"{name:<34} {found:6.2f}   (at most {limit})")
+    print(f"{'first_step_over_without_bytecode':<34} {measured['ratios']['first_step_over_without_bytecode']:6.2f}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except errors.VettedError as error:
+        print(f"images: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,51 @@
+"""compose.yaml: what every service is refused, and that nothing secret or unpinned is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+BASE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+FILES = sorted(path.name for path in ROOT.glob("compose*.yaml"))
+
+
+@pytest.fixture(params=sorted(BASE["services"]))
+def service(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = BASE["services"][request.param]
+    return found
+
+
+def test_every_service_is_given_nothing_that_it_does_not_need(service: dict[str, Any]) -> None:
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not {"privileged", "cap_add", "pid", "ipc", "network_mode"} & service.keys()
+    assert service["user"] == "${VETTED_USER:-1000:1000}"
+
+
+def test_every_service_runs_the_image_that_was_chosen(service: dict[str, Any]) -> None:
+    assert service["image"].startswith("${VETTED_IMAGE:?")
+
+
+def test_only_what_a_browser_must_reach_has_a_way_outside(service: dict[str, Any]) -> None:
+    assert BASE["networks"]["inner"] == {"internal": True}
+    assert ("outside" in service["networks"]) == ("ports" in service)
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+def test_what_a_person_keeps_is_only_read(service: dict[str, Any]) -> None:
+    written = [volume["source"] for volume in service.get("volumes", ()) if not volume.get("read_only")]
+    assert set(written) <= {"./runs"}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_file_overlays_a_service_that_is_not_there_or_holds_a_token(file: str) -> None:
+    document = yaml.safe_load((ROOT / file).read_text())
+    assert document["services"].keys() <= BASE["services"].keys()
+    for service in document["services"].values():
+        assert not [name for name in service.get("environment", {}) if name.endswith(("TOKEN", "KEY", "PASSWORD"))]
+    assert all("file" in secret for secret in document.get("secrets", {}).values())

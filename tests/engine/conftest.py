@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ class Workshop:
         assert "Traceback" not in stderr
         return subprocess.CompletedProcess(argv, child.returncode, stdout, stderr)
 
-    def json(self, *argv: str, code: int = 0, **env: str) -> Any:
-        done = self.vetted(*argv, "--json", **env)
+    def json(self, *argv: str, code: int = 0, env: Mapping[str, str] | None = None) -> Any:
+        done = self.vetted(*argv, "--json", **(env or {}))
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)
 

@@ -10,10 +10,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+import zstandard
 
-from builder import build, certificate, engine, oci
+from builder import build, certificate, engine, machine, oci
 from tests.engine.conftest import GPU_ONLY, STACK, Workshop, containers, killed_at_random_moments
 from tests.registry.conftest import PASSWORD, make_keys, serving
 
@@ -21,18 +23,41 @@ pytestmark = pytest.mark.usefixtures("docker")
 DOCKER = ("certify", STACK, "--engine", "docker")
 
 
+PLANTED = "planted-secret"
+
+
 @pytest.fixture(scope="session")
-def built(workshop: Workshop, docker: engine.Docker) -> oci.Image:  # noqa: ARG001
-    answer = workshop.json("build", STACK)
+def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a machine keeps to itself: credentials of its index, its certificate authority, its tokens."""
+    index = urlsplit(machine.index() or "https://pypi.org/simple")
+    authority = tmp_path_factory.mktemp("ca") / "ca.pem"
+    authority.write_text(
+        (machine.ca_bundle() or Path("/etc/ssl/certs/ca-certificates.crt")).read_text() + f"# {PLANTED}\n"
+    )
+    return {
+        "UV_DEFAULT_INDEX": urlunsplit(index._replace(netloc=f"somebody:{PLANTED}@{index.netloc.rpartition('@')[2]}")),
+        "SSL_CERT_FILE": str(authority),
+        "HF_TOKEN": f"hf_{PLANTED}",
+        "WANDB_API_KEY": PLANTED,
+    }
+
+
+@pytest.fixture(scope="session")
+def built(workshop: Workshop, docker: engine.Docker, planted: dict[str, str]) -> oci.Image:  # noqa: ARG001
+    answer = workshop.json("build", STACK, env=planted)
     image = oci.read(Path(answer["layout"]))
     assert image.manifest == answer["manifest"]
     return image
 
 
 @pytest.fixture(scope="session")
-def certified(workshop: Workshop, built: oci.Image) -> certificate.Statement:  # noqa: ARG001
-    done = workshop.vetted(*DOCKER)
+def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> certificate.Statement:
+    assert build.existing(workshop.project, workshop.lock) == build.Built(
+        built, build.reference(workshop.lock), engine.docker().buildkit
+    )
+    done = workshop.vetted(*DOCKER, **planted)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert PLANTED not in done.stdout + done.stderr
     return certificate.read(workshop.certificate("docker"))
 
 
@@ -46,6 +71,50 @@ def test_the_subject_is_the_digest_that_docker_reports(
     assert reported == built.manifest
     assert certified.subject[0].digest == certificate.bare(reported)
     assert certified.predicate.notRun.keys() == GPU_ONLY
+
+
+def test_no_secret_of_the_machine_is_in_what_leaves_it(
+    workshop: Workshop, built: oci.Image, certified: certificate.Statement
+) -> None:
+    needle = PLANTED.encode()
+    for path in (built.layout / "blobs").rglob("*"):
+        if path.is_file():
+            assert not holds(path, needle), path
+    kept = [
+        path for path in (workshop.root / ".vetted").rglob("*") if path.is_file() and path.stat().st_size < 10_000_000
+    ]
+    assert [path for path in kept if needle in path.read_bytes()] == []
+    assert PLANTED not in certified.to_json()
+    history = subprocess.run(
+        ["docker", "image", "history", "--no-trunc", build.reference(workshop.lock)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "uv pip install" in history.stdout or "COPY" in history.stdout
+    assert PLANTED not in history.stdout
+
+
+def holds(blob: Path, needle: bytes) -> bool:
+    """Is it in a file, or in what the file was compressed from?"""
+    with blob.open("rb") as file:
+        compressed = file.read(4) == b"\x28\xb5\x2f\xfd"
+        file.seek(0)
+        stream = zstandard.ZstdDecompressor().stream_reader(file) if compressed else file
+        end = b""
+        while chunk := stream.read(1 << 24):
+            if needle in end + chunk:
+                return True
+            end = chunk[-len(needle) :]
+    return False
+
+
+def test_a_secret_would_be_found(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    text = b"x" * ((1 << 24) - 5) + PLANTED.encode() + b"y" * 100
+    plain.write_bytes(text)
+    packed.write_bytes(zstandard.ZstdCompressor().compress(text))
+    assert holds(plain, PLANTED.encode())
+    assert holds(packed, PLANTED.encode())
+    assert not holds(plain, b"something else")
 
 
 def test_the_same_key_again_starts_no_container(workshop: Workshop, certified: certificate.Statement) -> None:

@@ -75,8 +75,9 @@ def recertify(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Ratios, all variants in one run: ./nox -s bench -- [--record]."""
+    """Ratios, all variants of each in one run: ./nox -s bench -- [--record]. Empties BuildKit's cache."""
     session.run(sys.executable, "-m", "benchmarks.suite", *session.posargs)
+    session.run(sys.executable, "-m", "benchmarks.images", *session.posargs)
 
 
 @nox.session(default=False)

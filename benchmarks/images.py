@@ -236,6 +236,7 @@ def measure(home: Project, held: Lock, scratch: Path, repeats: int, say: Callabl
             }
             for way in WAYS
         },
+        "limits": LIMITS,
         "first_step_s": {name: _rounded(seconds) for name, seconds in steps.items()},
         "ratios": {
             "cold_over_pip": _ratio(cold, "vetted", "pip"),

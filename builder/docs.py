@@ -220,6 +220,31 @@ def _layer_order(measured: dict[str, Any], names: list[str]) -> Callable[[str], 
     return lambda name: places[name]
 
 
+def builds(project: Project) -> str:
+    """Building and pulling, beside one layer of the same distributions; what misses its target says so."""
+    found = evidence.read(project, "bench")
+    if found is None:
+        return "Not measured yet.\n"
+    rows = [
+        f"The same locked distributions on the same base, {found['stack']}; the bump is {found['bumped']}. Measured on "
+        f"{found['date']} ({found['machine']}) by `{found['command']}`.",
+        "",
+        "| way | cold build | one pin changed | image | pulled for that |",
+        "|---|---|---|---|---|",
+    ]
+    for name, way in found["ways"].items():
+        seconds = [" · ".join(f"{one:.0f} s" for one in way[key]) for key in ("cold_s", "bump_s")]
+        rows.append(f"| {' | '.join([name, *seconds, _megabytes(way['bytes']), _megabytes(way['pulled_bytes'])])} |")
+    rows += ["", "| ratio | measured | at most |", "|---|---|---|"]
+    for name, limit in found["limits"].items():
+        ratio = found["ratios"][name]
+        rows.append(f"| {name.replace('_', ' ')} | {ratio:.2f} | {limit:.2f}{'' if ratio <= limit else ' (missed)'} |")
+    steps = ", ".join(
+        f"{name}: {' · '.join(f'{one:.1f} s' for one in seconds)}" for name, seconds in found["first_step_s"].items()
+    )
+    return "\n".join([*rows, "", f"From the start of a container to its first GRPO step: {steps}."]) + "\n"
+
+
 def without_gpu(project: Project) -> str:
     """What ran inside the images for GPUs on a machine without one: reports, never certificates."""
     rows = ["| stack | passed | red without a GPU | not run | suite |", "|---|---|---|---|---|"]
@@ -308,6 +333,7 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "speed": speed,
     "images": images,
     "layers": layers,
+    "builds": builds,
     "without gpu": without_gpu,
 }
 MARK = re.compile(

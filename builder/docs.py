@@ -225,9 +225,9 @@ def builds(project: Project) -> str:
     found = evidence.read(project, "bench")
     if found is None:
         return "Not measured yet.\n"
+    source = f"Measured on {found['date']} ({found['machine']}) by `{found['command']}`."
     rows = [
-        f"The same locked distributions on the same base, {found['stack']}; the bump is {found['bumped']}. Measured on "
-        f"{found['date']} ({found['machine']}) by `{found['command']}`.",
+        f"The same locked distributions on the same base, {found['stack']}; the bump is {found['bumped']}. {source}",
         "",
         "| way | cold build | one pin changed | image | pulled for that |",
         "|---|---|---|---|---|",

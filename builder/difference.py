@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from email.message import Message
 from email.parser import HeaderParser
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +21,7 @@ from builder.resolve import File
 from builder.sides import Change
 
 UNKNOWN = "unknown"
+SMALL = 20_000_000  # bytes: a file below that is fetched for what it says of itself
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,9 @@ def _size(file: File | None) -> int | None:
 
 def licence(file: File) -> str:
     """The licence that a wheel declares, in one line."""
-    text = _metadata(file)
-    if text is None:
+    said = metadata(file)
+    if said is None:
         return UNKNOWN
-    said = HeaderParser().parsestr(text)
     classified = [
         line.rpartition("::")[2].strip() for line in said.get_all("Classifier", []) if line.startswith("License")
     ]
@@ -131,19 +134,30 @@ def licence(file: File) -> str:
     return (declared if declared and len(declared) < 60 else "") or ", ".join(classified) or UNKNOWN
 
 
-def _metadata(file: File) -> str | None:
-    """A wheel's METADATA: an index serves it beside the wheel, so that nobody need fetch that."""
-    if not file.is_wheel:
-        return None
+def metadata(file: File) -> Message | None:
+    """What a distribution says of itself: an index may serve it beside the wheel, else it is in the file."""
+    remote = "://" in file.url and not file.url.startswith("file:")
     try:
-        if "://" in file.url:
-            beside = File(file.name, file.version, file.filename, file.url.partition("#")[0] + ".metadata", "")
-            return resolve.download(beside).decode(errors="replace")
-        with ZipFile(BytesIO(resolve.download(file))) as wheel:
-            name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-            return wheel.read(name).decode(errors="replace")
-    except (errors.NetworkError, BadZipFile, StopIteration):
+        if remote and file.is_wheel:
+            beside = replace(file, url=file.url.partition("#")[0] + ".metadata")
+            with suppress(errors.NetworkError):
+                return HeaderParser().parsestr(resolve.download(beside).decode(errors="replace"))
+        if remote and (_size(file) or SMALL) >= SMALL:
+            return None
+        return HeaderParser().parsestr(_inside(file).decode(errors="replace"))
+    except (errors.NetworkError, BadZipFile, tarfile.TarError, StopIteration, KeyError):
         return None
+
+
+def _inside(file: File) -> bytes:
+    content = BytesIO(resolve.download(file))
+    if file.is_wheel:
+        with ZipFile(content) as wheel:
+            return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
+    with tarfile.open(fileobj=content) as archive:
+        name = next(name for name in archive.getnames() if name.endswith("/PKG-INFO") and name.count("/") == 1)
+        member = archive.extractfile(name)
+        return member.read() if member else b""
 
 
 def megabytes(size: int) -> str:

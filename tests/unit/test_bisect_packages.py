@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from builder import advisory, tomlfile
+from builder import advisory, draft, tomlfile
 from builder.advisory import Advisory
 from tests.conftest import LIBRARY, PYTHON, RUNNER, TINY, Small, make_wheel, spawn
 from tests.unit.conftest import Command
@@ -236,6 +236,26 @@ def test_the_draft_is_a_valid_advisory_that_matches_the_bad_set_alone(parts: Par
     assert drafted.shows_in("ValueError: it broke")
     assert [fix.packages for fix in drafted.fix] == [{"part-b": "==1.0"}, {"part-g": "==1.0"}]
     assert advisory.names(parts.small.project) == []
+    assert drafted.references[0].url == draft.NOWHERE
+
+
+@pytest.mark.parametrize(
+    ("header", "url"),
+    [
+        (
+            "Project-URL: Issues, https://example.org/a/issues\nHome-page: https://example.org/a",
+            "https://example.org/a/issues",
+        ),
+        ("Home-page: https://example.org/a", "https://example.org/a"),
+        ("Project-URL: Documentation, https://example.org/docs/a", draft.NOWHERE),
+        ("Home-page: not a place", draft.NOWHERE),
+    ],
+)
+def test_the_draft_names_where_the_culprit_takes_reports(parts: Parts, header: str, url: str) -> None:
+    parts.wheel("part-h", BAD, [f"part-a\n{header}"])
+    parts.breaks('has("h")')
+    drafted = tomlfile.read(Advisory, Path(parts.ask()["advisory"]), "draft")
+    assert drafted.references[0].url == url
 
 
 def test_the_reproducer_shows_it_with_uv_alone(parts: Parts, tmp_path: Path) -> None:
@@ -344,6 +364,20 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(parts: Parts) -> None:
     found = parts.ask()
     assert names(found["culprits"]) == ["part-f"]
     assert found["runs"] == whole - kept
+
+
+def test_interrupted_it_says_how_to_go_on(parts: Parts) -> None:
+    parts.breaks('has("f")')
+    with spawn(["-m", "builder", *parts.argv()], parts.small.root) as child:
+        deadline = time.monotonic() + 60
+        while parts.count() < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate()
+    assert child.returncode == 130, err
+    assert "interrupted: the same command goes on where it was" in err
+    assert "verdict" in out.splitlines()[0]
+    assert list(parts.small.project.scratch("bisect").parent.iterdir()) == []
 
 
 def test_a_journal_that_was_damaged_is_begun_anew(parts: Parts) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import io
+import tarfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,3 +131,15 @@ def test_a_licence_is_what_the_wheel_declares(wheels: Small) -> None:
     assert of("License: MIT") == "MIT"
     assert of("Classifier: License :: OSI Approved :: BSD License") == "BSD License"
     assert of("") == "unknown"
+
+
+def test_a_source_distribution_says_its_licence_too(tmp_path: Path) -> None:
+    path = tmp_path / "said-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        content = b"Metadata-Version: 2.1\nName: said\nVersion: 1.0\nLicense-Expression: MIT\n"
+        member = tarfile.TarInfo("said-1.0/PKG-INFO")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    assert difference.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
+    path.write_bytes(b"no archive")
+    assert difference.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"

@@ -1,8 +1,7 @@
-"""What a run leaves behind while it trains: metrics.jsonl, TensorBoard's events, a plot; and how it ends on Ctrl-C."""
+"""What a run leaves behind while it trains: metrics.jsonl, TensorBoard's events, a plot; and how it ends early."""
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
@@ -11,22 +10,18 @@ from typing import Any
 from transformers import TrainerCallback
 
 from runtime import metrics
+from runtime.train import STOP
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
     """Added to the trainer by runtime.script. Only the first rank writes."""
 
-    stopped = False  # was a run of this process ended early?
-
     def __init__(self) -> None:
-        self.stop = False
         self.writer: Any = None
         self.progress: Any = None
         self.bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-        signal.signal(signal.SIGINT, self._interrupted)
-        signal.signal(signal.SIGTERM, self._interrupted)
         if not state.is_world_process_zero:
             return
         from torch.utils.tensorboard import SummaryWriter
@@ -48,13 +43,6 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self.progress.start()
         self.bar = self.progress.add_task("", total=state.max_steps, completed=state.global_step)
 
-    def _interrupted(self, number: int, _: Any) -> None:
-        if self.stop:  # asked twice: at once
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        self.stop = True
-        print("\nvetted: ending with a checkpoint after this step; once more ends at once", file=sys.stderr)
-
     def on_log(self, args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
         if not state.is_world_process_zero or not logs:
             return
@@ -68,23 +56,23 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         elif self.progress is None and "reward" in numbers:
             print(f"step {state.global_step}/{state.max_steps}  reward {numbers['reward']:.3f}", file=sys.stderr)
 
-    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.progress is not None:
             self.progress.update(self.bar, completed=state.global_step)
-        if self._anybody_stops():
+        if self._asked_to_stop(args, state):
             control.should_save = True
             control.should_training_stop = True
-            Recorder.stopped = True
 
-    def _anybody_stops(self) -> bool:
-        """The signal may reach the ranks in different steps; they end in the same one."""
+    def _asked_to_stop(self, args: Any, state: Any) -> bool:
+        """The first rank looks, and all do as it says."""
         import torch
         import torch.distributed as dist
 
+        asked = state.is_world_process_zero and (Path(args.output_dir) / STOP).exists()
         if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-            return self.stop
+            return asked
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([int(self.stop)], device=device)
+        flag = torch.tensor([int(asked)], device=device)
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag.item())
 
@@ -100,5 +88,5 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self.writer is not None:
             self.writer.close()
         metrics.draw(Path(args.output_dir))
-        if self.stop:
+        if (Path(args.output_dir) / STOP).exists():
             print(f"stopped at step {state.global_step}; `train --resume` goes on from it", file=sys.stderr)

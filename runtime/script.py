@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-INTERRUPTED = 130  # as a shell says of Ctrl-C: the run is not at its end, and can be resumed
-
 
 def main() -> None:
     sys.path.insert(0, str(Path.cwd()))  # reward functions of one's own lie beside the config
@@ -26,8 +24,6 @@ def main() -> None:
     _refuse_functions(grpo)
     parser = grpo.make_parser()
     grpo.main(*parser.parse_args_and_config())
-    if Recorder.stopped:
-        sys.exit(INTERRUPTED)
 
 
 def _refuse_functions(grpo: Any) -> None:

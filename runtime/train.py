@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from runtime import preflight
 
 RUNS = Path("/runs")
 CONFIG = "config.yaml"
+STOP = ".stop"  # in the folder of a run: end after this step
+INTERRUPTED = 130  # as a shell says of Ctrl-C: the run is not at its end, and can be resumed
 # Options that this command sets itself: where a run lies, and what is written there.
 OWN = ("--output_dir", "--resume_from_checkpoint", "--disable_tqdm")
 
@@ -87,14 +90,34 @@ def main(arguments: Sequence[str], runs: Path = RUNS) -> int:
     if asked.resume and (checkpoint := latest(folder)):
         print(f"resume   from {checkpoint.name}", file=sys.stderr)
         options += ["--resume_from_checkpoint", str(checkpoint)]
-    argv = [*_launcher(), "--config", str(folder / CONFIG), *options]
-    # The script is a process of its own: what it does to signals, CUDA and the environment stays there.
-    with subprocess.Popen(argv) as child:
-        while True:
-            try:
-                return child.wait()
-            except KeyboardInterrupt:  # the child has it, too, and ends with a checkpoint
-                continue
+    return _run([*_launcher(), "--config", str(folder / CONFIG), *options], folder / STOP)
+
+
+def _run(argv: Sequence[str], stop: Path) -> int:
+    """Run the script and see to its end: asked once, it ends with a checkpoint; twice, at once.
+
+    It is asked by a file, which the ranks look for after every step. A signal would reach some of them earlier than
+    others, the launcher between them before all, and from a terminal each of them twice; so they get none.
+    """
+    stop.unlink(missing_ok=True)
+    with subprocess.Popen(argv, process_group=0) as child:
+
+        def end(_number: int, _frame: object) -> None:
+            if stop.exists():
+                os.killpg(child.pid, signal.SIGKILL)
+                return
+            stop.touch()
+            print("\nvetted: ending with a checkpoint after this step; once more ends at once", file=sys.stderr)
+
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            code = child.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    asked = stop.exists()
+    stop.unlink(missing_ok=True)
+    return INTERRUPTED if asked else code
 
 
 def _ready() -> bool:

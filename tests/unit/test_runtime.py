@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from builder import build, certificate
 from builder.certificate import ProbeResult
 from runtime import metrics, preflight, train
 from runtime.train import Asked, UsageError
-from tests.conftest import Small
+from tests.conftest import ROOT, Small
 
 DIGEST = "a" * 64
 CUDA = {"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}
@@ -196,6 +199,38 @@ def test_where_a_user_reports_to_is_left_alone(tmp_path: Path, text: str) -> Non
     assert train._says(config, ("--report_to=wandb",), "report_to")
     config.write_text(text)
     assert train._says(config, (), "report_to")
+
+
+# The script of a run, as far as its end goes: it says that it works, and ends at the file, or never.
+POLITE = "import pathlib, time; print('step', flush=True)\nwhile not pathlib.Path('.stop').exists(): time.sleep(0.01)"
+DEAF = "import time; print('step', flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("script", "asked"), [(POLITE, 1), (DEAF, 2)])
+def test_asked_once_a_run_ends_by_itself_and_asked_twice_at_once(
+    tmp_path: Path, script: str, asked: int, number: int
+) -> None:
+    (tmp_path / ".stop").touch()  # an earlier run was killed
+    run = f"train._run([sys.executable, '-c', {script!r}], pathlib.Path('.stop'))"
+    command = f"import sys, pathlib; from runtime import train; sys.exit({run})"
+    with subprocess.Popen(
+        [sys.executable, "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None and child.stderr is not None
+        assert child.stdout.readline() == "step\n"
+        child.send_signal(number)
+        assert child.stderr.readline() == "\n"
+        assert child.stderr.readline().startswith("vetted: ending with a checkpoint after this step")
+        if asked == 2:
+            child.send_signal(number)
+        assert child.wait(timeout=30) == train.INTERRUPTED
+    assert not (tmp_path / ".stop").exists()
+
+
+def test_a_run_that_is_left_alone_ends_as_its_script_does(tmp_path: Path) -> None:
+    assert train._run([sys.executable, "-c", "raise SystemExit(7)"], tmp_path / ".stop") == 7
 
 
 # --- what it leaves ------------------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from builder import errors
 from builder.machine import Hardware
@@ -28,8 +29,19 @@ Differences = Mapping[str, str | list[str]]
 # the faults that are found after it, the suite that learns of them. Those move within a quarter; running the suite
 # again takes minutes.
 LIFETIME = datetime.timedelta(days=90)
-Day = Annotated[datetime.date, Field(strict=True)]  # in JSON the text 2026-11-21, and no number
 Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
+
+
+def _day(value: object) -> object:
+    """A day is written 2026-11-21; pydantic would take numbers and times of day as well."""
+    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date | str):
+        raise ValueError("must be a day, such as 2026-11-21")
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        raise ValueError(f"{value!r} is not a day, such as 2026-11-21")
+    return value
+
+
+Day = Annotated[datetime.date, BeforeValidator(_day)]
 
 
 class _Model(BaseModel):

@@ -93,16 +93,22 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    folder: Path, *, port: int = 0, read_only: bool = False, auth: dict[str, Any] | None = None
-) -> Iterator[str]:
+    folder: Path, *, port: int = 0, read_only: bool = False, auth: dict[str, Any] | None = None,
+    address: str = "127.0.0.1", tls: dict[str, str] | None = None,
+) -> Iterator[str]:  # fmt: skip
     """A registry that keeps its images below a folder; yields its host."""
-    host = f"127.0.0.1:{port or free_port()}"
+    host = f"{address}:{port or free_port()}"
     config = folder.parent / f"{folder.name}-{host.replace(':', '-')}.json"
     storage = {
         "filesystem": {"rootdirectory": str(folder)},
         "maintenance": {"readonly": {"enabled": read_only}},
     }
-    asked = {"version": "0.1", "log": {"level": "warn"}, "storage": storage, "http": {"addr": host}}
+    asked = {
+        "version": "0.1",
+        "log": {"level": "warn"},
+        "storage": storage,
+        "http": {"addr": host, **({"tls": tls} if tls else {})},
+    }
     config.write_text(json.dumps(asked | ({"auth": auth} if auth else {})))
     with (folder.parent / f"{config.stem}.log").open("wb") as log:
         child = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)

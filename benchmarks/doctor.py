@@ -4,7 +4,8 @@ Each line of the file is one real report with a confirmed cause: what its author
 configuration, the error, and the culprits with their bad and fixed versions. The doctor sees what the author said, and
 nothing else. A finding is right when it names the culprits for the reason that was confirmed: the range that it calls
 bad meets the culprit's, does not hold the version in the report to be good, and is left by the confirmed fix. On a
-report without a culprit every finding that is certain or likely is wrong.
+report without a culprit every finding that is certain or likely is wrong; where the
+confirmed cause is a setting, one that offers a setting is not.
 
 The last line on stdout is one JSON object. Needs nothing but Python and the `packaging` that pip carries.
 """
@@ -66,15 +67,9 @@ def _blames(found: Finding, culprit: dict[str, Any], said: dict[str, str]) -> bo
         return False
     if package in said and all(versions.within(one, said[package]) is False for one in ranges):
         return False
-    if versions.specifiers(fixed) is None:
-        return True
-    # The confirmed fix leaves the range, at least with its later versions.
-    return not any(_holds_all(one, fixed) for one in ranges)
-
-
-def _holds_all(outer: str, inner: str) -> bool:
-    """Is every version of one range in the other?"""
-    return versions.within(outer, inner) is True
+    # The confirmed fixes leave the range.
+    fixes = [one.strip() for one in fixed.split(" or ")]
+    return not any(versions.within(one, each) is True for one in ranges for each in fixes if versions.specifiers(each))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = diagnose.findings(asked(case, known, apis))
         slowest = max(slowest, time.perf_counter() - begun)
         if not case["culprit"]:
-            sure = [one for one in found if one.sure]
+            sure = [one for one in found if one.sure and not (case["kind"] == "config" and one.setting)]
             alarms += [case["id"]] if sure else []
             _row(case, "alarm" if sure else "quiet", sure or found, options.verbose)
             continue

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from doctor import versions
 
@@ -124,9 +124,9 @@ def of_options(options: Dict[str, Any]) -> Context:
     if number(stage) is not None:
         known["zero_stage"] = int(number(stage) or 0)
     for option, meaning in (("load_in_4bit", "4bit"), ("load_in_8bit", "8bit")):
-        if truth(options.get(option)):
+        if option in options and truth(options[option]):
             known["quantisation"] = meaning
-    if truth(options.get("use_vllm")) is False:
+    if "use_vllm" in options and truth(options["use_vllm"]) is False:
         known["vllm_mode"] = "off"
     elif str(options.get("vllm_mode", "")).lower() in ("colocate", "server"):
         known["vllm_mode"] = str(options["vllm_mode"]).lower()
@@ -154,7 +154,7 @@ def complete(found: Context, trl: Optional[str], python: Optional[str]) -> Conte
     """What follows from the rest: which mode use_vllm means depends on TRL."""
     if python:
         found.known.setdefault("python", python)
-    if truth(found.flags.get("use_vllm")) and "vllm_mode" not in found.known and trl:
+    if truth(found.flags.get("use_vllm", False)) and "vllm_mode" not in found.known and trl:
         if versions.within("<0.16.0", trl):
             found.known["vllm_mode"] = "in-process"
         elif versions.within("<0.18.0", trl):
@@ -193,7 +193,3 @@ def _shown(value: object) -> str:
 def _said(key: str, value: object) -> str:
     shown = " or ".join(map(str, value)) if isinstance(value, list) else _shown(value)
     return f"{key.replace('_', ' ')} {shown}"
-
-
-def names(found: Context) -> List[str]:
-    return [*found.known, *found.flags]

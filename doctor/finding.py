@@ -24,6 +24,7 @@ class Finding:
     ranges: Dict[str, List[str]] = field(default_factory=dict)  # the bad versions of each package, where they are known
     decide: List[str] = field(default_factory=list)  # what to look at to know whether it applies
     links: List[str] = field(default_factory=list)
+    setting: bool = False  # a way out is to set something else, with the versions as they are
     shown: int = 0  # 2: the error says it; 1: the error points to it; 0: no error was given, or it says nothing of it
     weight: float = 0.0  # among findings that are otherwise equal: how much speaks for it
 

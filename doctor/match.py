@@ -96,9 +96,10 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
         confidence=confidence,
         evidence=_evidence(one, best, environment, quoted),
         remedy=[_way_out(fix) for fix in one["fix"]],
-        ranges=_ranges(held),
+        ranges={name: [wanted] for name, wanted in best.affected.get("packages", {}).items()},
         decide=[] if confidence == "certain" else best.undecided,
         links=[reference["url"] for reference in one["references"]],
+        setting=any(not fix.get("packages") for fix in one["fix"]),
         shown=shown,
         weight=best.weight + (0.01 * len(quoted) if shown == 2 else 0),
     )
@@ -106,14 +107,15 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
 
 def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> Optional[str]:
     """How sure it is, or None when nothing speaks for it."""
+    sure = "likely" if one["evidence"]["kind"] == "inferred" else "certain"
+    # A crash that this error does not speak of: the run got past it, or never came so far.
+    quiet = told and not shown and one["severity"] in ("crash", "resolve")
     if best.known == 2:
         if shown == 2:
-            return "certain"
+            return sure
         if best.settled:
-            # A crash that this error does not speak of: the run got past it, or never came so far.
-            quiet = told and not shown and one.get("symptoms") and one["severity"] in ("crash", "resolve")
-            return "possible" if quiet or not best.affected.get("packages") and not shown else "certain"
-        return "likely" if shown else "possible"
+            return "possible" if quiet or (not best.affected.get("packages") and not shown) else sure
+        return "likely" if shown else None if quiet else "possible"
     if shown == 2:
         return "likely"
     if shown == 1:
@@ -146,15 +148,6 @@ def _evidence(one: Advisory, best: Held, environment: Environment, quoted: str) 
         said.append(f"the error says: {quoted}")
     kinds = {"executed": "was run by us", "read": "was read in the sources", "inferred": "is inferred, not confirmed"}
     return [*said, f"{one['id']} {kinds[one['evidence']['kind']]}"]
-
-
-def _ranges(held: List[Held]) -> Dict[str, List[str]]:
-    found: Dict[str, List[str]] = {}
-    for each in held:
-        for name, wanted in each.affected.get("packages", {}).items():
-            if wanted not in found.setdefault(name, []):
-                found[name].append(wanted)
-    return found
 
 
 def _way_out(fix: Dict[str, Any]) -> str:

@@ -6,12 +6,12 @@ from typing import Callable, Iterator, List, Tuple
 
 from doctor import context, match, names
 from doctor.case import Case
-from doctor.checks import compiled, cuda, remains, requires, told, tools
+from doctor.checks import binary, compiled, cuda, remains, requires, told, tools
 from doctor.finding import Finding
 
 CHECKS: Tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
-    compiled.look, compiled.siblings, compiled.of_error, tools.look, remains.look, told.look,
+    compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look, told.look,
 )  # fmt: skip
 
 
@@ -24,6 +24,8 @@ def findings(case: Case) -> List[Finding]:
     for check in CHECKS:
         found += check(case)
     found += names.findings(case.apis, environment, case.error)
+    found += names.models(case.apis, environment, case.error)
+    found += names.signatures(environment, case.error)
     return _once(sorted(found, key=lambda one: one.order))
 
 

@@ -17,7 +17,13 @@ IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from (?:partially initi
 MODULE = re.compile(r"No module named '(?P<module>[\w]+(?:\.\w+)+)'")
 MEMBER = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
 KEYWORD = re.compile(r"(?:(?P<owner>\w+)\.)?(?P<callee>\w+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
-ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' object has no attribute '(?P<name>\w+)'")
+ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' (?:object )?has no attribute '(?P<name>\w+)'")
+SIGNATURE = re.compile(
+    r"(?P<owner>[A-Z]\w+)\.(?P<name>\w+)\(\) (?:missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
+)
+UNKNOWN_MODEL = re.compile(r"model type [`'\"](?P<type>[\w-]+)[`'\"] but Transformers does not recognize this architecture"
+                           r"|^KeyError: '(?P<key>[a-z]+\d?[\w.]*(?:_moe|_vl|_text)?)'$", re.MULTILINE)
+UNKNOWN_ARCHITECTURE = re.compile(r"Model architectures \['(?P<name>\w+)'\] (?:are not supported|failed to be inspected)")
 FRAME = re.compile(r"(?:site|dist)-packages/(?P<package>\w+)[/.]")
 # How a module is published, where its distribution has another name.
 DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "flash_attn": "flash-attn", "yaml": "pyyaml", "PIL": "pillow",
@@ -84,6 +90,48 @@ def _missed(text: str) -> Iterator[Missed]:
             elif match["owner"].endswith("Trainer"):
                 facts = (*facts, f"Trainer.{match['name']}")
             yield Missed(package, facts, f"{match['name']} of {match['owner']}")
+
+
+def models(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]:
+    """A model that this Transformers, or this vLLM, does not know yet."""
+    changes: Dict[str, str] = apis.get("transformers", {}).get("changes", {})
+    said = UNKNOWN_MODEL.search(text)
+    if said is not None:
+        wanted = re.sub(r"[^a-z0-9]", "", (said["type"] or said["key"] or "").lower())
+        fact = next((one for one in changes if one.lower() == f"transformers:{wanted}config"), None)
+        if fact is not None:
+            known = Missed("transformers", (fact,), f"the model type {said['type'] or said['key']}")
+            found = _dated(_changes(apis["transformers"], fact), environment, known, [])
+            if found is not None:
+                found.confidence = "likely" if said["type"] else found.confidence
+                yield found
+    other = UNKNOWN_ARCHITECTURE.search(text)
+    if other is not None:
+        version = environment.version("vllm")
+        yield Finding(
+            "unknown-model", f"vLLM {version or ''} does not run {other['name']}".replace("  ", " "), {"vllm": version},
+            "crash", "likely", [f"the error says: {other.group()}"], ["a newer vLLM, with the TRL that lists it"],
+            shown=2, weight=0.5,
+        )  # fmt: skip
+
+
+def signatures(environment: Environment, text: str) -> Iterator[Finding]:
+    """A method that is called as another release declares it."""
+    frames = [distribution(one) for one in FRAME.findall(text)]
+    for match in list(SIGNATURE.finditer(text))[-1:]:
+        owner = _owner(match["owner"])
+        if owner is None:
+            continue
+        others = [one for one in dict.fromkeys(frames) if one != owner]
+        if owner == "trl" and not others:
+            others = ["transformers"]  # whose Trainer calls what TRL's overrides
+        packages = {name: environment.version(name) for name in (owner, *others[-1:])}
+        yield Finding(
+            "signature", f"{match['owner']}.{match['name']} is called with other arguments than it takes",
+            packages, "crash", "possible", [f"the error says: {match.group()}"],
+            [f"releases of {' and '.join(packages)} that belong together"],
+            decide=["in which release its signature changed"], shown=1,
+        )  # fmt: skip
 
 
 def _owner(of: str) -> Optional[str]:

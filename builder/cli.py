@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from builder import console, errors
-from builder.commands import carry, pipeline, proof
+from builder.commands import carry, doctor, pipeline, proof
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": proof.show,
     "controls": proof.controls_,
     "bundle": carry.bundle_,
+    "doctor": doctor.doctor_,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)

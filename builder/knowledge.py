@@ -21,7 +21,7 @@ def path(project: Project) -> Path:
 
 
 def text(project: Project, certified: Callable[[Lock], list[str]]) -> str:
-    """The file's content; `certified` says where a lock was. Raises BadInputError when an advisory or lock is broken."""
+    """The file's content; `certified` says where a lock was. Raises BadInputError for a broken one."""
     known = [
         one.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
         for one in advisory.load_all(project)

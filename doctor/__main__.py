@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from doctor import commands, context, data, diagnose, environment, machine, nearest, report, symptoms
 from doctor.case import Case
@@ -20,18 +20,23 @@ Looks at an environment for GRPO training as it is, without importing it, and sa
 Without --python and --requirements: at the environment of the Python that runs it."""
 
 
-def main(arguments: Optional[Sequence[str]] = None, script: Optional[str] = None) -> int:
-    asked = _parser().parse_args(arguments)
+def main(arguments: Sequence[str] | None = None) -> int:
     try:
-        if asked.lock_of:
-            return _lock_of(asked.lock_of)
-        case = _case(asked)
+        return answer(arguments)
     except UnreadableError as error:
-        if asked.json:
+        if "--json" in (sys.argv[1:] if arguments is None else arguments):
             print(json.dumps({"error": {"what": str(error), "exit_code": 3}}))
         else:
             print(f"doctor: {error}", file=sys.stderr)
         return 3
+
+
+def answer(arguments: Sequence[str] | None = None, script: str | None = None) -> int:
+    """Print the answer to what is asked; the exit code. Raises UnreadableError. `script`: how this is called again."""
+    asked = _parser().parse_args(arguments)
+    if asked.lock_of:
+        return _lock_of(asked.lock_of)
+    case = _case(asked)
     found = diagnose.findings(case)
     commands.add(case, found)
     best = nearest.find(case, script or _script())
@@ -45,10 +50,12 @@ def main(arguments: Optional[Sequence[str]] = None, script: Optional[str] = None
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="doctor", description=SAYS)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--python", metavar="PATH", help="an interpreter, a virtual environment, or a site-packages folder")
+    what.add_argument(
+        "--python", metavar="PATH", help="an interpreter, a virtual environment, or a site-packages folder"
+    )
     what.add_argument("--requirements", metavar="FILE", help="a freeze, a lock, or a list of requirements")
     parser.add_argument("--config", metavar="FILE", action="append", default=[],
-                        help="a training, accelerate or DeepSpeed configuration, or the script; may be repeated")  # fmt: skip
+                        help="a training, accelerate or DeepSpeed configuration, or the script")  # fmt: skip
     parser.add_argument("--launch", metavar="COMMAND", default="", help="how it is launched, as you type it")
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
     parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
@@ -65,7 +72,7 @@ def _case(asked: argparse.Namespace) -> Case:
     else:
         seen, here = environment.of_this_process(), True
     known = context.Context()
-    for path in [*asked.config]:
+    for path in asked.config:
         told = context.read(_text(path))
         known.known.update(told.known)
         known.flags.update(told.flags)
@@ -73,7 +80,7 @@ def _case(asked: argparse.Namespace) -> Case:
         told = context.read(asked.launch)
         known.known.update(told.known)
         known.flags = {**told.flags, **known.flags}
-    said: List[str] = [symptoms.plain(asked.error)] if asked.error else []
+    said: list[str] = [symptoms.plain(asked.error)] if asked.error else []
     if asked.log:
         said.append(symptoms.read(asked.log))
     looked = machine.look(seen.include) if here else machine.Machine()
@@ -92,7 +99,9 @@ def _lock_of(name: str) -> int:
     known = data.read("data.json")
     lock = nearest.lock_of(known, name)
     if lock is None:
-        raise UnreadableError(f"there is no stack {name}; there are {', '.join(one['name'] for one in known['stacks'])}")
+        raise UnreadableError(
+            f"there is no stack {name}; there are {', '.join(one['name'] for one in known['stacks'])}"
+        )
     print(lock, end="")
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict
+from typing import Any
 
 from doctor.context import Context
 from doctor.environment import Environment
@@ -16,5 +16,5 @@ class Case:
     context: Context = field(default_factory=Context)
     machine: Machine = field(default_factory=Machine)
     error: str = ""
-    data: Dict[str, Any] = field(default_factory=dict)  # doctor/data.json
-    apis: Dict[str, Dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json
+    data: dict[str, Any] = field(default_factory=dict)  # doctor/data.json
+    apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json

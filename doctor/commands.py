@@ -1,9 +1,9 @@
-"""The command for a finding: the smallest change that leaves the bad ranges and contradicts nothing that is installed."""
+"""The command for a finding: the smallest change that leaves the bad ranges and contradicts nothing else."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from doctor import versions
 from doctor.case import Case
@@ -11,12 +11,12 @@ from doctor.environment import Environment
 from doctor.finding import Finding
 
 
-def add(case: Case, found: List[Finding]) -> None:
+def add(case: Case, found: list[Finding]) -> None:
     """Give every finding of an advisory its command, and every command the Python that it is for."""
     known = {one["id"]: one for one in case.data.get("advisories", ())}
     for one in found:
         if one.rule in known:
-            best = _smallest(known, known[one.rule], case)
+            best = _smallest(known[one.rule], case)
             if best is not None:
                 one.commands = ["uv pip install " + " ".join(shlex.quote(each) for each in best)]
         target = case.environment.executable
@@ -29,9 +29,9 @@ def add(case: Case, found: List[Finding]) -> None:
             ]
 
 
-def _smallest(known: Dict[str, Any], advisory: Dict[str, Any], case: Case) -> Optional[List[str]]:
+def _smallest(advisory: dict[str, Any], case: Case) -> list[str] | None:
     """Of the fixes that are packages the nearest, as requirements for uv."""
-    choices: List[Tuple[Tuple[float, ...], List[str]]] = []
+    choices: list[tuple[tuple[float, ...], list[str]]] = []
     for place, fix in enumerate(advisory["fix"]):
         packages = fix.get("packages", {})
         moves = {name: wanted for name, wanted in packages.items()
@@ -41,7 +41,7 @@ def _smallest(known: Dict[str, Any], advisory: Dict[str, Any], case: Case) -> Op
         broken = sum(_forbidden(case.environment, name, wanted) for name, wanted in moves.items())
         away = sum(_distance(case.environment.version(name) or "", wanted) for name, wanted in moves.items())
         lines = [f"{name}{_narrow(case.environment.version(name) or '', wanted)}" for name, wanted in packages.items()]
-        choices.append(((broken, away, place), lines))
+        choices.append(((broken, round(away, 1), place), lines))
     return min(choices)[1] if choices else None
 
 

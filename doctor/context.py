@@ -10,7 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional
+from typing import Any
 
 from doctor import versions
 
@@ -25,12 +25,12 @@ COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 
 @dataclass
 class Context:
-    known: Dict[str, Any] = field(default_factory=dict)
-    flags: Dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    flags: dict[str, Any] = field(default_factory=dict)
 
-    def holds(self, wanted: Dict[str, Any]) -> Dict[str, Optional[bool]]:
+    def holds(self, wanted: dict[str, Any]) -> dict[str, bool | None]:
         """Each condition of an advisory's context, and whether it holds; None where that is not known."""
-        found: Dict[str, Optional[bool]] = {}
+        found: dict[str, bool | None] = {}
         for key, value in wanted.items():
             if key == "note":
                 found[str(value)] = None
@@ -40,12 +40,12 @@ class Context:
                 found[_said(key, value)] = self._key(key, value)
         return found
 
-    def _flag(self, flag: str, wanted: object) -> Optional[bool]:
+    def _flag(self, flag: str, wanted: object) -> bool | None:
         if flag not in self.flags:
             return None
         return compare(self.flags[flag], wanted)
 
-    def _key(self, key: str, wanted: Any) -> Optional[bool]:
+    def _key(self, key: str, wanted: Any) -> bool | None:
         have = self.known.get(key)
         if have is None:
             return None
@@ -58,7 +58,7 @@ class Context:
         return versions.within(str(wanted), str(have))
 
 
-def compare(have: object, wanted: object) -> Optional[bool]:
+def compare(have: object, wanted: object) -> bool | None:
     """Is an option's value what is asked for? None when they cannot be compared."""
     if isinstance(wanted, bool):
         return truth(have) is wanted if truth(have) is not None else None
@@ -75,7 +75,7 @@ def compare(have: object, wanted: object) -> Optional[bool]:
     return str(have).strip().lower().rpartition(".")[2] == str(wanted).lower()
 
 
-def truth(value: object) -> Optional[bool]:
+def truth(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
     said = str(value).strip().lower()
@@ -84,7 +84,7 @@ def truth(value: object) -> Optional[bool]:
     return False if said in ("false", "no", "off", "0", "none", "null") else None
 
 
-def number(value: object) -> Optional[float]:
+def number(value: object) -> float | None:
     """A number out of what somebody wrote; of '>1' what is a little more."""
     if isinstance(value, bool):
         return float(value)
@@ -98,7 +98,7 @@ def number(value: object) -> Optional[float]:
 
 def read(text: str) -> Context:
     """The context that a configuration, a script or a command line tells."""
-    options: Dict[str, Any] = {}
+    options: dict[str, Any] = {}
     parsed = _json(text)
     if parsed is not None:
         _flatten(parsed, options)
@@ -112,7 +112,7 @@ def read(text: str) -> Context:
     return found
 
 
-def of_options(options: Dict[str, Any]) -> Context:
+def of_options(options: dict[str, Any]) -> Context:
     """The context that options tell, by the names that TRL, Transformers, accelerate and DeepSpeed give them."""
     found = Context(flags={key: value for key, value in options.items() if not isinstance(value, (dict, list))})
     known = found.known
@@ -150,7 +150,7 @@ def of_launch(text: str, found: Context) -> None:
         found.known.setdefault("vllm_mode", "server")
 
 
-def complete(found: Context, trl: Optional[str], python: Optional[str]) -> Context:
+def complete(found: Context, trl: str | None, python: str | None) -> Context:
     """What follows from the rest: which mode use_vllm means depends on TRL."""
     if python:
         found.known.setdefault("python", python)
@@ -162,8 +162,8 @@ def complete(found: Context, trl: Optional[str], python: Optional[str]) -> Conte
     return found
 
 
-def _json(text: str) -> Optional[object]:
-    if not text.lstrip()[:1] in ("{", "["):
+def _json(text: str) -> object | None:
+    if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
         parsed: object = json.loads(text)
@@ -172,7 +172,7 @@ def _json(text: str) -> Optional[object]:
     return parsed
 
 
-def _flatten(value: object, options: Dict[str, Any], depth: int = 0) -> None:
+def _flatten(value: object, options: dict[str, Any], depth: int = 0) -> None:
     if depth > 20:
         return
     if isinstance(value, dict):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import pkgutil
-from typing import Any, Dict
+from typing import Any
 
 
-def read(name: str) -> Dict[str, Any]:
+def read(name: str) -> dict[str, Any]:
     """A file of this package: in a folder, or in the archive that is the single file."""
     content = pkgutil.get_data("doctor", name)
     assert content is not None
-    found: Dict[str, Any] = json.loads(content)
+    found: dict[str, Any] = json.loads(content)
     return found

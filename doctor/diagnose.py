@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Callable
 
 from doctor import context, match, names
 from doctor.case import Case
 from doctor.checks import binary, compiled, cuda, remains, requires, told, tools
 from doctor.finding import Finding
 
-CHECKS: Tuple[Callable[[Case], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
     compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look, told.look,
 )  # fmt: skip
 
 
-def findings(case: Case) -> List[Finding]:
+def findings(case: Case) -> list[Finding]:
     """What is wrong: what explains the error first, then the surest, then the most harmful."""
     environment, known = case.environment, case.context
     context.complete(known, environment.version("trl"), environment.python)
@@ -44,15 +45,15 @@ def _from_machine(case: Case) -> None:
         known.setdefault("cuda", built)
 
 
-def _once(found: List[Finding]) -> List[Finding]:
+def _once(found: list[Finding]) -> list[Finding]:
     """The same said twice is said once: an advisory speaks for a check that blames no more than it does."""
-    kept: List[Finding] = []
+    kept: list[Finding] = []
     for one in found:
         same = [
             other for other in kept
-            if other.rule == one.rule and other.packages == one.packages and other.title == one.title
-            or one.rule in ("moved-name", "missing-name", "requires-dist", "trl-vllm-range") and other.sure
-            and other.shown >= one.shown and one.packages and set(one.packages) <= set(other.packages)
+            if (other.rule == one.rule and other.packages == one.packages and other.title == one.title)
+            or (one.rule in ("moved-name", "missing-name", "requires-dist", "trl-vllm-range") and other.sure
+            and other.shown >= one.shown and one.packages and set(one.packages) <= set(other.packages))
         ]  # fmt: skip
         if not same:
             kept.append(one)

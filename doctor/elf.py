@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Iterator, List, Optional, Set, Tuple, Type
 
 MOST_SYMBOLS = 400_000
 MOST_SECTIONS = 4096
@@ -38,25 +38,25 @@ class SharedObject:
             self.map.close()
             raise
 
-    def __enter__(self) -> "SharedObject":
+    def __enter__(self) -> SharedObject:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: object, trace: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.map.close()
 
-    def _unpack(self, form: str, offset: int) -> Tuple[int, ...]:
+    def _unpack(self, form: str, offset: int) -> tuple[int, ...]:
         if offset < 0 or offset + struct.calcsize(form) > len(self.map):
             raise NotElfError(f"{self.path}: it is cut off")
         return struct.unpack_from(form, self.map, offset)
 
-    def _headers(self) -> Iterator[Tuple[int, int, int, int]]:
+    def _headers(self) -> Iterator[tuple[int, int, int, int]]:
         if self.map[:6] != b"\x7fELF\x02\x01":
             raise NotElfError(f"{self.path}: not a 64-bit ELF file")
         (start,) = self._unpack("<Q", 40)
         size, count = self._unpack("<HH", 58)
         if size != 64 or count > MOST_SECTIONS:
             raise NotElfError(f"{self.path}: its section headers make no sense")
-        self._starts: List[Tuple[int, int]] = []
+        self._starts: list[tuple[int, int]] = []
         for number in range(count):
             _, kind, _, _, offset, length, link, _, _, _ = self._unpack("<IIQQQQIIQQ", start + 64 * number)
             self._starts.append((offset, length))
@@ -65,19 +65,19 @@ class SharedObject:
                     raise NotElfError(f"{self.path}: it is cut off")
                 yield kind, offset, length, link
 
-    def _strings(self, link: int) -> Tuple[int, int]:
+    def _strings(self, link: int) -> tuple[int, int]:
         if link >= len(self._starts):
             raise NotElfError(f"{self.path}: a table of strings is missing")
         return self._starts[link]
 
-    def _text(self, table: Tuple[int, int], offset: int) -> str:
+    def _text(self, table: tuple[int, int], offset: int) -> str:
         begin, end = table[0] + offset, min(table[0] + table[1], len(self.map))
         if not table[0] <= begin < end:
             raise NotElfError(f"{self.path}: a string lies outside its table")
         stop = self.map.find(b"\0", begin, min(begin + 8192, end))
         return self.map[begin : stop if stop >= 0 else begin].decode("utf-8", "replace")
 
-    def _dynamic(self, tag: int) -> List[str]:
+    def _dynamic(self, tag: int) -> list[str]:
         if DYNAMIC not in self._sections:
             return []
         offset, size, link = self._sections[DYNAMIC]
@@ -92,15 +92,15 @@ class SharedObject:
         return found
 
     @property
-    def needed(self) -> List[str]:
+    def needed(self) -> list[str]:
         """The libraries that it asks the loader for."""
         return self._dynamic(NEEDED)
 
     @property
-    def soname(self) -> Optional[str]:
+    def soname(self) -> str | None:
         return next(iter(self._dynamic(SONAME)), None)
 
-    def undefined(self, prefixes: Tuple[str, ...]) -> Set[str]:
+    def undefined(self, prefixes: tuple[str, ...]) -> set[str]:
         """The symbols with these beginnings that it needs from elsewhere and cannot do without."""
         if DYNSYM not in self._sections:
             return set()
@@ -111,13 +111,15 @@ class SharedObject:
         found = set()
         for number in range(min(size // 24, MOST_SYMBOLS)):
             name, info, _, section, _, _ = self._unpack("<IBBHQQ", offset + 24 * number)
-            if section or info >> 4 != 1 or begin + name >= end:  # defined here, or not global (a weak one may be missing)
+            if (
+                section or info >> 4 != 1 or begin + name >= end
+            ):  # defined here, or not global (a weak one may be missing)
                 continue
             if self.map[begin + name : begin + name + 16].startswith(encoded):
                 found.add(self._text(table, name))
         return found
 
-    def offers(self, symbol: str) -> Optional[bool]:
+    def offers(self, symbol: str) -> bool | None:
         """Does it define a symbol? Looked up in its hash table; None when it has none."""
         if GNU_HASH not in self._sections or DYNSYM not in self._sections:
             return None

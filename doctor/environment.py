@@ -11,9 +11,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from doctor import versions
 
@@ -46,24 +46,24 @@ class Package:
 
     name: str
     version: str
-    folder: Optional[Path] = None  # that its files lie in
-    info: Optional[Path] = None  # its .dist-info
-    requires: Tuple[str, ...] = ()
+    folder: Path | None = None  # that its files lie in
+    info: Path | None = None  # its .dist-info
+    requires: tuple[str, ...] = ()
     requires_python: str = ""
 
 
 @dataclass
 class Environment:
     title: str
-    packages: Dict[str, Package] = field(default_factory=dict)
+    packages: dict[str, Package] = field(default_factory=dict)
     whole: bool = False  # what is not among the packages is not installed
-    python: Optional[str] = None
-    executable: Optional[str] = None
-    include: Optional[Path] = None  # where Python.h would lie
-    folders: Tuple[Path, ...] = ()
-    trouble: List[Tuple[str, str]] = field(default_factory=list)  # package or folder, and what is wrong with it
+    python: str | None = None
+    executable: str | None = None
+    include: Path | None = None  # where Python.h would lie
+    folders: tuple[Path, ...] = ()
+    trouble: list[tuple[str, str]] = field(default_factory=list)  # package or folder, and what is wrong with it
 
-    def version(self, name: str) -> Optional[str]:
+    def version(self, name: str) -> str | None:
         found = self.packages.get(name)
         return found.version if found else None
 
@@ -72,9 +72,9 @@ class Environment:
         self.packages.setdefault(package.name, package)
 
 
-def of_folders(title: str, folders: Iterable[Path], python: Optional[str] = None) -> Environment:
+def of_folders(title: str, folders: Iterable[Path], python: str | None = None) -> Environment:
     """Everything whose metadata lies in these folders."""
-    real = []
+    real: list[Path] = []
     for folder in folders:
         if folder.is_dir() and not any(_same(folder, other) for other in real):
             real.append(folder)
@@ -91,7 +91,7 @@ def of_python(path: str) -> Environment:
     settings = _pyvenv(root / "pyvenv.cfg")
     executable = asked if not asked.is_dir() else _executable(asked)
     if settings is not None:
-        folders = sorted(root.glob("lib*/python3*/site-packages")) + [root / "Lib" / "site-packages"]
+        folders = [*sorted(root.glob("lib*/python3*/site-packages")), root / "Lib" / "site-packages"]
         version = settings.get("version") or settings.get("version_info") or ""
         match = re.match(r"\d+\.\d+(\.\d+)?", version)
         found = of_folders(f"the Python {path}", folders, match.group() if match else _python_of(folders))
@@ -145,7 +145,7 @@ def of_lines(title: str, text: str) -> Environment:
     return found
 
 
-def of_versions(title: str, said: Dict[str, str]) -> Environment:
+def of_versions(title: str, said: dict[str, str]) -> Environment:
     """What somebody wrote down of theirs: never all of it."""
     found = Environment(title)
     for key, version in said.items():
@@ -156,7 +156,7 @@ def of_versions(title: str, said: Dict[str, str]) -> Environment:
     return found
 
 
-def _line(line: str) -> Tuple[Optional[Package], bool]:
+def _line(line: str) -> tuple[Package | None, bool]:
     """The package that a line names, and whether its version is pinned."""
     if not line or line.startswith(("#", "--")):
         return None, True
@@ -179,7 +179,7 @@ def _line(line: str) -> Tuple[Optional[Package], bool]:
 
 
 def _read_folder(found: Environment, folder: Path) -> None:
-    seen: Dict[str, str] = {}
+    seen: dict[str, str] = {}
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
     except OSError as error:
@@ -201,7 +201,7 @@ def _read_folder(found: Environment, folder: Path) -> None:
     ]
 
 
-def _distribution(folder: Path, info: str) -> Tuple[Optional[Package], str]:
+def _distribution(folder: Path, info: str) -> tuple[Package | None, str]:
     """The distribution of a .dist-info or .egg-info, and what is wrong with it."""
     path = folder / info
     named = DIST.fullmatch(info)
@@ -215,7 +215,7 @@ def _distribution(folder: Path, info: str) -> Tuple[Optional[Package], str]:
         except OSError as error:
             return None, f"cannot be read: {error.strerror or error}"
     fields = list(_fields(head or ""))
-    first = {key: value for key, value in reversed(fields)}
+    first = dict(reversed(fields))
     name, version = first.get("name", ""), first.get("version", "")
     trouble = ""
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?", name) or versions.parse(version) is None:
@@ -236,7 +236,7 @@ def _distribution(folder: Path, info: str) -> Tuple[Optional[Package], str]:
     return package, trouble
 
 
-def _fields(head: str) -> Iterator[Tuple[str, str]]:
+def _fields(head: str) -> Iterator[tuple[str, str]]:
     """The fields of a METADATA's header, which ends at the first empty line."""
     for line in head.splitlines():
         if not line.strip():
@@ -260,7 +260,7 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _pyvenv(path: Path) -> Optional[Dict[str, str]]:
+def _pyvenv(path: Path) -> dict[str, str] | None:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")[:65536]
     except OSError:
@@ -269,14 +269,14 @@ def _pyvenv(path: Path) -> Optional[Dict[str, str]]:
     return {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
 
 
-def _executable(root: Path) -> Optional[Path]:
+def _executable(root: Path) -> Path | None:
     for one in ("bin/python3", "bin/python", "Scripts/python.exe"):
         if (root / one).exists():
             return root / one
     return None
 
 
-def _python_of(folders: Iterable[Path]) -> Optional[str]:
+def _python_of(folders: Iterable[Path]) -> str | None:
     for folder in folders:
         match = re.search(r"python(3\.\d+)", str(folder))
         if match:
@@ -302,7 +302,7 @@ def _asked(executable: str) -> Environment:
     return found
 
 
-def _include(home: str, python: Optional[str]) -> Optional[Path]:
+def _include(home: str, python: str | None) -> Path | None:
     if not home or not python:
         return None
     return Path(home).parent / "include" / ("python" + ".".join(python.split(".")[:2]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
 
 SEVERITIES = ("silent-wrong", "hang", "crash", "waste", "resolve")  # the worst first
 # certain: it is so, or it strikes. likely: what was seen points to it, one thing was not given. possible: see `unless`.
@@ -15,15 +14,15 @@ SURE = ("certain", "likely")
 class Finding:
     rule: str  # an advisory's id, or the name of a check
     title: str
-    packages: Dict[str, Optional[str]]  # those to blame, each with what is installed, or None where nobody said
+    packages: dict[str, str | None]  # those to blame, each with what is installed, or None where nobody said
     severity: str
     confidence: str
-    evidence: List[str]
-    remedy: List[str]
-    commands: List[str] = field(default_factory=list)
-    ranges: Dict[str, List[str]] = field(default_factory=dict)  # the bad versions of each package, where they are known
-    decide: List[str] = field(default_factory=list)  # what to look at to know whether it applies
-    links: List[str] = field(default_factory=list)
+    evidence: list[str]
+    remedy: list[str]
+    commands: list[str] = field(default_factory=list)
+    ranges: dict[str, list[str]] = field(default_factory=dict)  # the bad versions of each package, where they are known
+    decide: list[str] = field(default_factory=list)  # what to look at to know whether it applies
+    links: list[str] = field(default_factory=list)
     setting: bool = False  # a way out is to set something else, with the versions as they are
     shown: int = 0  # 2: the error says it; 1: the error points to it; 0: no error was given, or it says nothing of it
     weight: float = 0.0  # among findings that are otherwise equal: how much speaks for it
@@ -33,7 +32,7 @@ class Finding:
         return self.confidence in SURE
 
     @property
-    def order(self) -> Tuple[object, ...]:
+    def order(self) -> tuple[object, ...]:
         """What explains the error that was given comes first; then what is surest, then what does the most harm."""
         return (
             -self.shown,
@@ -44,7 +43,7 @@ class Finding:
             self.rule,
         )
 
-    def as_json(self) -> Dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         return {
             "rule": self.rule, "title": self.title, "packages": self.packages, "severity": self.severity,
             "confidence": self.confidence, "explains_the_error": self.shown == 2, "evidence": self.evidence,

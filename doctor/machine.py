@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Tuple
 
 # The newest CUDA that a driver's branch speaks, from NVIDIA's CUDA release notes (table of minimum driver versions).
 # Within one major version an older driver of its first branch will do (minor version compatibility).
@@ -17,16 +16,16 @@ NEEDS_DRIVER = {11: 450, 12: 525, 13: 580}
 
 @dataclass
 class Machine:
-    driver: Optional[str] = None
-    gpus: Optional[int] = None
-    gpu_models: Tuple[str, ...] = ()
-    compiler: Optional[str] = None
-    nvcc: Optional[str] = None
-    headers: Optional[bool] = None  # Python.h is there
+    driver: str | None = None
+    gpus: int | None = None
+    gpu_models: tuple[str, ...] = ()
+    compiler: str | None = None
+    nvcc: str | None = None
+    headers: bool | None = None  # Python.h is there
     looked_at: bool = False  # at this machine; else everything was told
 
 
-def look(include: Optional[Path], root: Path = Path("/")) -> Machine:
+def look(include: Path | None, root: Path = Path("/")) -> Machine:
     """This machine, without touching a GPU."""
     found = Machine(looked_at=True)
     version = _text(root / "proc/driver/nvidia/version")
@@ -73,7 +72,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def newest_cuda(driver: str) -> Optional[int]:
+def newest_cuda(driver: str) -> int | None:
     """The newest major version of CUDA that a driver runs."""
     match = re.match(r"\d+", driver)
     branch = int(match.group()) if match else 0

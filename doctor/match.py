@@ -8,25 +8,27 @@ outside its range weighs more than any text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Dict, Iterator, List, Optional, Pattern, Tuple
+from re import Pattern
+from typing import Any
 
 from doctor import versions
 from doctor.context import Context
 from doctor.environment import Environment
 from doctor.finding import Finding
 
-Advisory = Dict[str, Any]
+Advisory = dict[str, Any]
 
 
 @dataclass
 class Held:
     """One combination of an advisory: what is known of each package's range and of each condition."""
 
-    affected: Dict[str, Any]
-    packages: Dict[str, Optional[bool]]
-    context: Dict[str, Optional[bool]]
+    affected: dict[str, Any]
+    packages: dict[str, bool | None]
+    context: dict[str, bool | None]
 
     @property
     def contradicted(self) -> bool:
@@ -44,7 +46,7 @@ class Held:
         return all(self.context.values())
 
     @property
-    def undecided(self) -> List[str]:
+    def undecided(self) -> list[str]:
         packages = [f"{name}{_range(wanted)}" for name, wanted in self.affected.get("packages", {}).items()
                     if self.packages[name] is None]  # fmt: skip
         return [*packages, *(key for key, holds in self.context.items() if holds is None)]
@@ -57,8 +59,8 @@ class Held:
         return sure + 0.5 * sum(1 for holds in self.context.values() if holds)
 
 
-def hold(affected: Dict[str, Any], environment: Environment, context: Context) -> Held:
-    packages: Dict[str, Optional[bool]] = {}
+def hold(affected: dict[str, Any], environment: Environment, context: Context) -> Held:
+    packages: dict[str, bool | None] = {}
     for name, wanted in affected.get("packages", {}).items():
         version = environment.version(name)
         if version is None:
@@ -68,9 +70,7 @@ def hold(affected: Dict[str, Any], environment: Environment, context: Context) -
     return Held(affected, packages, context.holds(affected.get("context") or {}))
 
 
-def advisories(
-    known: List[Advisory], environment: Environment, context: Context, text: str
-) -> Iterator[Finding]:
+def advisories(known: list[Advisory], environment: Environment, context: Context, text: str) -> Iterator[Finding]:
     """What every advisory has to say."""
     for one in known:
         found = _advisory(one, environment, context, text)
@@ -78,7 +78,7 @@ def advisories(
             yield found
 
 
-def _advisory(one: Advisory, environment: Environment, context: Context, text: str) -> Optional[Finding]:
+def _advisory(one: Advisory, environment: Environment, context: Context, text: str) -> Finding | None:
     held = [hold(affected, environment, context) for affected in one["affected"]]
     held = [each for each in held if not each.contradicted]
     if not held:
@@ -105,7 +105,7 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
     )
 
 
-def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> Optional[str]:
+def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> str | None:
     """How sure it is, or None when nothing speaks for it."""
     sure = "likely" if one["evidence"]["kind"] == "inferred" else "certain"
     # A crash that this error does not speak of: the run got past it, or never came so far.
@@ -123,7 +123,7 @@ def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> Optional[s
     return None
 
 
-def seen(one: Advisory, text: str) -> Tuple[int, str]:
+def seen(one: Advisory, text: str) -> tuple[int, str]:
     """2 and the words when a symptom stands in a text, 1 and the words for a hint, else 0."""
     for strength, key in ((2, "symptoms"), (1, "hints")):
         found = [match.group() for match in (_compiled(each).search(text) for each in one.get(key, ())) if match]
@@ -137,7 +137,7 @@ def _compiled(pattern: str) -> Pattern[str]:
     return re.compile(pattern)
 
 
-def _evidence(one: Advisory, best: Held, environment: Environment, quoted: str) -> List[str]:
+def _evidence(one: Advisory, best: Held, environment: Environment, quoted: str) -> list[str]:
     said = []
     for name, wanted in best.affected.get("packages", {}).items():
         version = environment.version(name)
@@ -150,7 +150,7 @@ def _evidence(one: Advisory, best: Held, environment: Environment, quoted: str) 
     return [*said, f"{one['id']} {kinds[one['evidence']['kind']]}"]
 
 
-def _way_out(fix: Dict[str, Any]) -> str:
+def _way_out(fix: dict[str, Any]) -> str:
     packages = " and ".join(f"{name}{_range(wanted)}" for name, wanted in fix.get("packages", {}).items())
     note = fix.get("note") or ""
     return f"{packages} ({note})" if packages and note else packages or note

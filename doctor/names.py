@@ -7,7 +7,8 @@ which release Y has had it, and since which it has it no more (made from publish
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from doctor import versions
 from doctor.environment import Environment
@@ -21,9 +22,14 @@ ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' (?:object )?has no attribute '(?P<name
 SIGNATURE = re.compile(
     r"(?P<owner>[A-Z]\w+)\.(?P<name>\w+)\(\) (?:missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
 )
-UNKNOWN_MODEL = re.compile(r"model type [`'\"](?P<type>[\w-]+)[`'\"] but Transformers does not recognize this architecture"
-                           r"|^KeyError: '(?P<key>[a-z]+\d?[\w.]*(?:_moe|_vl|_text)?)'$", re.MULTILINE)
-UNKNOWN_ARCHITECTURE = re.compile(r"Model architectures \['(?P<name>\w+)'\] (?:are not supported|failed to be inspected)")
+UNKNOWN_MODEL = re.compile(
+    r"model type [`'\"](?P<type>[\w-]+)[`'\"] but Transformers does not recognize this architecture"
+    r"|^KeyError: '(?P<key>[a-z]+\d?[\w.]*(?:_moe|_vl|_text)?)'$",
+    re.MULTILINE,
+)
+UNKNOWN_ARCHITECTURE = re.compile(
+    r"Model architectures \['(?P<name>\w+)'\] (?:are not supported|failed to be inspected)"
+)
 FRAME = re.compile(r"(?:site|dist)-packages/(?P<package>\w+)[/.]")
 # How a module is published, where its distribution has another name.
 DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "flash_attn": "flash-attn", "yaml": "pyyaml", "PIL": "pillow",
@@ -32,21 +38,23 @@ DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "flash_attn": "flash-attn
                  "compressed_tensors": "compressed-tensors"}  # fmt: skip
 # Whose class it is, where the name says so.
 OWNERS = (
-    (re.compile(r"(GRPO|DPO|SFT|PPO|RLOO|KTO|ORPO|CPO|GKD|OnlineDPO|Reward)(Trainer|Config)|ScriptArguments|ModelConfig|VLLMClient"), "trl"),
-    (re.compile(r"(Seq2Seq)?Trainer|(Seq2Seq)?TrainingArguments|GenerationConfig|GenerationMixin|BitsAndBytesConfig|PreTrained\w+|\w+ForCausalLM|\w+Tokenizer(Fast)?|DynamicCache"), "transformers"),
+    (re.compile(r"(GRPO|DPO|SFT|PPO|RLOO|KTO|ORPO|CPO|GKD|OnlineDPO|Reward)(Trainer|Config)"
+                r"|ScriptArguments|ModelConfig|VLLMClient"), "trl"),
+    (re.compile(r"(Seq2Seq)?Trainer|(Seq2Seq)?TrainingArguments|GenerationConfig|GenerationMixin|BitsAndBytesConfig"
+                r"|PreTrained\w+|\w+ForCausalLM|\w+Tokenizer(Fast)?|DynamicCache"), "transformers"),
     (re.compile(r"Accelerator(State)?|DeepSpeedPlugin|FullyShardedDataParallelPlugin"), "accelerate"),
     (re.compile(r"Lora(Config|Layer|Model)|Peft\w+"), "peft"),
-    (re.compile(r"LLM|EngineArgs|AsyncEngineArgs|SamplingParams|LLMEngine|GuidedDecodingParams|StructuredOutputsParams"), "vllm"),
+    (re.compile(r"LLM(Engine)?|(Async)?EngineArgs|SamplingParams|GuidedDecodingParams|StructuredOutputsParams"), "vllm"),
     (re.compile(r"DeepSpeed\w+"), "deepspeed"),
 )  # fmt: skip
-Apis = Dict[str, Dict[str, Any]]
+Apis = dict[str, dict[str, Any]]
 
 
 class Missed(NamedTuple):
     """A name that somebody asked for in vain."""
 
     package: str
-    facts: Tuple[str, ...]  # how apis.json may call it
+    facts: tuple[str, ...]  # how apis.json may call it
     said: str
 
 
@@ -69,7 +77,7 @@ def distribution(module: str) -> str:
 
 def _missed(text: str) -> Iterator[Missed]:
     for match in IMPORT.finditer(text):
-        facts = (f"{match['module']}:{match['name']}",)
+        facts: tuple[str, ...] = (f"{match['module']}:{match['name']}",)
         yield Missed(distribution(match["module"]), facts, f"{match['name']} in {match['module']}")
     for match in MEMBER.finditer(text):
         facts = (f"{match['module']}:{match['name']}", f"{match['module']}.{match['name']}:")
@@ -94,7 +102,7 @@ def _missed(text: str) -> Iterator[Missed]:
 
 def models(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]:
     """A model that this Transformers, or this vLLM, does not know yet."""
-    changes: Dict[str, str] = apis.get("transformers", {}).get("changes", {})
+    changes: dict[str, str] = apis.get("transformers", {}).get("changes", {})
     said = UNKNOWN_MODEL.search(text)
     if said is not None:
         wanted = re.sub(r"[^a-z0-9]", "", (said["type"] or said["key"] or "").lower())
@@ -134,11 +142,11 @@ def signatures(environment: Environment, text: str) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _owner(of: str) -> Optional[str]:
+def _owner(of: str) -> str | None:
     return next((package for pattern, package in OWNERS if pattern.fullmatch(of)), None)
 
 
-def _finding(apis: Apis, environment: Environment, missed: Missed, frames: List[str]) -> Optional[Finding]:
+def _finding(apis: Apis, environment: Environment, missed: Missed, frames: list[str]) -> Finding | None:
     for fact in missed.facts:
         owner = _holder(apis, fact, missed.package)
         if owner is not None:
@@ -159,7 +167,7 @@ def _finding(apis: Apis, environment: Environment, missed: Missed, frames: List[
     )  # fmt: skip
 
 
-def _holder(apis: Apis, fact: str, package: str) -> Optional[str]:
+def _holder(apis: Apis, fact: str, package: str) -> str | None:
     if package in apis and fact in apis[package]["changes"]:
         return package
     if "." in fact and fact.startswith("Trainer.") and fact in apis.get("transformers", {}).get("changes", {}):
@@ -167,13 +175,13 @@ def _holder(apis: Apis, fact: str, package: str) -> Optional[str]:
     return None
 
 
-def _changes(api: Dict[str, Any], fact: str) -> List[str]:
+def _changes(api: dict[str, Any], fact: str) -> list[str]:
     """When a name came and went. What the oldest release that was read has, earlier ones may have had too."""
-    changes: List[str] = api["changes"][fact].split()
+    changes: list[str] = api["changes"][fact].split()
     return ["+0", *changes[1:]] if changes[0] == f"+{api['first']}" else changes
 
 
-def _dated(changes: List[str], environment: Environment, missed: Missed, frames: List[str]) -> Optional[Finding]:
+def _dated(changes: list[str], environment: Environment, missed: Missed, frames: list[str]) -> Finding | None:
     """A name whose releases are known. One that this very version has is missing for another reason."""
     version = environment.version(missed.package)
     bad, good = _spans(changes)
@@ -196,9 +204,10 @@ def _dated(changes: List[str], environment: Environment, missed: Missed, frames:
     )  # fmt: skip
 
 
-def _spans(changes: List[str]) -> Tuple[List[str], List[str]]:
+def _spans(changes: list[str]) -> tuple[list[str], list[str]]:
     """The releases without a name and those with it, as ranges."""
-    bad, good = [], []
+    bad: list[str] = []
+    good: list[str] = []
     edge = ""
     for one in changes:
         there, version = one[0] == "+", one[1:]

@@ -1,10 +1,10 @@
-"""The nearest stack that is locked here: the one to change to with the fewest steps, and the commands that get there."""
+"""The nearest stack that is locked here: the one that takes the fewest steps, and the commands that get there."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from doctor import versions
 from doctor.case import Case
@@ -20,15 +20,15 @@ WEIGHTS = {"trl": 5.0, "transformers": 4.0, "vllm": 4.0, "torch": 4.0, "deepspee
 class Nearest:
     name: str
     title: str
-    certified: List[str]  # where; empty when nobody has certified it
+    certified: list[str]  # where; empty when nobody has certified it
     python: str
-    difference: List[Tuple[str, Optional[str], str]]  # package, what is installed, what the stack has
+    difference: list[tuple[str, str | None, str]]  # package, what is installed, what the stack has
     others: int  # further packages that differ
-    commands: List[str]
-    notes: List[str]
+    commands: list[str]
+    notes: list[str]
 
 
-def find(case: Case, script: str) -> Optional[Nearest]:
+def find(case: Case, script: str) -> Nearest | None:
     """The nearest stack for this machine's device; None when nothing is known of the environment."""
     if not any(case.environment.version(name) for name in WEIGHTS):
         return None
@@ -39,7 +39,7 @@ def find(case: Case, script: str) -> Optional[Nearest]:
     return _describe(best, case, script)
 
 
-def _runs(stack: Dict[str, Any], case: Case) -> bool:
+def _runs(stack: dict[str, Any], case: Case) -> bool:
     """Is it for this device, and does the driver run its CUDA?"""
     built = cuda.of_torch(case)
     gpu = bool(case.machine.gpus or case.machine.driver) if case.machine.looked_at else built != ""
@@ -50,7 +50,7 @@ def _runs(stack: Dict[str, Any], case: Case) -> bool:
     return newest is None or stack["device"] == "cpu" or int(stack["cuda"].partition(".")[0] or 0) <= newest
 
 
-def _distance(stack: Dict[str, Any], case: Case) -> float:
+def _distance(stack: dict[str, Any], case: Case) -> float:
     total = 0.0
     for name, weight in WEIGHTS.items():
         have, wanted = case.environment.version(name), stack["versions"].get(name)
@@ -71,8 +71,8 @@ def _step(have: str, wanted: str) -> float:
     return 0.0
 
 
-def _describe(stack: Dict[str, Any], case: Case, script: str) -> Nearest:
-    pins: Dict[str, str] = stack["versions"]
+def _describe(stack: dict[str, Any], case: Case, script: str) -> Nearest:
+    pins: dict[str, str] = stack["versions"]
     difference, others = [], 0
     for name, wanted in pins.items():
         have = case.environment.version(versions.name(name))
@@ -89,14 +89,18 @@ def _describe(stack: Dict[str, Any], case: Case, script: str) -> Nearest:
         f"uv venv --python {stack['python']} {folder}",
         f"uv pip sync --python {folder} --require-hashes{backend} {lock}",
     ]
-    notes = [f"the image carries {len(stack['patches'])} patches besides: {', '.join(stack['patches'])}"] if stack["patches"] else []
+    notes = (
+        [f"the image carries {len(stack['patches'])} patches besides: {', '.join(stack['patches'])}"]
+        if stack["patches"]
+        else []
+    )
     return Nearest(
         stack["name"], stack["title"], stack["certified"], stack["python"],
         sorted(difference, key=lambda one: -WEIGHTS[versions.name(one[0])]), others, commands, notes,
     )  # fmt: skip
 
 
-def lock_of(data: Dict[str, Any], name: str) -> Optional[str]:
+def lock_of(data: dict[str, Any], name: str) -> str | None:
     """The lock of a stack, as a requirements.txt with hashes."""
     for stack in data.get("stacks", ()):
         if stack["name"] == name:

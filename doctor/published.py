@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
-
 # release: torch, transformers, numpy, Python
-VLLM: Dict[str, Tuple[str, str, str, str]] = {
+VLLM: dict[str, tuple[str, str, str, str]] = {
     "0.7.0": ("==2.5.1", ">=4.45.2", "<2.0.0", ">=3.9"),
     "0.7.1": ("==2.5.1", ">=4.48.2", "<2.0.0", ">=3.9"),
     "0.7.2": ("==2.5.1", ">=4.48.2", "<2.0.0", ">=3.9"),
@@ -63,7 +61,7 @@ VLLM: Dict[str, Tuple[str, str, str, str]] = {
 }
 
 
-def requires(name: str, version: str) -> Tuple[str, ...]:
+def requires(name: str, version: str) -> tuple[str, ...]:
     """The requirements of a release, as lines; none where it is not known."""
     if name != "vllm" or version.partition("+")[0] not in VLLM:
         return ()

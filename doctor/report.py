@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from doctor.case import Case
 from doctor.finding import Finding
 from doctor.nearest import Nearest
 
 HEADS = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
-HARM = {"silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes", "waste": "wastes memory or time",
-        "resolve": "does not install together"}  # fmt: skip
+HARM = {"silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes",
+        "waste": "wastes memory or time", "resolve": "does not install together"}  # fmt: skip
 MOST = 12
 
 
-def text(case: Case, found: List[Finding], nearest: Optional[Nearest]) -> str:
+def text(case: Case, found: list[Finding], nearest: Nearest | None) -> str:
     """The report, most harmful first."""
     environment, machine = case.environment, case.machine
     lines = [f"Looked at {environment.title}: {len(environment.packages)} packages"
@@ -46,7 +46,7 @@ def text(case: Case, found: List[Finding], nearest: Optional[Nearest]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _finding(number: int, one: Finding) -> List[str]:
+def _finding(number: int, one: Finding) -> list[str]:
     explains = ", explains the error" if one.shown == 2 else ""
     lines = [f"{number}. {one.title}", f"   {HEADS[one.confidence]}{explains}; {HARM[one.severity]}  [{one.rule}]"]
     lines += _said("because", one.evidence)
@@ -58,7 +58,7 @@ def _finding(number: int, one: Finding) -> List[str]:
     return [*lines, ""]
 
 
-def _said(head: str, said: List[str]) -> List[str]:
+def _said(head: str, said: list[str]) -> list[str]:
     shown = []
     for number, one in enumerate(said):
         first = f"   {head + ':' if not number else '':<9}"
@@ -71,8 +71,10 @@ def _printable(said: str) -> str:
     return "".join(one if one.isprintable() else " " for one in said)
 
 
-def _nearest(nearest: Nearest) -> List[str]:
-    where = f"certified on {', '.join(nearest.certified)}" if nearest.certified else "locked, not certified by anybody yet"
+def _nearest(nearest: Nearest) -> list[str]:
+    where = (
+        f"certified on {', '.join(nearest.certified)}" if nearest.certified else "locked, not certified by anybody yet"
+    )
     lines = [f"The nearest stack: {nearest.name} ({nearest.title}), {where}"]
     for name, have, wanted in nearest.difference:
         lines.append(f"   {name:<16} {have or '(not there)':<20} -> {wanted}")
@@ -83,7 +85,7 @@ def _nearest(nearest: Nearest) -> List[str]:
     return [*lines, *(f"   {note}" for note in nearest.notes), *(f"   $ {command}" for command in nearest.commands)]
 
 
-def as_json(case: Case, found: List[Finding], nearest: Optional[Nearest]) -> Dict[str, Any]:
+def as_json(case: Case, found: list[Finding], nearest: Nearest | None) -> dict[str, Any]:
     environment, machine = case.environment, case.machine
     return {
         "looked_at": environment.title,

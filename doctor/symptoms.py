@@ -6,7 +6,8 @@ A log of any size is read once; what is kept is bounded, so that no pattern ever
 from __future__ import annotations
 
 import re
-from typing import BinaryIO, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from doctor.environment import UnreadableError
 
@@ -31,10 +32,10 @@ def read(path: str) -> str:
         raise UnreadableError(f"{path}: {error.strerror or error}") from error
 
 
-def condense(file: BinaryIO) -> List[str]:
+def condense(file: BinaryIO) -> list[str]:
     """The distinct lines that speak of an error, the first of each, in their order; and the last lines."""
-    kept: Dict[str, str] = {}
-    tail: List[bytes] = []
+    kept: dict[str, str] = {}
+    tail: list[bytes] = []
     for line in _lines(file):
         tail.append(line)
         if len(tail) > 2 * TAIL:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Iterable, Optional
 
 try:
     from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
@@ -38,7 +38,7 @@ def name(said: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def parse(said: str) -> Optional[Version]:
+def parse(said: str) -> Version | None:
     """A version, or None for what is none."""
     try:
         return Version(said) if len(said) <= LONGEST else None
@@ -47,7 +47,7 @@ def parse(said: str) -> Optional[Version]:
 
 
 @lru_cache(maxsize=4096)
-def specifiers(said: str) -> Optional[SpecifierSet]:
+def specifiers(said: str) -> SpecifierSet | None:
     """A range, or None for what is none."""
     if said == ANY:
         return SpecifierSet()
@@ -65,7 +65,7 @@ def allowed(wanted: str, version: str) -> bool:
     return found is not None and parsed is not None and bool(found.contains(parsed, prereleases=True))
 
 
-def within(wanted: str, said: str) -> Optional[bool]:
+def within(wanted: str, said: str) -> bool | None:
     """Does what somebody has lie in a range? None when that cannot be told.
 
     `said` is a version, or the range that a file leaves open. A pre-release at the edge cannot be told either: what
@@ -91,7 +91,7 @@ def overlaps(one: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _around(*ranges: str) -> "tuple[str, ...]":
+def _around(*ranges: str) -> tuple[str, ...]:
     """Versions at, a little above and a little below every bound of these ranges."""
     found = {"0.0.1", "99999"}
     for bound in _bounds(ranges):
@@ -104,7 +104,7 @@ def _around(*ranges: str) -> "tuple[str, ...]":
     return tuple(found)
 
 
-def _bounds(ranges: Iterable[str]) -> "list[Version]":
+def _bounds(ranges: Iterable[str]) -> list[Version]:
     found = []
     for one in ranges:
         for clause in specifiers(one) or ():

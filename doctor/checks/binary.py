@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Optional, Pattern, Tuple
+from collections.abc import Iterator
+from re import Pattern
 
 from doctor import names
 from doctor.case import Case
 from doctor.finding import Finding
 
 # Pattern, title, packages to blame besides the one whose file it is, remedy.
-SAYS: Tuple[Tuple[str, Pattern[str], str, Tuple[str, ...], str], ...] = (
-    ("system-library", re.compile(r"version `(?P<need>GLIBC(?:XX)?_[\d.]+)' not found(?: \(required by (?P<file>[^)\n]+)\))?"),
+SAYS: tuple[tuple[str, Pattern[str], str, tuple[str, ...], str], ...] = (
+    ("system-library", re.compile(r"version `(?P<need>GLIBC(?:XX)?_[\d.]+)' not found"
+                                  r"(?: \(required by (?P<file>[^)\n]+)\))?"),
      "a wheel was built for a newer system than this: its C or C++ library lacks {need}", (),
      "an image with a newer system (glibc), or an older release of the package; for GLIBCXX a newer libstdc++"),
     ("nvjitlink", re.compile(r"undefined symbol: (?P<need>__nvJitLink\w+)"),
@@ -24,7 +26,8 @@ SAYS: Tuple[Tuple[str, Pattern[str], str, Tuple[str, ...], str], ...] = (
                              r"|numpy\.core\.multiarray failed to import|Numba needs NumPy (?P<need>[\d.]+) or less"),
      "a compiled package belongs to another NumPy than the one installed", ("numpy",),
      "numpy<2 beside packages built for NumPy 1, or newer releases of those packages"),
-    ("cuda-toolkit", re.compile(r"(?:detected CUDA version \([\d.]+\) mismatches|Installed CUDA version (?P<need>[\d.]+) does not match)"
+    ("cuda-toolkit", re.compile(r"detected CUDA version \([\d.]+\) mismatches"
+                                r"|Installed CUDA version (?P<need>[\d.]+) does not match"
                                 r"|CUDAMismatchException"),
      "the CUDA toolkit that compiles is not the CUDA that torch was built for", ("torch",),
      "a toolkit of torch's CUDA in CUDA_HOME, or torch built for the toolkit's CUDA"),
@@ -38,9 +41,9 @@ def look(case: Case) -> Iterator[Finding]:
         if said is None:
             continue
         found = said.groupdict()
-        own: List[str] = FILE.findall(found.get("file") or case.error[max(0, said.start() - 2000) : said.end()])
+        own: list[str] = FILE.findall(found.get("file") or case.error[max(0, said.start() - 2000) : said.end()])
         asks = [names.distribution(own[-1])] if own else []
-        packages: Dict[str, Optional[str]] = {name: case.environment.version(name) for name in (*blamed, *asks)}
+        packages: dict[str, str | None] = {name: case.environment.version(name) for name in (*blamed, *asks)}
         yield Finding(
             rule, title.format(need=found.get("need") or "what it asks for"), packages, "crash", "likely",
             [f"the error says: {said.group()[:200]}"], [remedy], shown=2, weight=0.5,

@@ -6,9 +6,10 @@ built for another, and that importing it fails with "undefined symbol".
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
 
 from doctor import versions
 from doctor.case import Case
@@ -20,7 +21,8 @@ from doctor.finding import Finding
 EXTENSIONS = {
     "flash-attn": "flash_attn", "flash-attn-3": "flash_attn_3", "xformers": "xformers", "torchvision": "torchvision",
     "torchaudio": "torchaudio", "vllm": "vllm", "flashinfer-python": "flashinfer", "causal-conv1d": "causal_conv1d",
-    "mamba-ssm": "mamba_ssm", "apex": "apex", "transformer-engine-torch": "transformer_engine", "deepspeed": "deepspeed",
+    "mamba-ssm": "mamba_ssm", "apex": "apex", "transformer-engine-torch": "transformer_engine",
+    "deepspeed": "deepspeed",
     "auto-gptq": "auto_gptq", "autoawq-kernels": "awq", "sgl-kernel": "sgl_kernel", "grouped-gemm": "grouped_gemm",
     "torchao": "torchao", "vllm-flash-attn": "vllm_flash_attn", "torchcodec": "torchcodec", "tilelang": "tilelang",
     "gptqmodel": "gptqmodel",
@@ -29,14 +31,19 @@ SYMBOLS = ("_ZN3c10", "_ZNK3c10", "_ZN2at", "_ZNK2at", "_ZN5torch", "_ZNK5torch"
 LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch.so", "libtorch_python.so", "libc10_cuda.so", "libtorch_cuda.so")
 MOST_FILES, MOST_SYMBOLS = 24, 400
 # What an error says of such an extension; the module is named before or after.
-BROKEN = re.compile(r"(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
-                    r"|DLL load failed while importing (?P<dll>\w+)"
-                    r"|(?P<operator>torchvision)::nms does not exist"
-                    r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)")
-UNIMPORTABLE = re.compile(r"(?:[Cc]an(?:'t|not) import|(?:[Ee]rror|[Ff]ailed|[Uu]nable|failure)s? (?:when |while )?(?:to )?import(?:ing)?)"
-                          r"\s+['\"`]?(?P<module>flash[-_]?attn\w*|xformers|flash[-_]?infer\w*|causal[-_]conv1d|mamba[-_]ssm|apex)"
-                          r"|(?P<before>flash[-_]?attn|flash[-_]?attention|xformers|flash[-_]?infer|causal[-_]conv1d|mamba[-_]ssm|apex)"
-                          r"\W{0,3}(?:import|binary|ABI)\w*\s+(?:error|fail|incompat|mismatch)", re.IGNORECASE)  # fmt: skip
+BROKEN = re.compile(
+    r"(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
+    r"|DLL load failed while importing (?P<dll>\w+)"
+    r"|(?P<operator>torchvision)::nms does not exist"
+    r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)"
+)
+OPTIONAL = r"flash[-_]?attn\w*|flash[-_]?attention|xformers|flash[-_]?infer\w*|causal[-_]conv1d|mamba[-_]ssm|apex"
+UNIMPORTABLE = re.compile(
+    r"(?:can(?:'t|not) import|(?:error|failed|unable|failure)s? (?:when |while )?(?:to )?import(?:ing)?)"
+    rf"\s+['\"`]?(?P<module>{OPTIONAL})"
+    rf"|(?P<before>{OPTIONAL})\W{{0,3}}(?:import|binary|ABI)\w*\s+(?:error|fail|incompat|mismatch)",
+    re.IGNORECASE,
+)
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -57,24 +64,24 @@ def look(case: Case) -> Iterator[Finding]:
             library.map.close()
 
 
-def _open(folder: Path) -> Dict[str, SharedObject]:
+def _open(folder: Path) -> dict[str, SharedObject]:
     found = {}
     for name in LIBRARIES:
-        try:
+        with contextlib.suppress(NotElfError):
             found[name] = SharedObject(folder / name)
-        except NotElfError:
-            continue
     return found if "libc10.so" in found and "libtorch_cpu.so" in found else {}
 
 
-def _package(case: Case, package: Package, torch: Package, libraries: Dict[str, SharedObject]) -> Iterator[Finding]:
+def _package(case: Case, package: Package, torch: Package, libraries: dict[str, SharedObject]) -> Iterator[Finding]:
     for file in _files(package):
         try:
             with SharedObject(file) as extension:
                 needed = extension.needed
                 if not any(one.startswith(("libtorch", "libc10")) for one in needed):
                     continue
-                absent = [one for one in needed if one.startswith(("libtorch_cuda", "libc10_cuda")) and one not in libraries]
+                absent = [
+                    one for one in needed if one.startswith(("libtorch_cuda", "libc10_cuda")) and one not in libraries
+                ]
                 wanted = sorted(extension.undefined(SYMBOLS))
         except NotElfError as error:
             yield _unreadable(package, file, str(error))
@@ -83,10 +90,12 @@ def _package(case: Case, package: Package, torch: Package, libraries: Dict[str, 
         if not absent and not missing:
             continue
         shown = 2 if BROKEN.search(case.error) and _named(case.error, package.name) else 0
-        what = f"asks for {absent[0]}, which this torch does not have: it is a CUDA build beside a CPU build" if absent \
-            else f"asks torch for {len(missing)} symbols that it does not have"  # fmt: skip
+        what = f"asks torch for {len(missing)} symbols that it does not have"
+        if absent:
+            what = f"asks for {absent[0]}, which this torch does not have: it is a CUDA build beside a CPU build"
         yield Finding(
-            "built-for-another-torch", f"{package.name} {package.version} was built for another torch than {torch.version}",
+            "built-for-another-torch",
+            f"{package.name} {package.version} was built for another torch than {torch.version}",
             {package.name: package.version, "torch": torch.version}, "crash", "certain",
             [f"{file.name} {what}", *missing[:2]], [_remedy(package.name)],
             commands=[_command(package.name, torch.version)], shown=shown, weight=1.0,
@@ -94,7 +103,7 @@ def _package(case: Case, package: Package, torch: Package, libraries: Dict[str, 
         return
 
 
-def _missing(wanted: List[str], libraries: Dict[str, SharedObject]) -> List[str]:
+def _missing(wanted: list[str], libraries: dict[str, SharedObject]) -> list[str]:
     found = []
     for symbol in wanted[:MOST_SYMBOLS]:
         said = [library.offers(symbol) for library in libraries.values()]
@@ -104,10 +113,10 @@ def _missing(wanted: List[str], libraries: Dict[str, SharedObject]) -> List[str]
     return found
 
 
-def _files(package: Package) -> List[Path]:
+def _files(package: Package) -> list[Path]:
     """Its shared objects, by its record; else those that lie where its module is."""
     assert package.folder is not None
-    names: List[str] = []
+    names: list[str] = []
     try:
         if package.info is not None:
             with (package.info / "RECORD").open("rb") as record:
@@ -126,7 +135,8 @@ def _unreadable(package: Package, file: Path, why: str) -> Finding:
     return Finding(
         "broken-file", f"{file.name} of {package.name} {package.version} cannot be read as a shared object",
         {package.name: package.version}, "crash", "likely", [why],
-        [f"install {package.name} again"], commands=[f"uv pip install --reinstall-package {package.name} {package.name}=={package.version}"],
+        [f"install {package.name} again"],
+        commands=[f"uv pip install --reinstall-package {package.name} {package.name}=={package.version}"],
     )  # fmt: skip
 
 
@@ -144,20 +154,27 @@ def of_error(case: Case) -> Iterator[Finding]:
         name = _named(plain["module"] or plain["before"])
     if name is None:
         return
-    packages: Dict[str, Optional[str]] = {name: case.environment.version(name), "torch": case.environment.version("torch")}
+    packages: dict[str, str | None] = {
+        name: case.environment.version(name),
+        "torch": case.environment.version("torch"),
+    }
     yield Finding(
         "built-for-another-torch", f"{name} was built for another torch than the one beside it",
         packages, "crash", "likely" if symbol or packages["torch"] else "possible",
         [f"the error says: {(symbol or plain).group()[:200]}"],  # type: ignore[union-attr]
         [_remedy(name)], commands=[_command(name, packages["torch"] or "")],
-        decide=[] if symbol else [f"python -c 'import {EXTENSIONS.get(name, name).replace('-', '_')}': an undefined symbol means that it was"],
+        decide=[] if symbol else [f"python -c 'import {EXTENSIONS[name]}': an undefined symbol means that it was"],
         shown=2 if symbol else 1, weight=0.5,
     )  # fmt: skip
 
 
-def _named(text: str, only: str = "") -> Optional[str]:
+def _named(text: str, only: str = "") -> str | None:
     plain = re.sub(r"[-_]", "", text).lower()
-    aliases = {"flash-attn": ("flashattn", "flashattention"), "flashinfer-python": ("flashinfer",), "vllm": ("vllm/c", "vllm.c")}
+    aliases = {
+        "flash-attn": ("flashattn", "flashattention"),
+        "flashinfer-python": ("flashinfer",),
+        "vllm": ("vllm/c", "vllm.c"),
+    }
     for name, module in EXTENSIONS.items():
         if only and name != only:
             continue
@@ -179,7 +196,7 @@ def _command(name: str, torch: str) -> str:
     return f"uv pip uninstall {name}"
 
 
-def family(name: str, torch: str) -> Optional[str]:
+def family(name: str, torch: str) -> str | None:
     """The minor version of torchvision or torchaudio that belongs to a torch 2.x."""
     version = versions.parse(torch)
     if version is None or version.major != 2:
@@ -213,4 +230,3 @@ def siblings(case: Case) -> Iterator[Finding]:
             "crash", "certain", [why], [f"{name} {pair}.* of the same variant, or no {name} at all"],
             commands=[_command(name, torch)], shown=shown, weight=1.0,
         )  # fmt: skip
-

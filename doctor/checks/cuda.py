@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from doctor import versions
 from doctor.case import Case
@@ -19,10 +19,12 @@ TOO_OLD = re.compile(r"NVIDIA driver on your system is too old(?: \(found versio
                      r"|CUDA driver version is insufficient for CUDA runtime version"
                      r"|the provided PTX was compiled with an unsupported toolchain")  # fmt: skip
 NO_BINARY = re.compile(r"libbitsandbytes_cuda(\d{2,3})(?:_nocublaslt)?\.so")
-RUNTIME = re.compile(r"lib(cudart|cublas|cublasLt|cusparse|cusolver|cudnn|nvrtc|nvJitLink)\.so\.(\d+): cannot open shared object")
+RUNTIME = re.compile(
+    r"lib(cudart|cublas|cublasLt|cusparse|cusolver|cudnn|nvrtc|nvJitLink)\.so\.(\d+): cannot open shared object"
+)
 
 
-def of_torch(case: Case) -> Optional[str]:
+def of_torch(case: Case) -> str | None:
     """The CUDA that this torch was built for: '12.8', '' for none, or None when it cannot be told."""
     torch = case.environment.packages.get("torch")
     if torch is None:
@@ -41,7 +43,7 @@ def of_torch(case: Case) -> Optional[str]:
     return next((cuda for wanted, cuda in TORCH if versions.within(wanted, torch.version)), None)
 
 
-def _version_file(path: Path) -> Optional[str]:
+def _version_file(path: Path) -> str | None:
     try:
         text = path.read_bytes()[:65536].decode("utf-8", "replace")
     except OSError:
@@ -63,7 +65,7 @@ def driver(case: Case) -> Iterator[Finding]:
     major = int(cuda.partition(".")[0]) if cuda else None
     torch = case.environment.version("torch")
     vllm = case.environment.version("vllm")
-    blamed: Dict[str, Optional[str]] = {"torch": torch}
+    blamed: dict[str, str | None] = {"torch": torch}
     if major is None and vllm and torch is None:
         major, blamed = (13, {"vllm": vllm}) if versions.within(">=0.20", vllm) else (12, {"vllm": vllm})
     if major and newest and newest < major:
@@ -78,8 +80,8 @@ def driver(case: Case) -> Iterator[Finding]:
     yield Finding(
         "cuda-driver", "the GPU driver is too old for the CUDA that torch was built for",
         blamed, "crash", confidence, evidence,
-        [f"an NVIDIA driver {least} or newer; or torch (and vLLM) built for CUDA {newest or 12}: "
-         "torch below 2.11 from the default index, or a +cu12x build"],
+        [(f"an NVIDIA driver {least} or newer; or torch (and vLLM) built for CUDA {newest or 12}: "
+         "torch below 2.11 from the default index, or a +cu12x build")],
         commands=["uv pip install --torch-backend=auto --reinstall-package torch torch"],
         ranges={"torch": [">=2.11"]} if major == 13 else {}, shown=2 if said else 0, weight=2.0,
     )  # fmt: skip
@@ -87,7 +89,7 @@ def driver(case: Case) -> Iterator[Finding]:
 
 def majors(case: Case) -> Iterator[Finding]:
     """Libraries of two CUDA majors side by side: which of them is loaded depends on who comes first."""
-    found: Dict[int, List[str]] = {}
+    found: dict[int, list[str]] = {}
     for package in case.environment.packages.values():
         major = _major(package.name, package.version)
         if major:
@@ -103,13 +105,13 @@ def majors(case: Case) -> Iterator[Finding]:
         dict(culprits), "crash", "likely",
         [f"torch is built for CUDA {cuda}" if cuda else "which of them torch is built for was not given",
          *(f"CUDA {major}: {', '.join(names[:4])}" for major, names in sorted(found.items()))],
-        [f"uninstall those of CUDA {', '.join(str(major) for major in sorted(found) if major != own)}, or make the "
-         "environment anew from one lock"],
+        [(f"uninstall those of CUDA {', '.join(str(major) for major in sorted(found) if major != own)}, or make the "
+         "environment anew from one lock")],
         commands=[f"uv pip uninstall {' '.join(one.split()[0] for one in other)}"],
     )  # fmt: skip
 
 
-def _major(name: str, version: str) -> Optional[int]:
+def _major(name: str, version: str) -> int | None:
     match = re.fullmatch(r"nvidia-(?:cublas|cuda-runtime|cuda-nvrtc|cudnn|cusparse|cusolver|nccl)-cu(1[1-9])", name)
     if match:
         return int(match[1])
@@ -155,7 +157,7 @@ def bitsandbytes(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _binaries(folder: Path) -> Set[str]:
+def _binaries(folder: Path) -> set[str]:
     try:
         names = [path.name for path in folder.glob("libbitsandbytes_cuda*.so")]
     except OSError:
@@ -174,8 +176,8 @@ def runtime(case: Case) -> Iterator[Finding]:
     if major == needs:
         return
     asks = _asking(case, needs)
-    blamed: Dict[str, Optional[str]] = {asks: case.environment.version(asks)}
-    ranges: Dict[str, List[str]] = {}
+    blamed: dict[str, str | None] = {asks: case.environment.version(asks)}
+    ranges: dict[str, list[str]] = {}
     if asks == "vllm":
         ranges["vllm"] = [">=0.20"] if needs == 13 else ["<0.20"]
     blamed.setdefault("torch", case.environment.version("torch"))
@@ -187,8 +189,17 @@ def runtime(case: Case) -> Iterator[Finding]:
 
 
 def _asking(case: Case, needs: int) -> str:
-    frames: List[Tuple[int, str]] = []
-    for name in ("vllm", "flashinfer", "flash_attn", "xformers", "sgl_kernel", "torchvision", "torchaudio", "bitsandbytes"):
+    frames: list[tuple[int, str]] = []
+    for name in (
+        "vllm",
+        "flashinfer",
+        "flash_attn",
+        "xformers",
+        "sgl_kernel",
+        "torchvision",
+        "torchaudio",
+        "bitsandbytes",
+    ):
         place = case.error.rfind(name)
         if place >= 0:
             frames.append((place, versions.name(name)))

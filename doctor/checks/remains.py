@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from collections.abc import Iterator
 
 from doctor import versions
 from doctor.case import Case
@@ -18,5 +18,5 @@ def look(case: Case) -> Iterator[Finding]:
             "half-installed", f"{name} {what}", {plain: case.environment.version(plain)} if plain else {}, "resolve",
             "likely" if twice else "possible", ["its metadata, in the environment's own folder"],
             [f"remove {name} and install the package again" if not twice else f"install {plain} again"],
-            decide=[] if twice else [f"python -c 'import {plain.replace('-', '_')}'" if plain else "what it belongs to"],
+            decide=[] if twice else ["whether the package that it belongs to can be imported"],
         )  # fmt: skip

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
 
 from doctor import published, versions
 from doctor.case import Case
 from doctor.finding import Finding
 
-CORE = ("trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes", "peft", "accelerate", "datasets", "unsloth")
+CORE = (
+    "trl",
+    "vllm",
+    "torch",
+    "transformers",
+    "deepspeed",
+    "bitsandbytes",
+    "peft",
+    "accelerate",
+    "datasets",
+    "unsloth",
+)
 NORMAL = re.compile(r"(?P<name>[A-Za-z0-9-]+)[^\n]{0,80} is required for a normal functioning of this module")
 
 
@@ -38,7 +49,8 @@ def look(case: Case) -> Iterator[Finding]:
                 "certain" if core or shown else "likely",
                 [f"{source}: Requires-Dist: {line[:200]}"],
                 [f"{name}{allowed}, or another release of {package.name}"],
-                commands=[_install(f"{name}{allowed}")], ranges={name: _outside(allowed)}, shown=shown, weight=float(core),
+                commands=[_install(f"{name}{allowed}")], ranges={name: _outside(allowed)}, shown=shown,
+                weight=float(core),
             )  # fmt: skip
 
 
@@ -78,9 +90,9 @@ def trl_vllm(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _published(case: Case, name: str, version: str) -> Tuple[str, ...]:
+def _published(case: Case, name: str, version: str) -> tuple[str, ...]:
     """What a release declares, for lists of versions that carry no metadata."""
-    known: List[str] = case.apis.get(name, {}).get("requires", {}).get(version, [])
+    known: list[str] = case.apis.get(name, {}).get("requires", {}).get(version, [])
     return tuple(known) or published.requires(name, version)
 
 
@@ -88,12 +100,12 @@ def _install(requirement: str) -> str:
     return f"uv pip install '{requirement}'"
 
 
-def _wanted(line: str, python: Optional[str], extra: str = "") -> Optional[Tuple[str, str]]:
+def _wanted(line: str, python: str | None, extra: str = "") -> tuple[str, str] | None:
     """The package and the range that a requirement asks for here; None when it asks nothing."""
     try:
         requirement = versions.Requirement(line)
         if requirement.marker is not None:
-            surroundings: Dict[str, str] = {"extra": extra}
+            surroundings: dict[str, str] = {"extra": extra}
             if python:
                 surroundings["python_version"] = ".".join(python.split(".")[:2])
                 surroundings["python_full_version"] = python
@@ -104,7 +116,7 @@ def _wanted(line: str, python: Optional[str], extra: str = "") -> Optional[Tuple
     return (versions.name(requirement.name), str(requirement.specifier)) if requirement.specifier else None
 
 
-def _outside(allowed: str) -> List[str]:
+def _outside(allowed: str) -> list[str]:
     """What lies outside a range, as ranges."""
     opposite = {">=": "<", ">": "<=", "<=": ">", "<": ">=", "==": "!=", "!=": "=="}
     found = []
@@ -120,7 +132,7 @@ def _speaks(text: str, *names: str) -> bool:
     return bool(text) and all(re.search(rf"\b{re.escape(name).replace('-', '[-_]')}\b", text) for name in names)
 
 
-def _overridden(case: Case) -> "set[tuple[str, str]]":
+def _overridden(case: Case) -> set[tuple[str, str]]:
     """What certified stacks deliberately do not get: a departure that was tried is no finding."""
     found = set()
     for stack in case.data.get("stacks", ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Optional
+from collections.abc import Iterator
 
 from doctor import versions
 from doctor.case import Case
@@ -12,9 +12,19 @@ from doctor.finding import Finding
 NAMES = (r"trl|vllm|torch|pytorch|transformers|deepspeed|bitsandbytes|peft|accelerate|datasets|unsloth|triton|numpy"
          r"|liger[-_ ]kernel|flash[-_ ]attn|xformers|huggingface[-_]hub|tokenizers|flashinfer|ms[-_]swift")  # fmt: skip
 VERSION = r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|dev|rc)\d+)?)"
-MOVED = re.compile(rf"\b({NAMES})\b[^\n.]{{0,40}}?\bfrom\s+(?:v(?:ersion)?\s*)?{VERSION}\s+to\s+(?:v(?:ersion)?\s*)?{VERSION}", re.IGNORECASE)
-BEGINS = re.compile(rf"\b({NAMES})\b\s*(?:version\s*)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))", re.IGNORECASE)
-BLAMES = re.compile(r"\bafter\b|\bsince\b|upgrad|updat|\bbreak|\bbroke|regress|no longer|stopp?ed|incompatib|not work|fail|\bwith\b|\busing\b|\bon\b|\bin\b", re.IGNORECASE)
+MOVED = re.compile(
+    rf"\b({NAMES})\b[^\n.]{{0,40}}?\bfrom\s+(?:v(?:ersion)?\s*)?{VERSION}\s+to\s+(?:v(?:ersion)?\s*)?{VERSION}",
+    re.IGNORECASE,
+)
+BEGINS = re.compile(
+    rf"\b({NAMES})\b\s*(?:version\s*)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
+    re.IGNORECASE,
+)
+BLAMES = re.compile(
+    r"\b(?:after|since|with|using|on|in)\b|upgrad|updat"
+    r"|\bbrea|\bbroke|regress|no longer|stopp?ed|incompat|not work|fail",
+    re.IGNORECASE,
+)
 LONGEST = 4000
 
 
@@ -43,8 +53,8 @@ def _name(said: str) -> str:
 
 
 def _finding(case: Case, name: str, bad: str, quoted: str, good: str) -> Finding:
-    packages: Dict[str, Optional[str]] = {name: case.environment.version(name)}
-    remedy: List[str] = [f"{good}, where it is said to have worked"] if good else [f"another release of {name}"]
+    packages: dict[str, str | None] = {name: case.environment.version(name)}
+    remedy: list[str] = [f"{good}, where it is said to have worked"] if good else [f"another release of {name}"]
     return Finding(
         "told", f"the report itself blames {name}", packages, "crash", "possible",
         [f"it says: {quoted[:160]}"], remedy, commands=[f"uv pip install '{good}'"] if good else [],

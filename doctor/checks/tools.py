@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator
+from collections.abc import Iterator
 
 from doctor.case import Case
 from doctor.finding import Finding
 
 NO_HEADERS = re.compile(r"Python\.h: No such file or directory")
 NO_COMPILER = re.compile(r"Failed to find C compiler|No such file or directory: '(?:gcc|cc|g\+\+|clang)'|"
-                         r"InvalidCxxCompiler|command '(?:gcc|cc|x86_64-linux-gnu-gcc)' failed: No such file")  # fmt: skip
-NO_NVCC = re.compile(r"CUDA_HOME (?:does not exist|environment variable is not set)|Could not find nvcc|MissingCUDAException"
-                     r"|nvcc(?:'|\b)[^\n]{0,40}(?:not found|No such file)|No such file or directory: '[^']*nvcc'")  # fmt: skip
+                         r"InvalidCxxCompiler|command '(?:x86_64-linux-gnu-)?g?cc' failed: No such file")  # fmt: skip
+NO_NVCC = re.compile(r"CUDA_HOME (?:does not exist|environment variable is not set)|Could not find nvcc"
+                     r"|MissingCUDAException|nvcc(?:'|\b)[^\n]{0,40}(?:not found|No such file)"
+                     r"|No such file or directory: '[^']*nvcc'")  # fmt: skip
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -38,7 +39,7 @@ def look(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _finding(rule: str, title: str, case: Case, pattern: "re.Pattern[str]", remedy: str) -> Finding:
+def _finding(rule: str, title: str, case: Case, pattern: re.Pattern[str], remedy: str) -> Finding:
     said = pattern.search(case.error)
     return Finding(
         rule, title, {}, "crash", "certain" if said else "likely" if rule != "nvcc" else "possible",

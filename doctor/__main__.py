@@ -23,6 +23,9 @@ Without --python and --requirements: at the environment of the Python that runs 
 def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return answer(arguments)
+    except BrokenPipeError:  # whoever read has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        return 1
     except UnreadableError as error:
         if "--json" in (sys.argv[1:] if arguments is None else arguments):
             print(json.dumps({"error": {"what": str(error), "exit_code": 3}}))

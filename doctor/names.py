@@ -44,7 +44,7 @@ OWNERS = (
                 r"|PreTrained\w+|\w+ForCausalLM|\w+Tokenizer(Fast)?|DynamicCache"), "transformers"),
     (re.compile(r"Accelerator(State)?|DeepSpeedPlugin|FullyShardedDataParallelPlugin"), "accelerate"),
     (re.compile(r"Lora(Config|Layer|Model)|Peft\w+"), "peft"),
-    (re.compile(r"LLM(Engine)?|(Async)?EngineArgs|SamplingParams|GuidedDecodingParams|StructuredOutputsParams"), "vllm"),
+    (re.compile(r"LLM(Engine)?|(Async)?EngineArgs|SamplingParams|(GuidedDecoding|StructuredOutputs)Params"), "vllm"),
     (re.compile(r"DeepSpeed\w+"), "deepspeed"),
 )  # fmt: skip
 Apis = dict[str, dict[str, Any]]

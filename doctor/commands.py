@@ -42,7 +42,34 @@ def _smallest(advisory: dict[str, Any], case: Case) -> list[str] | None:
         away = sum(_distance(case.environment.version(name) or "", wanted) for name, wanted in moves.items())
         lines = [f"{name}{_narrow(case.environment.version(name) or '', wanted)}" for name, wanted in packages.items()]
         choices.append(((broken, round(away, 1), place), lines))
-    return min(choices)[1] if choices else None
+    if not choices:
+        return None
+    best = min(choices)[1]
+    return [*best, *_companions(case, best)]
+
+
+def _companions(case: Case, lines: list[str]) -> list[str]:
+    """What else must move, because the release that is installed then asks for more than is there.
+
+    Left to itself, uv would take the newest of them, which that release has never met.
+    """
+    found: dict[str, str] = {}
+    for line in lines:
+        requirement = versions.Requirement(line)
+        name = versions.name(requirement.name)
+        published: dict[str, list[str]] = case.apis.get(name, {}).get("requires", {})
+        fitting = [one for one in published if versions.allowed(str(requirement.specifier), one)]
+        newest = max(fitting, key=lambda one: versions.parse(one) or versions.Version("0"), default=None)
+        for each in published.get(newest or "", ()):
+            if "extra ==" in each:
+                continue
+            wanted = versions.Requirement(each)
+            other, have = versions.name(wanted.name), case.environment.version(versions.name(wanted.name))
+            asked = str(wanted.specifier)
+            if have and asked and versions.within(asked, have) is False and other not in found:
+                found[other] = _narrow(have, asked)
+    named = {versions.name(versions.Requirement(line).name) for line in lines}
+    return [f"{name}{wanted}" for name, wanted in found.items() if name not in named]
 
 
 def _forbidden(environment: Environment, name: str, wanted: str) -> int:

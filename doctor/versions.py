@@ -23,7 +23,7 @@ except ImportError:  # a bare Python with pip
 
 __all__ = [
     "ANY", "InvalidMarker", "InvalidRequirement", "Requirement", "UndefinedComparison", "UndefinedEnvironmentName",
-    "allowed", "name", "overlaps", "parse", "specifiers", "within",
+    "allowed", "Version", "name", "overlaps", "parse", "specifiers", "within",
 ]  # fmt: skip
 
 ANY = "*"

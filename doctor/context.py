@@ -15,10 +15,10 @@ from typing import Any
 from doctor import versions
 
 LARGEST = 1024 * 1024  # bytes of a configuration
-PAIR = re.compile(
-    r"""(?:^|[\s,({])(?:--)?["']?(?P<key>[A-Za-z_][A-Za-z0-9_.-]{1,60})["']?\s*(?::\s*[A-Za-z_.]+\s*=|[:=]|\s)\s*"""
-    r"""(?P<value>"[^"\n]{0,200}"|'[^'\n]{0,200}'|\[[^\]\n]{0,200}\]|[^\s,#)}\n]{1,200})""",
-    re.MULTILINE,
+VALUE = r"""(?P<value>"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^\s,#(){}\[\]\n-][^\s,#(){}\[\]\n]{0,200}|-\d[^\s,#)]{0,40})"""
+PAIRS = (
+    re.compile(rf"(?:^|\s)--(?P<key>[A-Za-z_][A-Za-z0-9_.-]{{1,60}})(?:=|\s+){VALUE}", re.MULTILINE),
+    re.compile(rf"""(?:^|[\s,({{])["']?(?P<key>[A-Za-z_][A-Za-z0-9_.]{{1,60}})["']?\s*[:=]\s*{VALUE}""", re.MULTILINE),
 )
 COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 
@@ -103,8 +103,8 @@ def read(text: str) -> Context:
     if parsed is not None:
         _flatten(parsed, options)
     else:
-        for match in PAIR.finditer(text[:LARGEST]):
-            key = match["key"].lstrip("-").rpartition(".")[2].replace("-", "_")
+        for match in (match for pattern in PAIRS for match in pattern.finditer(text[:LARGEST])):
+            key = match["key"].rpartition(".")[2].replace("-", "_")
             options.setdefault(key, match["value"].strip("\"'"))
     found = of_options(options)
     if parsed is None:

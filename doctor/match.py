@@ -115,7 +115,9 @@ def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> str | None
             return sure
         if best.settled:
             return "possible" if quiet or (not best.affected.get("packages") and not shown) else sure
-        return "likely" if shown else None if quiet else "possible"
+        # That packages are there, in any version, is no reason to speak of it.
+        idle = not any(best.context.values()) and set(best.affected.get("packages", {}).values()) <= {versions.ANY}
+        return "likely" if shown else None if quiet or idle else "possible"
     if shown == 2:
         return "likely"
     if shown == 1:

@@ -14,6 +14,7 @@ from doctor.environment import UnreadableError
 CHUNK = 1024 * 1024
 LONGEST = 2000  # characters of a line
 KEPT = 400  # distinct lines that speak of an error
+LOOKED = 20_000  # lines that speak of an error, the same ones counted again
 TAIL = 120  # last lines, whatever they say
 SPEAKS = re.compile(
     rb"rror|xception|arning|raceback|annot|an't|ncompatible|ailed|ot found|ot supported|equire|illed|SIG[A-Z]{3,}"
@@ -35,16 +36,25 @@ def read(path: str) -> str:
 def condense(file: BinaryIO) -> list[str]:
     """The distinct lines that speak of an error, the first of each, in their order; and the last lines."""
     kept: dict[str, str] = {}
-    tail: list[bytes] = []
-    for line in _lines(file):
-        tail.append(line)
-        if len(tail) > 2 * TAIL:
-            del tail[:TAIL]
-        if SPEAKS.search(line) and len(kept) < KEPT:
+    looked, end = 0, b""
+    for block in _blocks(file):
+        place = 0
+        while len(kept) < KEPT and looked < LOOKED:
+            found = SPEAKS.search(block, place)
+            if found is None:
+                break
+            begin = block.rfind(b"\n", 0, found.start()) + 1
+            place = block.find(b"\n", found.end())
+            line = block[max(begin, found.start() - LONGEST // 2) : place if place >= 0 else None][:LONGEST]
             text = _plain(line)
             kept.setdefault(NUMBERS.sub("0", text), text)
+            looked += 1
+            if place < 0:
+                break
+        end = (end + block)[-TAIL * LONGEST :]
     seen = set(kept.values())
-    return [*kept.values(), *(text for text in map(_plain, tail[-TAIL:]) if text not in seen)]
+    last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
+    return [*kept.values(), *(text for text in last if text not in seen)]
 
 
 def plain(text: str) -> str:
@@ -55,21 +65,18 @@ def plain(text: str) -> str:
     return "\n".join(line[:LONGEST] for line in lines)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines of a stream, each cut to a bearable length; a file without line ends is many lines."""
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """A stream in blocks that end where a line ends, but for a line that is longer than a block."""
     rest = b""
-    while True:
-        chunk = file.read(CHUNK)
-        if not chunk:
-            break
-        *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
-        for line in whole:
-            yield line[:LONGEST]
-        if len(rest) > LONGEST:
-            yield rest[:LONGEST]
+    while chunk := file.read(CHUNK):
+        whole, newline, rest = (rest + chunk.replace(b"\r", b"\n")).rpartition(b"\n")
+        if newline:
+            yield whole
+        elif len(rest) >= CHUNK:
+            yield rest
             rest = b""
     if rest:
-        yield rest[:LONGEST]
+        yield rest
 
 
 def _plain(line: bytes) -> str:

@@ -22,8 +22,19 @@ except ImportError:  # a bare Python with pip
     from pip._vendor.packaging.version import InvalidVersion, Version  # type: ignore[assignment]
 
 __all__ = [
-    "ANY", "InvalidMarker", "InvalidRequirement", "Requirement", "UndefinedComparison", "UndefinedEnvironmentName",
-    "allowed", "Version", "name", "overlaps", "parse", "specifiers", "within",
+    "ANY",
+    "InvalidMarker",
+    "InvalidRequirement",
+    "Requirement",
+    "UndefinedComparison",
+    "UndefinedEnvironmentName",
+    "Version",
+    "allowed",
+    "name",
+    "overlaps",
+    "parse",
+    "specifiers",
+    "within",
 ]  # fmt: skip
 
 ANY = "*"

@@ -192,7 +192,8 @@ def _remedy(name: str) -> str:
 def _command(name: str, torch: str) -> str:
     if name in ("torchvision", "torchaudio", "torchcodec"):
         pair = family(name, torch)
-        return f"uv pip install --torch-backend=auto {f'{name}=={pair}.*' if pair else name}"
+        wanted = f"'{name}=={pair}.*'" if pair else name
+        return f"uv pip install --torch-backend=auto {wanted}"
     return f"uv pip uninstall {name}"
 
 
@@ -216,8 +217,8 @@ def siblings(case: Case) -> Iterator[Finding]:
         have = case.environment.version(name)
         version = versions.parse(have) if have else None
         pair = family(name, torch)
-        if have is None or version is None or pair is None:
-            continue
+        if have is None or version is None or pair is None or (name == "torchaudio" and own.minor >= 9):
+            continue  # from 2.9 on torchaudio is built for any later torch
         if pair.split(".") != [str(version.major), str(version.minor)]:
             why = f"torch {own.major}.{own.minor} belongs to {name} {pair}"
         elif own.local and version.local and own.local != version.local:

@@ -72,7 +72,7 @@ def driver(case: Case) -> Iterator[Finding]:
         confidence = "certain" if have or said else "likely"
         evidence = [f"{next(iter(blamed))} {next(iter(blamed.values()))} needs CUDA {cuda or major}",
                     f"driver {have or 'of the error'} speaks CUDA {newest} and older"]  # fmt: skip
-    elif said and (newest is None or major is None):
+    elif said:
         confidence, evidence = "likely", ["the error says it; which torch and which driver was not given"]
     else:
         return

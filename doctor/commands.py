@@ -15,7 +15,7 @@ def add(case: Case, found: list[Finding]) -> None:
     """Give every finding of an advisory its command, and every command the Python that it is for."""
     known = {one["id"]: one for one in case.data.get("advisories", ())}
     for one in found:
-        if one.rule in known:
+        if one.rule in known and one.sure:
             best = _smallest(known[one.rule], case)
             if best is not None:
                 one.commands = ["uv pip install " + " ".join(shlex.quote(each) for each in best)]

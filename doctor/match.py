@@ -116,7 +116,12 @@ def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> str | None
         if best.settled:
             return "possible" if quiet or (not best.affected.get("packages") and not shown) else sure
         # That packages are there, in any version, is no reason to speak of it.
-        idle = not any(best.context.values()) and set(best.affected.get("packages", {}).values()) <= {versions.ANY}
+        ranges = set(best.affected.get("packages", {}).values())
+        idle = not any(best.context.values()) and (
+            ranges <= {versions.ANY}
+            # A crash that hangs on what only a person can judge is spoken of when it has happened.
+            or (one["severity"] in ("crash", "resolve") and set(best.affected.get("context") or {}) == {"note"})
+        )
         return "likely" if shown else None if quiet or idle else "possible"
     if shown == 2:
         return "likely"

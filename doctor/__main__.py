@@ -87,7 +87,7 @@ def _case(asked: argparse.Namespace) -> Case:
     if asked.log:
         said.append(symptoms.read(asked.log))
     looked = machine.look(seen.include) if here else machine.Machine()
-    return Case(seen, known, looked, "\n".join(said), data.read("data.json"), data.read("apis.json"))
+    return Case(seen, known, looked, "\n".join(said), *map(data.read, data.FILES))
 
 
 def _text(path: str) -> str:

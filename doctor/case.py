@@ -18,3 +18,4 @@ class Case:
     error: str = ""
     data: dict[str, Any] = field(default_factory=dict)  # doctor/data.json
     apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json
+    fixes: dict[str, list[list[Any]]] = field(default_factory=dict)  # doctor/fixes.json

@@ -6,6 +6,8 @@ import json
 import pkgutil
 from typing import Any
 
+FILES = ("data.json", "apis.json", "fixes.json")
+
 
 def read(name: str) -> dict[str, Any]:
     """A file of this package: in a folder, or in the archive that is the single file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Callable
 
-from doctor import context, match, names
+from doctor import context, match, names, repairs
 from doctor.case import Case
 from doctor.checks import binary, compiled, cuda, remains, requires, told, tools
 from doctor.finding import Finding
@@ -25,6 +25,7 @@ def findings(case: Case) -> list[Finding]:
     for check in CHECKS:
         found += check(case)
     found += names.findings(case.apis, environment, case.error)
+    found += repairs.findings(case.fixes, case)
     found += names.models(case.apis, environment, case.error)
     found += names.signatures(environment, case.error)
     return _once(sorted(found, key=lambda one: one.order))

@@ -106,7 +106,7 @@ def models(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]
     said = UNKNOWN_MODEL.search(text)
     if said is not None:
         wanted = re.sub(r"[^a-z0-9]", "", (said["type"] or said["key"] or "").lower())
-        fact = next((one for one in changes if one.lower() == f"transformers:{wanted}config"), None)
+        fact = next((one for one in changes if one.lower().replace("_", "") == f"transformers:{wanted}config"), None)
         if fact is not None:
             known = Missed("transformers", (fact,), f"the model type {said['type'] or said['key']}")
             found = _dated(_changes(apis["transformers"], fact), environment, known, [])

@@ -88,7 +88,8 @@ def within(wanted: str, said: str) -> bool | None:
     if version is not None:
         if allowed(wanted, said):
             return True
-        edge = version.is_prerelease and allowed(wanted, version.base_version)
+        ends = parse(version.base_version) in _bounds([wanted])
+        edge = version.is_prerelease and (ends or allowed(wanted, version.base_version))
         return None if edge else False
     if specifiers(said) is None:
         return None

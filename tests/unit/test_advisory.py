@@ -543,6 +543,15 @@ LOGS = {
     "AttributeError: 'UnslothGRPOConfig' object has no attribute 'loss_type'": [98],
     "ImportError: cannot import name 'AutoModelForCausalLM' from 'transformers'": [],
     "KeyError: 'reward'": [],
+    "Unsloth: Warning - regex did not match, VLLMGeneration.generate patch may have failed": [99],
+    "ValueError: There is no module or parameter named 'base_model' in LlamaForCausalLM": [100],
+    "AttributeError: 'LlamaForCausalLM' object has no attribute 'load_lora'": [100],
+    "RuntimeError: The tensor has a non-zero number of elements, but its data is not allocated yet.": [101],
+    "RuntimeError: expected dtype float for `end` but got dtype c10::BFloat16": [102],
+    "RuntimeError: Tensors of the same index must be on the same device and the same dtype except `step` tensors": [
+        103
+    ],
+    "TypeError: Invalid type of HuggingFace config. Expected type: Qwen3_5MoeConfig": [105],
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.": [],
     "ValueError: The global train batch size (7 x 1) must be evenly divisible by the number of generations": [],
     "{'loss': 0.0, 'grad_norm': 0.0, 'reward_std': 0.0, 'frac_reward_zero_std': 1.0}": [],

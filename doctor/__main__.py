@@ -111,6 +111,8 @@ def _lock_of(name: str) -> int:
 
 def _script() -> str:
     """How this very program is called again."""
+    if os.environ.get("VETTED_DOCTOR"):
+        return os.environ["VETTED_DOCTOR"]
     own = sys.argv[0]
     if os.path.basename(own) == "__main__.py":  # noqa: PTH119
         return environment.running([sys.executable, "-m", "doctor"])

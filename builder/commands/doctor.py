@@ -16,7 +16,8 @@ from builder.project import write
 from doctor import __main__ as program
 from doctor.environment import UnreadableError
 
-CONTAINER = ("--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+CONTAINER = ("--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
+             "--env", "VETTED_DOCTOR=vetted doctor")  # fmt: skip
 
 
 def doctor_(
@@ -135,6 +136,12 @@ def _in_image(image: str, config: list[str], log: str | None, asked: list[str]) 
         ]
         done = process.run(argv)
     if done.returncode not in (0, 1):
+        if "No such image" in done.stderr or "Unable to find image" in done.stderr:
+            raise errors.BadInputError(f"Docker has no image {image}", next_step=f"docker pull {image}")
+        if done.returncode in (126, 127):
+            raise errors.BadInputError(
+                f"{image} has no python3 to look with", next_step="vetted doctor --requirements FILE"
+            )
         raise errors.from_tool(f"looking into {image}", done.output, next_step=f"docker image inspect {image}")
     print(done.stdout, end="")
     return done.returncode

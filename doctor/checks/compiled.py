@@ -34,7 +34,7 @@ MOST_FILES, MOST_SYMBOLS = 24, 400
 BROKEN = re.compile(
     r"(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
     r"|DLL load failed while importing (?P<dll>\w+)"
-    r"|(?P<operator>torchvision)::nms does not exist"
+    r"|(?P<operator>torchvision)::nms does not exist|xFormers was built for"
     r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)"
 )
 OPTIONAL = r"flash[-_]?attn\w*|flash[-_]?attention|xformers|flash[-_]?infer\w*|causal[-_]conv1d|mamba[-_]ssm|apex"

@@ -92,3 +92,13 @@ def test_its_first_finding_is_right_and_its_commands_help(
         assert done.returncode == 0, done.stderr
     after = probed(locked, environment, home, tmp_path / "after")
     assert [(one.name, one.outcome) for one in after] == [(one.name, "passed") for one in before], after
+
+
+@pytest.mark.usefixtures("docker")
+def test_an_image_that_docker_does_not_have_is_not_looked_for_elsewhere() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "builder", "doctor", "--image", "vetted-no-such-image:1"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Docker has no image vetted-no-such-image:1" in done.stderr

@@ -552,6 +552,7 @@ LOGS = {
         103
     ],
     "TypeError: Invalid type of HuggingFace config. Expected type: Qwen3_5MoeConfig": [105],
+    "AttributeError: module 'torch.library' has no attribute 'wrap_triton'": [106],
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.": [],
     "ValueError: The global train batch size (7 x 1) must be evenly divisible by the number of generations": [],
     "{'loss': 0.0, 'grad_norm': 0.0, 'reward_std': 0.0, 'frac_reward_zero_std': 1.0}": [],

@@ -617,3 +617,9 @@ def test_its_program_speaks_json_when_it_cannot_read(capsys: pytest.CaptureFixtu
 
 def test_the_context_of_a_case_is_its_own() -> None:
     assert Context().known is not Context().known
+
+
+def test_an_image_needs_an_engine(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer = command(ROOT, "doctor", "--image", "x")
+    assert (answer.code, answer.out) == (4, "")

@@ -16,8 +16,10 @@ from builder.project import write
 from doctor import __main__ as program
 from doctor.environment import UnreadableError
 
-CONTAINER = ("--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-             "--env", "VETTED_DOCTOR=vetted doctor")  # fmt: skip
+CONTAINER = (
+    "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
+    "--env", "VETTED_DOCTOR=vetted doctor",
+)  # fmt: skip
 
 
 def doctor_(

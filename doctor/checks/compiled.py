@@ -160,7 +160,7 @@ def of_error(case: Case) -> Iterator[Finding]:
     }
     yield Finding(
         "built-for-another-torch", f"{name} was built for another torch than the one beside it",
-        packages, "crash", "likely" if symbol or packages["torch"] else "possible",
+        packages, "crash", "likely" if symbol else "possible",
         [f"the error says: {(symbol or plain).group()[:200]}"],  # type: ignore[union-attr]
         [_remedy(name)], commands=[_command(name, packages["torch"] or "")],
         decide=[] if symbol else [f"python -c 'import {EXTENSIONS[name]}': an undefined symbol means that it was"],

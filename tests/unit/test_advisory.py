@@ -519,7 +519,7 @@ LOGS = {
     "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'worker_extension_cls'": [71],
     "AttributeError: 'GRPOTrainer' object has no attribute 'llm'": [73],
     "torch.utils.checkpoint.CheckpointError: torch.utils.checkpoint: Recomputed values for the following tensors have "
-    "different metadata than during the forward pass.": [77],
+    "different metadata than during the forward pass.": [],
     "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.": [
         79
     ],
@@ -535,8 +535,8 @@ LOGS = {
     "TRL CLI: error: argument command: invalid choice: 'vllm-serve' (choose from 'chat', 'dpo', 'env')": [91],
     "TypeError: LlamaAttention.forward() missing 1 required positional argument: 'position_embeddings'": [92],
     "    self.construct_parameter_trace_from_module_trace()": [93],
-    "IndexError: pop from an empty deque": [93],
-    "AttributeError: 'NoneType' object has no attribute 'start'": [94],
+    "IndexError: pop from an empty deque": [],
+    "AttributeError: 'NoneType' object has no attribute 'start'": [],
     "AttributeError: 'NoneType' object has no attribute 'absmax'": [96],
     "AttributeError: 'Gemma3ModelOutputWithPast' object has no attribute 'loss'": [97],
     "TypeError: chunk(): argument 'input' (position 1) must be Tensor, not list": [98],

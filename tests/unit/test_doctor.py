@@ -274,6 +274,16 @@ def test_the_worst_comes_first_when_there_is_no_error() -> None:
         "The reward does not increase after 200 steps with a learning rate of 1e-6.",
         "huggingface_hub.errors.GatedRepoError: 401 Client Error: access to model is restricted",
         "AssertionError",
+        "ModuleNotFoundError: No module named 'math_verify'",
+        "IndexError: pop from an empty deque",
+        "AttributeError: 'NoneType' object has no attribute 'start'",
+        "RuntimeError: NCCL communicator was aborted on rank 3: watchdog timeout",
+        "ImportError: cannot import name 'reward' from 'my_rewards' (/home/me/my_rewards.py)",
+        "TypeError: GRPOTrainer.__init__() got an unexpected keyword argument 'reward_fn'",
+        "ValueError: too many values to unpack (expected 2)",
+        "The model answers in the wrong language since I lowered the temperature.",
+        "kl is negative in the first steps of GRPO, is that a bug?",
+        "How do I use GRPO with two reward functions in trl?",
     ],
 )
 def test_what_is_nobodys_version_is_not_blamed_on_one(error: str) -> None:

@@ -20,6 +20,8 @@ from doctor.environment import Environment
 from doctor.finding import Finding
 
 Advisory = dict[str, Any]
+# An error that names something of somebody's; "expected Half but found Float" can come from anywhere.
+SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
 
 
 @dataclass
@@ -85,7 +87,7 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
         return None
     best = max(held, key=lambda each: (each.known, each.settled, each.weight))
     shown, quoted = seen(one, text)
-    confidence = _confidence(best, shown, bool(text), one)
+    confidence = _confidence(best, shown, quoted, bool(text), one)
     if confidence is None:
         return None
     return Finding(
@@ -105,12 +107,15 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
     )
 
 
-def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> str | None:
+def _confidence(best: Held, shown: int, quoted: str, told: bool, one: Advisory) -> str | None:
     """How sure it is, or None when nothing speaks for it."""
     sure = "likely" if one["evidence"]["kind"] == "inferred" else "certain"
     # A crash that this error does not speak of: the run got past it, or never came so far.
     quiet = told and not shown and one["severity"] in ("crash", "resolve")
     if best.known == 2:
+        if shown == 2 and not best.settled and set(best.affected.get("packages", {}).values()) <= {versions.ANY}:
+            # In every version, and under conditions that nobody told: the error alone speaks for it.
+            return "likely" if SPECIFIC.search(quoted) else "possible"
         if shown == 2:
             return sure
         if best.settled:
@@ -124,7 +129,7 @@ def _confidence(best: Held, shown: int, told: bool, one: Advisory) -> str | None
         )
         return "likely" if shown else None if quiet or idle else "possible"
     if shown == 2:
-        return "likely"
+        return "likely" if best.known or SPECIFIC.search(quoted) else "possible"
     if shown == 1:
         return "likely" if best.known and best.settled and best.context else "possible"
     return None

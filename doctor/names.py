@@ -35,7 +35,12 @@ FRAME = re.compile(r"(?:site|dist)-packages/(?P<package>\w+)[/.]")
 DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "flash_attn": "flash-attn", "yaml": "pyyaml", "PIL": "pillow",
                  "liger_kernel": "liger-kernel", "unsloth_zoo": "unsloth-zoo", "awq": "autoawq", "cv2": "opencv-python",
                  "flashinfer": "flashinfer-python", "auto_gptq": "auto-gptq", "sklearn": "scikit-learn",
-                 "compressed_tensors": "compressed-tensors"}  # fmt: skip
+                 "compressed_tensors": "compressed-tensors", "swift": "ms-swift"}  # fmt: skip
+# Whom an error names even when nobody said which release there is; and who is released together.
+STACK = ("torch", "numpy", "vllm", "deepspeed", "triton", "unsloth", "unsloth-zoo", "bitsandbytes", "liger-kernel",
+         "flash-attn", "flashinfer-python", "xformers", "torchvision", "torchao", "pydantic", "ms-swift", "tokenizers",
+         "compressed-tensors", "autoawq", "auto-gptq", "xgrammar", "outlines")  # fmt: skip
+TOGETHER = {"unsloth-zoo": "unsloth", "unsloth": "unsloth-zoo"}
 # Whose class it is, where the name says so.
 OWNERS = (
     (re.compile(r"(GRPO|DPO|SFT|PPO|RLOO|KTO|ORPO|CPO|GKD|OnlineDPO|Reward)(Trainer|Config)"
@@ -154,8 +159,9 @@ def _finding(apis: Apis, environment: Environment, missed: Missed, frames: list[
             return _dated(changes, environment, missed._replace(package=owner), frames)
     version = environment.version(missed.package)
     asks = next((name for name in reversed(frames) if name != missed.package), None)
-    if version is None and asks is None and missed.package not in apis:
+    if version is None and asks is None and missed.package not in (*apis, *STACK):
         return None
+    asks = asks or TOGETHER.get(missed.package)
     packages = {name: environment.version(name) for name in (missed.package, asks) if name}
     return Finding(
         "missing-name",

@@ -49,7 +49,7 @@ def look(case: Case) -> Iterator[Finding]:
                 "certain" if core or shown else "likely",
                 [f"{source}: Requires-Dist: {line[:200]}"],
                 [f"{name}{allowed}, or another release of {package.name}"],
-                commands=[_install(f"{name}{allowed}")], ranges={name: _outside(allowed)}, shown=shown,
+                commands=[_install(f"{name}{allowed}")], ranges={name: outside(allowed)}, shown=shown,
                 weight=float(core),
             )  # fmt: skip
 
@@ -85,7 +85,7 @@ def trl_vllm(case: Case) -> Iterator[Finding]:
         {"vllm": vllm, "trl": trl.version}, "crash", "likely",
         [f"TRL {trl.version}, extra vllm: vllm{allowed}", "vLLM's interfaces change from release to release"],
         [f"vllm{allowed}, or a TRL that lists vLLM {vllm}"],
-        commands=[_install(f"vllm{allowed}")], ranges={"vllm": _outside(allowed)},
+        commands=[_install(f"vllm{allowed}")], ranges={"vllm": outside(allowed)},
         shown=1 if re.search(r"\bvllm\b", case.error, re.IGNORECASE) else 0,
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def _wanted(line: str, python: str | None, extra: str = "") -> tuple[str, str] |
     return (versions.name(requirement.name), str(requirement.specifier)) if requirement.specifier else None
 
 
-def _outside(allowed: str) -> list[str]:
+def outside(allowed: str) -> list[str]:
     """What lies outside a range, as ranges."""
     opposite = {">=": "<", ">": "<=", "<=": ">", "<": ">=", "==": "!=", "!=": "=="}
     found = []

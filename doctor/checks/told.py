@@ -1,4 +1,8 @@
-"""What the report itself blames: "after upgrading X from A to B", "X 1.2 breaks …". Its author's guess, no more."""
+"""What the text itself says of versions: what pip or a library demands, and what a report blames.
+
+"a 1.0 requires b<2, but you have b 2.1" and "requires b>=2" are demands, and can be compared with what is there. "after
+upgrading X from A to B" is its author's guess, no more.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Iterator
 
 from doctor import versions
 from doctor.case import Case
+from doctor.checks import requires
 from doctor.finding import Finding
 
 NAMES = (r"trl|vllm|torch|pytorch|transformers|deepspeed|bitsandbytes|peft|accelerate|datasets|unsloth|triton|numpy"
@@ -25,7 +30,47 @@ BLAMES = re.compile(
     r"|\bbrea|\bbroke|regress|no longer|stopp?ed|incompat|not work|fail",
     re.IGNORECASE,
 )
+PIP = re.compile(
+    r"(?P<who>[A-Za-z0-9][\w.-]*) (?P<own>\d[\w.+!-]*) (?:requires|has requirement) (?P<what>[A-Za-z0-9][\w.-]*)"
+    r"(?:\[[\w,-]+\])?\s*\(?(?P<range>(?:[<>=!~]=?[\w.*+]+,? ?)+)\)?(?:;[^\n]{0,80})?, but you(?:'ll)? have "
+    r"(?P=what) (?P<have>\d[\w.+!-]*)",
+    re.IGNORECASE,
+)
+DEMANDS = re.compile(
+    rf"(?:requires?|needs?|must|at least|install|upgrade|expected|supported)\b[^\n]{{0,60}}?\b(?P<what>{NAMES})\b"
+    r"[`'\" ]{0,3}(?P<range>(?:(?:>=|<=|==|~=|!=|>|<) ?\d[\w.*+]*,? ?)+)"
+    rf"|\b(?P<name>{NAMES})\b[`'\" ]{{0,3}}(?P<bounds>(?:(?:>=|<=|==|~=|>|<) ?\d[\w.*+]*,? ?)+)[^\n]{{0,30}}?"
+    r"\b(?:is|are|was) (?:required|needed|not supported)",
+    re.IGNORECASE,
+)
 LONGEST = 4000
+
+
+def demands(case: Case) -> Iterator[Finding]:
+    """What pip or a library asks for in so many words."""
+    for match in PIP.finditer(case.error):
+        what, who = _name(match["what"]), _name(match["who"])
+        yield _demand(what, match["have"], who, match["own"], match["range"], match.group(), "likely")
+    for match in DEMANDS.finditer(case.error):
+        what = _name(match["what"] or match["name"])
+        allowed = (match["range"] or match["bounds"]).strip(" ,")
+        have = case.environment.version(what)
+        if versions.specifiers(allowed) is None or (have is not None and versions.within(allowed, have) is not False):
+            continue
+        yield _demand(what, have, None, None, allowed, match.group(), "likely" if have else "possible")
+
+
+def _demand(
+    what: str, have: str | None, who: str | None, own: str | None, asked: str, quoted: str, confidence: str
+) -> Finding:
+    allowed = asked.strip(" ,")
+    packages = {what: have, **({who: own} if who else {})}
+    return Finding(
+        "demanded", f"{who or 'the error'} asks for {what} {allowed}" + (f", and {have} is installed" if have else ""),
+        packages, "crash", confidence, [f"it says: {quoted[:200]}"], [f"{what}{allowed}"],
+        commands=[f"uv pip install '{what}{allowed.replace(' ', '')}'"], ranges={what: requires.outside(allowed)},
+        shown=2 if have else 1, weight=0.5,
+    )  # fmt: skip
 
 
 def look(case: Case) -> Iterator[Finding]:

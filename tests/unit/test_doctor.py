@@ -281,6 +281,9 @@ def test_the_worst_comes_first_when_there_is_no_error() -> None:
         "ImportError: cannot import name 'reward' from 'my_rewards' (/home/me/my_rewards.py)",
         "TypeError: GRPOTrainer.__init__() got an unexpected keyword argument 'reward_fn'",
         "ValueError: too many values to unpack (expected 2)",
+        "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!",
+        "RuntimeError: expected scalar type Half but found Float",
+        "RuntimeError: The size of tensor a (10) must match the size of tensor b (11) at non-singleton dimension 1",
         "The model answers in the wrong language since I lowered the temperature.",
         "kl is negative in the first steps of GRPO, is that a bug?",
         "How do I use GRPO with two reward functions in trl?",
@@ -633,3 +636,29 @@ def test_an_image_needs_an_engine(command: Command, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = command(ROOT, "doctor", "--image", "x")
     assert (answer.code, answer.out) == (4, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "packages", "ranges"),
+    [
+        ("vllm 0.17.1 requires transformers<5,>=4.56.0, but you have transformers 5.3.0 which is incompatible.",
+         {"transformers": "5.3.0", "vllm": "0.17.1"}, [">=5", "<4.56.0"]),
+        ("ImportError: this needs accelerate>=0.26.0", {"accelerate": "0.20.0"}, ["<0.26.0"]),
+    ],
+)  # fmt: skip
+def test_what_an_error_demands_is_compared(error: str, packages: dict[str, str], ranges: list[str]) -> None:
+    found = first(told({"accelerate": "0.20.0"}, error))
+    assert (found.rule, found.confidence, found.packages) == ("demanded", "likely", packages)
+    assert found.ranges[next(iter(packages))] == ranges
+    assert "demanded" not in rules(told({"accelerate": "1.0"}, "ImportError: this needs accelerate>=0.26.0"))
+
+
+def test_what_a_later_release_repaired_is_a_place_to_look() -> None:
+    case = told({"trl": "0.14.0"}, "GRPO failed when training with FSDP and Liger under DDP")
+    case.fixes = data.read("fixes.json")
+    found = only(case, "repaired-later")
+    assert (found.confidence, found.ranges) == ("possible", {"trl": ["<0.18.0"]})
+    assert found.decide == ["https://github.com/huggingface/trl/pull/3260"]
+    later = told({"trl": "0.18.0"}, case.error)
+    later.fixes = case.fixes
+    assert all("3260" not in one.decide[0] for one in diagnose.findings(later) if one.rule == "repaired-later")

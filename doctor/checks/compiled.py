@@ -193,7 +193,7 @@ def _command(name: str, torch: str) -> str:
     if name in ("torchvision", "torchaudio", "torchcodec"):
         pair = family(name, torch)
         wanted = f"'{name}=={pair}.*'" if pair else name
-        return f"uv pip install --torch-backend=auto {wanted}"
+        return f"uv pip install --torch-backend=auto --reinstall-package {name} {wanted}"
     return f"uv pip uninstall {name}"
 
 

@@ -458,7 +458,9 @@ def test_bitsandbytes_without_a_binary_for_torchs_cuda(
 def test_torchvision_of_another_torch_or_another_variant() -> None:
     assert only(told({"torch": "2.13.0+cpu", "torchvision": "0.28.0+cu130"}), "torch-family").confidence == "certain"
     found = only(told({"torch": "2.6.0", "torchvision": "0.20.1"}), "torch-family")
-    assert found.commands == ["uv pip install --torch-backend=auto 'torchvision==0.21.*'"]
+    assert found.commands == [
+        "uv pip install --torch-backend=auto --reinstall-package torchvision 'torchvision==0.21.*'"
+    ]
     assert "torch-family" not in rules(told({"torch": "2.6.0", "torchvision": "0.21.0", "torchaudio": "2.6.0"}))
 
 

@@ -12,7 +12,8 @@ from doctor.finding import Finding
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
-    compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look, told.demands, told.look,
+    compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look,
+    told.demands, told.least, told.look,
 )  # fmt: skip
 
 
@@ -27,7 +28,7 @@ def findings(case: Case) -> list[Finding]:
     found += names.findings(case.apis, environment, case.error)
     found += repairs.findings(case.fixes, case)
     found += names.models(case.apis, environment, case.error)
-    found += names.signatures(environment, case.error)
+    found += names.signatures(case.apis, environment, case.error)
     return _once(sorted(found, key=lambda one: one.order))
 
 

@@ -20,7 +20,7 @@ MEMBER = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+
 KEYWORD = re.compile(r"(?:(?P<owner>\w+)\.)?(?P<callee>\w+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' (?:object )?has no attribute '(?P<name>\w+)'")
 SIGNATURE = re.compile(
-    r"(?P<owner>[A-Z]\w+)\.(?P<name>\w+)\(\) (?:missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
+    r"(?:(?P<owner>[A-Z]\w+)\.)?(?P<name>\w+)\(\) (?:missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
 )
 UNKNOWN_MODEL = re.compile(
     r"model type [`'\"](?P<type>[\w-]+)[`'\"] but Transformers does not recognize this architecture"
@@ -49,7 +49,8 @@ OWNERS = (
                 r"|PreTrained\w+|\w+ForCausalLM|\w+Tokenizer(Fast)?|DynamicCache"), "transformers"),
     (re.compile(r"Accelerator(State)?|DeepSpeedPlugin|FullyShardedDataParallelPlugin"), "accelerate"),
     (re.compile(r"Lora(Config|Layer|Model)|Peft\w+"), "peft"),
-    (re.compile(r"LLM(Engine)?|(Async)?EngineArgs|SamplingParams|(GuidedDecoding|StructuredOutputs)Params"), "vllm"),
+    (re.compile(r"(Async)?LLM(Engine)?|(Async)?EngineArgs|VllmConfig|GPUModelRunner|EngineCore\w*|GPUWorker"
+                r"|SamplingParams|(GuidedDecoding|StructuredOutputs)Params"), "vllm"),
     (re.compile(r"DeepSpeed\w+"), "deepspeed"),
 )  # fmt: skip
 Apis = dict[str, dict[str, Any]]
@@ -128,23 +129,29 @@ def models(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]
         )  # fmt: skip
 
 
-def signatures(environment: Environment, text: str) -> Iterator[Finding]:
+def signatures(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]:
     """A method that is called as another release declares it."""
     frames = [distribution(one) for one in FRAME.findall(text)]
     for match in list(SIGNATURE.finditer(text))[-1:]:
-        owner = _owner(match["owner"])
+        owner = _owner(match["owner"]) if match["owner"] else _with_member(apis, match["name"])
         if owner is None:
             continue
         others = [one for one in dict.fromkeys(frames) if one != owner]
         if owner == "trl" and not others:
-            others = ["transformers"]  # whose Trainer calls what TRL's overrides
+            # Whose Trainer calls what TRL's overrides, or who rewrites TRL's trainers.
+            others = ["unsloth" if environment.version("unsloth") else "transformers"]
         packages = {name: environment.version(name) for name in (owner, *others[-1:])}
         yield Finding(
-            "signature", f"{match['owner']}.{match['name']} is called with other arguments than it takes",
-            packages, "crash", "possible", [f"the error says: {match.group()}"],
-            [f"releases of {' and '.join(packages)} that belong together"],
+            "signature", f"{match['name']} is called with other arguments than it takes", packages, "crash", "possible",
+            [f"the error says: {match.group()}"], [f"releases of {' and '.join(packages)} that belong together"],
             decide=["in which release its signature changed"], shown=1,
         )  # fmt: skip
+
+
+def _with_member(apis: Apis, name: str) -> str | None:
+    """Whose class has a method of this name, where it is one that came or went."""
+    holders = [package for package, api in apis.items() if any(fact.endswith(f".{name}") for fact in api["changes"])]
+    return holders[0] if len(holders) == 1 else None
 
 
 def _owner(of: str) -> str | None:

@@ -22,7 +22,7 @@ MOVED = re.compile(
     re.IGNORECASE,
 )
 BEGINS = re.compile(
-    rf"\b({NAMES})\b\s*(?:version\s*)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
+    rf"\b({NAMES})\b\s*(?:(?:released|release|version|has released|to)\s+)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
     re.IGNORECASE,
 )
 BLAMES = re.compile(
@@ -43,6 +43,12 @@ DEMANDS = re.compile(
     r"\b(?:is|are|was) (?:required|needed|not supported)",
     re.IGNORECASE,
 )
+LEAST = re.compile(
+    rf"\b(?P<what>{NAMES})\b[^\n]{{0,30}}?\b(?:at least|minimum(?: version)?(?: is| of)?)\s+v?(?P<least>\d+(?:\.\d+)+)"
+    rf"|\b(?P<name>{NAMES})\b[`'\" ]{{0,3}}(?:version )?v?(?P<other>\d+(?:\.\d+)+)\+?"
+    r" (?:or|and) (?:later|higher|newer|above)",
+    re.IGNORECASE,
+)
 LONGEST = 4000
 
 
@@ -58,6 +64,15 @@ def demands(case: Case) -> Iterator[Finding]:
         if versions.specifiers(allowed) is None or (have is not None and versions.within(allowed, have) is not False):
             continue
         yield _demand(what, have, None, None, allowed, match.group(), "likely" if have else "possible")
+
+
+def least(case: Case) -> Iterator[Finding]:
+    """The same in words: "upgrade torch to at least v2.6", "transformers 4.51 or later"."""
+    for match in LEAST.finditer(case.error):
+        what, allowed = _name(match["what"] or match["name"]), f">={match['least'] or match['other']}"
+        have = case.environment.version(what)
+        if have is None or versions.within(allowed, have) is False:
+            yield _demand(what, have, None, None, allowed, match.group(), "likely" if have else "possible")
 
 
 def _demand(

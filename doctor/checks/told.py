@@ -22,7 +22,8 @@ MOVED = re.compile(
     re.IGNORECASE,
 )
 BEGINS = re.compile(
-    rf"\b({NAMES})\b\s*(?:(?:released|release|version|has released|to)\s+)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
+    rf"\b({NAMES})\b\s*"
+    rf"(?:(?:released|release|version|has released|to)\s+)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
     re.IGNORECASE,
 )
 BLAMES = re.compile(

@@ -23,7 +23,8 @@ MOVED = re.compile(
 )
 BEGINS = re.compile(
     rf"\b({NAMES})\b\s*"
-    rf"(?:(?:released|release|version|has released|to)\s+)?(?:==|>=|=)?\s*{VERSION}(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
+    rf"(?:(?:released|release|version|has released|to)\s+)?(?:==|>=|=)?\s*{VERSION}"
+    r"(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
     re.IGNORECASE,
 )
 BLAMES = re.compile(

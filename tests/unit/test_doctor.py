@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -664,3 +665,15 @@ def test_what_a_later_release_repaired_is_a_place_to_look() -> None:
     later = told({"trl": "0.18.0"}, case.error)
     later.fixes = case.fixes
     assert all("3260" not in one.decide[0] for one in diagnose.findings(later) if one.rule == "repaired-later")
+
+
+def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
+    for file in (ROOT / "doctor").rglob("*.py"):
+        tree = ast.parse(file.read_text(), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in {*sys.stdlib_module_names, "doctor", "packaging", "pip"}, f"{file.name}: {name}"
+                assert top not in {"tomllib"}, file.name

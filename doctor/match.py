@@ -158,7 +158,11 @@ def _evidence(one: Advisory, best: Held, environment: Environment, quoted: str) 
     said += [key for key, holds in best.context.items() if holds]
     if quoted:
         said.append(f"the error says: {quoted}")
-    kinds = {"executed": "was run by us", "read": "was read in the sources", "inferred": "is inferred, not confirmed"}
+    kinds = {
+        "executed": "was run by us, or read out of the published packages",
+        "read": "was read in the sources",
+        "inferred": "is inferred, not confirmed",
+    }
     return [*said, f"{one['id']} {kinds[one['evidence']['kind']]}"]
 
 

@@ -186,6 +186,7 @@ class Advisory(Table):
     """One known-bad combination.
 
     `symptoms` are regular expressions that are found in the log of a run that it struck; none when it is silent.
+    `hints` are regular expressions for the words in which people describe it: they point to it and prove nothing.
     `probes` ask the question whose answer it spoils; `controls` show it.
     """
 
@@ -197,6 +198,7 @@ class Advisory(Table):
     withdrawn: datetime.date | None = None
     aliases: list[Line] = Field(default_factory=list)
     symptoms: list[Annotated[str, AfterValidator(_pattern)]] = Field(default_factory=list)
+    hints: list[Annotated[str, AfterValidator(_pattern)]] = Field(default_factory=list)
     probes: Names = Field(default_factory=list)
     controls: Names = Field(default_factory=list)
     affected: Annotated[list[Affected], Field(min_length=1)]

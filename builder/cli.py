@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from builder import console, errors
-from builder.commands import bisect, carry, pipeline, proof, registry, upgrade
+from builder.commands import bisect, carry, doctor, pipeline, proof, registry, upgrade
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": registry.verify_,
     "use": registry.use_,
     "bundle": carry.bundle_,
+    "doctor": doctor.doctor_,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)

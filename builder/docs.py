@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder import certificate, errors, evidence, lock, process, stack, suite, weight
+from builder import certificate, errors, evidence, knowledge, lock, process, stack, suite, weight
 from builder.certificate import Statement
 from builder.lock import Lock
 from builder.project import Project, write
@@ -361,6 +361,8 @@ def generated(project: Project) -> dict[Path, str]:
             )
         if parts:
             texts[path] = MARK.sub(lambda match: match[1] + PARTS[match["part"]](project) + match[3], text)
+    if knowledge.path(project).parent.is_dir():
+        texts[knowledge.path(project)] = knowledge.text(project, lambda held: certified_where(project, held))
     texts[project.root / "docs" / "certificate.schema.json"] = json.dumps(certificate.schema(), indent=2) + "\n"
     return texts
 

@@ -1,0 +1,1 @@
+"""What can be seen in an environment without any advisory: one module, one question."""

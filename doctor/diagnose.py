@@ -1,0 +1,62 @@
+"""The whole question: every advisory, every check and every name in the error, put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Callable
+
+from doctor import context, match, names, repairs
+from doctor.case import Case
+from doctor.checks import binary, compiled, cuda, remains, requires, told, tools
+from doctor.finding import Finding
+
+CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
+    compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look,
+    told.demands, told.least, told.look,
+)  # fmt: skip
+
+
+def findings(case: Case) -> list[Finding]:
+    """What is wrong: what explains the error first, then the surest, then the most harmful."""
+    environment, known = case.environment, case.context
+    context.complete(known, environment.version("trl"), environment.python)
+    _from_machine(case)
+    found = list(match.advisories(case.data.get("advisories", []), environment, known, case.error))
+    for check in CHECKS:
+        found += check(case)
+    found += names.findings(case.apis, environment, case.error)
+    found += repairs.findings(case.fixes, case)
+    found += names.models(case.apis, environment, case.error)
+    found += names.signatures(case.apis, environment, case.error)
+    return _once(sorted(found, key=lambda one: one.order))
+
+
+def _from_machine(case: Case) -> None:
+    known, machine = case.context.known, case.machine
+    if machine.driver:
+        known.setdefault("driver", machine.driver)
+    if machine.gpus is not None:
+        known.setdefault("gpus", str(machine.gpus))
+    if machine.gpu_models:
+        known.setdefault("gpu_model", ", ".join(machine.gpu_models))
+    if machine.looked_at:
+        known.setdefault("compiler", machine.compiler is not None)
+    built = cuda.of_torch(case)
+    if built:
+        known.setdefault("cuda", built)
+
+
+def _once(found: list[Finding]) -> list[Finding]:
+    """The same said twice is said once: an advisory speaks for a check that blames no more than it does."""
+    kept: list[Finding] = []
+    for one in found:
+        same = [
+            other for other in kept
+            if (other.rule == one.rule and other.packages == one.packages and other.title == one.title)
+            or (one.rule in ("moved-name", "missing-name", "requires-dist", "trl-vllm-range") and other.sure
+            and other.shown >= one.shown and one.packages and set(one.packages) <= set(other.packages))
+        ]  # fmt: skip
+        if not same:
+            kept.append(one)
+    return kept

@@ -1,0 +1,157 @@
+"""Shared objects: what they need, and which symbols they ask for or offer. Read from the file, never loaded.
+
+Only 64-bit little-endian ELF, the format of every wheel of the stack. A file may lie: every offset and every count in
+it is checked against the file's size and a limit, and what does not fit makes the file unreadable, not the reader.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+MOST_SYMBOLS = 400_000
+MOST_SECTIONS = 4096
+DYNAMIC, DYNSYM, GNU_HASH = 6, 11, 0x6FFFFFF6
+NEEDED, SONAME = 1, 14
+
+
+class NotElfError(Exception):
+    """Not a shared object that can be read."""
+
+
+class SharedObject:
+    """An ELF file, mapped: only the pages that are asked for are read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise NotElfError(f"{path}: {error}") from error
+        try:
+            self._sections = {kind: (offset, size, link) for kind, offset, size, link in self._headers()}
+        except BaseException:
+            self.map.close()
+            raise
+
+    def __enter__(self) -> SharedObject:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.map.close()
+
+    def _unpack(self, form: str, offset: int) -> tuple[int, ...]:
+        if offset < 0 or offset + struct.calcsize(form) > len(self.map):
+            raise NotElfError(f"{self.path}: it is cut off")
+        return struct.unpack_from(form, self.map, offset)
+
+    def _headers(self) -> Iterator[tuple[int, int, int, int]]:
+        if self.map[:6] != b"\x7fELF\x02\x01":
+            raise NotElfError(f"{self.path}: not a 64-bit ELF file")
+        (start,) = self._unpack("<Q", 40)
+        size, count = self._unpack("<HH", 58)
+        if size != 64 or count > MOST_SECTIONS:
+            raise NotElfError(f"{self.path}: its section headers make no sense")
+        self._starts: list[tuple[int, int]] = []
+        for number in range(count):
+            _, kind, _, _, offset, length, link, _, _, _ = self._unpack("<IIQQQQIIQQ", start + 64 * number)
+            self._starts.append((offset, length))
+            if kind in (DYNAMIC, DYNSYM, GNU_HASH):
+                if offset + length > len(self.map):
+                    raise NotElfError(f"{self.path}: it is cut off")
+                yield kind, offset, length, link
+
+    def _strings(self, link: int) -> tuple[int, int]:
+        if link >= len(self._starts):
+            raise NotElfError(f"{self.path}: a table of strings is missing")
+        return self._starts[link]
+
+    def _text(self, table: tuple[int, int], offset: int) -> str:
+        begin, end = table[0] + offset, min(table[0] + table[1], len(self.map))
+        if not table[0] <= begin < end:
+            raise NotElfError(f"{self.path}: a string lies outside its table")
+        stop = self.map.find(b"\0", begin, min(begin + 8192, end))
+        return self.map[begin : stop if stop >= 0 else begin].decode("utf-8", "replace")
+
+    def _dynamic(self, tag: int) -> list[str]:
+        if DYNAMIC not in self._sections:
+            return []
+        offset, size, link = self._sections[DYNAMIC]
+        table = self._strings(link)
+        found = []
+        for place in range(offset, offset + min(size, 65536) - 15, 16):
+            key, value = self._unpack("<QQ", place)
+            if key == 0:
+                break
+            if key == tag:
+                found.append(self._text(table, value))
+        return found
+
+    @property
+    def needed(self) -> list[str]:
+        """The libraries that it asks the loader for."""
+        return self._dynamic(NEEDED)
+
+    @property
+    def soname(self) -> str | None:
+        return next(iter(self._dynamic(SONAME)), None)
+
+    def undefined(self, prefixes: tuple[str, ...]) -> set[str]:
+        """The symbols with these beginnings that it needs from elsewhere and cannot do without."""
+        if DYNSYM not in self._sections:
+            return set()
+        offset, size, link = self._sections[DYNSYM]
+        table = self._strings(link)
+        begin, end = table[0], min(table[0] + table[1], len(self.map))
+        encoded = tuple(prefix.encode() for prefix in prefixes)
+        found = set()
+        for number in range(min(size // 24, MOST_SYMBOLS)):
+            name, info, _, section, _, _ = self._unpack("<IBBHQQ", offset + 24 * number)
+            if (
+                section or info >> 4 != 1 or begin + name >= end
+            ):  # defined here, or not global (a weak one may be missing)
+                continue
+            if self.map[begin + name : begin + name + 16].startswith(encoded):
+                found.add(self._text(table, name))
+        return found
+
+    def offers(self, symbol: str) -> bool | None:
+        """Does it define a symbol? Looked up in its hash table; None when it has none."""
+        if GNU_HASH not in self._sections or DYNSYM not in self._sections:
+            return None
+        hashes = self._sections[GNU_HASH][0]
+        symbols, size, link = self._sections[DYNSYM]
+        table = self._strings(link)
+        buckets, first, words, shift = self._unpack("<IIII", hashes)
+        if not buckets or not words:
+            return False
+        wanted = _hash(symbol)
+        (word,) = self._unpack("<Q", hashes + 16 + 8 * (wanted // 64 % words))
+        if not (word >> wanted % 64) & 1 or not (word >> (wanted >> shift) % 64) & 1:
+            return False
+        bucket_table = hashes + 16 + 8 * words
+        (number,) = self._unpack("<I", bucket_table + 4 * (wanted % buckets))
+        chain = bucket_table + 4 * buckets
+        for _ in range(MOST_SYMBOLS):
+            if number < first or number >= size // 24:
+                return False
+            (each,) = self._unpack("<I", chain + 4 * (number - first))
+            if each | 1 == wanted | 1:
+                name, _, _, section, _, _ = self._unpack("<IBBHQQ", symbols + 24 * number)
+                if section and self._text(table, name) == symbol:
+                    return True
+            if each & 1:
+                return False
+            number += 1
+        return False
+
+
+def _hash(symbol: str) -> int:
+    value = 5381
+    for byte in symbol.encode():
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value

@@ -1,0 +1,83 @@
+"""The text of an error or a log: read as a stream and cut down to the lines that say something.
+
+A log of any size is read once; what is kept is bounded, so that no pattern ever runs over more than that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from doctor.environment import UnreadableError
+
+CHUNK = 1024 * 1024
+LONGEST = 2000  # characters of a line
+KEPT = 400  # distinct lines that speak of an error
+LOOKED = 20_000  # lines that speak of an error, the same ones counted again
+TAIL = 120  # last lines, whatever they say
+SPEAKS = re.compile(
+    rb"rror|xception|arning|raceback|annot|an't|ncompatible|ailed|ot found|ot supported|equire|illed|SIG[A-Z]{3,}"
+    rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
+)
+NUMBERS = re.compile(r"\d+")
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def read(path: str) -> str:
+    """What a log says."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return "\n".join(condense(file))
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+
+
+def condense(file: BinaryIO) -> list[str]:
+    """The distinct lines that speak of an error, the first of each, in their order; and the last lines."""
+    kept: dict[str, str] = {}
+    looked, end = 0, b""
+    for block in _blocks(file):
+        place = 0
+        while len(kept) < KEPT and looked < LOOKED:
+            found = SPEAKS.search(block, place)
+            if found is None:
+                break
+            begin = block.rfind(b"\n", 0, found.start()) + 1
+            place = block.find(b"\n", found.end())
+            line = block[max(begin, found.start() - LONGEST // 2) : place if place >= 0 else None][:LONGEST]
+            text = _plain(line)
+            kept.setdefault(NUMBERS.sub("0", text), text)
+            looked += 1
+            if place < 0:
+                break
+        end = (end + block)[-TAIL * LONGEST :]
+    seen = set(kept.values())
+    last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
+    return [*kept.values(), *(text for text in last if text not in seen)]
+
+
+def plain(text: str) -> str:
+    """An error's text as it was pasted, without colours, cut to a bearable length."""
+    lines = COLOUR.sub("", text).splitlines()
+    if len(lines) > KEPT + TAIL:
+        lines = lines[:KEPT] + lines[-TAIL:]
+    return "\n".join(line[:LONGEST] for line in lines)
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """A stream in blocks that end where a line ends, but for a line that is longer than a block."""
+    rest = b""
+    while chunk := file.read(CHUNK):
+        whole, newline, rest = (rest + chunk.replace(b"\r", b"\n")).rpartition(b"\n")
+        if newline:
+            yield whole
+        elif len(rest) >= CHUNK:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+def _plain(line: bytes) -> str:
+    return COLOUR.sub("", line.decode("utf-8", "replace"))

@@ -1,0 +1,104 @@
+"""The doctor in real broken environments: its first finding is the control's own, and its commands make it good."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder import control, hostenv, machine, project, suite
+from builder.certificate import ProbeResult
+from builder.control import Locked
+from builder.project import Project
+from builder.suite import Asked
+from tests.conftest import ROOT
+
+# Each control, what its run was asked for, and the advisory that it is an example of.
+ZERO3 = "zero_stage: 3\nuse_vllm: false\ngradient_checkpointing: true\n"
+CONTROLS = {
+    "trl0.14-transformers4.52": ("use_vllm: false\n", "VETTED-0001"),
+    "trl0.15-transformers4.48": ("use_vllm: false\n", "VETTED-0003"),
+    "trl0.15-transformers4.52": ("use_vllm: false\n", "VETTED-0017"),
+    "trl0.15-uneven-ranks": (ZERO3 + "num_processes: 2\n", "VETTED-0006"),
+    "trl0.14-optimizer": (ZERO3, "VETTED-0009"),
+    "trl0.14-deepspeed0.19": (ZERO3, "VETTED-0010"),
+    "trl0.21-transformers4.57": ("use_vllm: false\ngradient_checkpointing: true\n", "VETTED-0007"),
+    "deepspeed0.19.2": ("zero_stage: 3\nuse_peft: true\nbf16: true\n", "VETTED-0026"),
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The project, with a state of its own."""
+    monkeypatch.setenv("VETTED_STATE", str(tmp_path / "state"))
+    return project.find(ROOT)
+
+
+@pytest.fixture
+def broken(home: Project, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Locked, Path]]:
+    """A control, installed."""
+    locked = control.load(home, request.param)
+    with home.holding(request.param) as scratch:
+        environment = hostenv.prepare(home, locked.bad, scratch, lambda _: None)
+    yield locked, environment
+    shutil.rmtree(tmp_path / "state")
+
+
+def probed(locked: Locked, environment: Path, home: Project, work: Path) -> list[ProbeResult]:
+    """What the probes that must fail on a control say of an environment."""
+    work.mkdir()
+    suite.copy(home.smoke, work / "suite")
+    asked = Asked(locked.control.device, locked.bad.versions, tuple(locked.control.expect.fails))
+    answer = suite.run(suite.on_host(environment, work / "suite", work / "run"), asked, work, lambda _: None)
+    return list(answer.results)
+
+
+def doctor(*argv: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "doctor", "--json", *argv], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("broken", "config", "advisory"), [(k, *v) for k, v in CONTROLS.items()], indirect=["broken"])
+def test_its_first_finding_is_right_and_its_commands_help(
+    broken: tuple[Locked, Path], config: str, advisory: str, home: Project, tmp_path: Path
+) -> None:
+    locked, environment = broken
+    before = probed(locked, environment, home, tmp_path / "before")
+    assert "failed" in {one.outcome for one in before}
+    (tmp_path / "config.yaml").write_text(config)
+    (tmp_path / "run.log").write_text("\n".join(f"{one.reason}\n{one.log_tail}" for one in before))
+    answer = doctor(
+        "--python", str(environment), "--config", str(tmp_path / "config.yaml"), "--log", str(tmp_path / "run.log")
+    )
+    first = answer["findings"][0]
+    assert (first["rule"], first["confidence"]) == (advisory, "certain")
+    assert first["commands"]
+    for command in first["commands"]:
+        program, *arguments = shlex.split(command)
+        assert program == "uv"
+        env = {**os.environ, **machine.uv_environment(locked.bad.stack.torch)}
+        done = subprocess.run([machine.uv_binary(), *arguments], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    after = probed(locked, environment, home, tmp_path / "after")
+    assert [(one.name, one.outcome) for one in after] == [(one.name, "passed") for one in before], after
+
+
+@pytest.mark.usefixtures("docker")
+def test_an_image_that_docker_does_not_have_is_not_looked_for_elsewhere() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "builder", "doctor", "--image", "vetted-no-such-image:1"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Docker has no image vetted-no-such-image:1" in done.stderr

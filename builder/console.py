@@ -14,7 +14,7 @@ from rich.text import Text
 
 from builder import advisory
 from builder.advisory import Advisory
-from builder.bisection import Row, Said
+from builder.bisecting.bisection import Row, Said
 from builder.build import Step
 from builder.certificate import Measurement, ProbeResult
 from builder.control import Seen

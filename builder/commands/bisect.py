@@ -10,23 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from builder import (
-    advisory,
-    bisect_config,
-    bisect_packages,
-    console,
-    draft,
-    errors,
-    hostenv,
-    lock,
-    project,
-    reproducer,
-    sides,
-    stack,
-    suite,
-)
-from builder.bisect_packages import Found, Question
-from builder.bisection import Journal
+from builder import advisory, console, errors, hostenv, lock, project, stack, suite
+from builder.bisecting import bisect_config, bisect_packages, draft, reproducer, sides
+from builder.bisecting.bisect_packages import Found, Question
+from builder.bisecting.bisection import Journal
 from builder.commands.common import AsJson, print_json
 from builder.project import Project
 

@@ -9,12 +9,14 @@ from typing import Annotated
 
 import typer
 
-from builder import advisory, airgap, audit, build, bundle, bundled, certificate, console, lock, machine, project
+from builder import advisory, audit, build, certificate, console, lock, machine, project
 from builder.build import Step
+from builder.bundling import bundle, bundled
 from builder.certify import Request
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
 from builder.lock import Lock
 from builder.project import Project
+from builder.publishing import airgap
 
 
 def bundle_(

@@ -10,26 +10,13 @@ from typing import Annotated
 
 import typer
 
-from builder import (
-    audit,
-    build,
-    console,
-    dotenv,
-    engine,
-    errors,
-    lock,
-    project,
-    publish,
-    registry,
-    signing,
-    stack,
-    verify,
-)
+from builder import audit, build, console, dotenv, engine, errors, lock, project, stack
 from builder.build import Built, Step
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.oci import DIGEST
 from builder.project import Project
-from builder.verify import Verdict
+from builder.publishing import publish, registry, signing, verify
+from builder.publishing.verify import Verdict
 
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import advisory, compare, console, engine, lock, machine, outdated, project, recertify
+from builder import advisory, console, engine, lock, machine, project
 from builder.advisory import Advisory
 from builder.certify import Request
 from builder.commands import proof
 from builder.commands.common import AsJson, EngineName, OneStack, Stacks, print_json, selected
 from builder.project import Project
+from builder.upgrading import compare, outdated, recertify
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:

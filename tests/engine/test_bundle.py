@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from builder import bundle, certificate, hostenv, machine
+from builder import certificate, hostenv, machine
+from builder.bundling import bundle
 from tests.engine.conftest import ROOT, STACK, copy_of_project, processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from builder import build, certificate, oci, registry, render
+from builder import build, certificate, oci, render
 from builder.build import Built
 from builder.project import sha256, write
-from builder.registry import Repository
+from builder.publishing import registry
+from builder.publishing.registry import Repository
 from tests.conftest import TINY, Answer, Small
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder import certificate, oci
-from builder.registry import Repository
+from builder.publishing.registry import Repository
 from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, make_image, publish, skopeo, verify
 from tests.unit.conftest import Command

@@ -22,10 +22,11 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement as in_toto
 from in_toto_attestation.v1 import statement_pb2
 
-from builder import __version__, attached, certificate, errors, lock, oci, registry, signing
-from builder import publish as publishing
+from builder import __version__, certificate, errors, lock, oci
 from builder.project import sha256
-from builder.registry import Repository
+from builder.publishing import attached, registry, signing
+from builder.publishing import publish as publishing
+from builder.publishing.registry import Repository
 from tests.conftest import PATCH, TINY, Small, spawn
 from tests.registry.conftest import Keys, Stack, advise, dated, publish, rewritten, skopeo, tags, tar, verify
 from tests.unit.conftest import Command

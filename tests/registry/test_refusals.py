@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import errors, registry
+from builder import errors
+from builder.publishing import registry
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from builder import attached, certificate, oci, registry, signing
-from builder.registry import Repository
-from builder.signing import Envelope
+from builder import certificate, oci
+from builder.publishing import attached, registry, signing
+from builder.publishing.registry import Repository
+from builder.publishing.signing import Envelope
 from tests.conftest import ROOT, TINY, vetted
 from tests.registry.conftest import Keys, Stack, advise, make_image, publish, rewritten, skopeo, verify
 from tests.registry.test_publish import on_h200

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from builder import bisect_config, errors
+from builder import errors
+from builder.bisecting import bisect_config
 from tests.conftest import ROOT, Small, spawn
 from tests.unit.conftest import Command
 
@@ -182,7 +183,7 @@ def test_killed_in_the_middle_nothing_of_it_stays_and_it_goes_on(bench: Bench) -
     whole = bench.ask()["trials"]
     bench.log.unlink()
     change = f"b.PACKAGES = (); b.TRIAL = pathlib.Path({str(bench.trial)!r})"
-    patch = f"import pathlib; from builder import bisect_config as b, cli; {change}"
+    patch = f"import pathlib; from builder import cli; from builder.bisecting import bisect_config as b; {change}"
     argv = ["vetted", *bench.argv("--fresh")]
     with spawn(["-c", f"import sys; sys.argv = {argv!r}; {patch}; cli.main()"], bench.small.root) as child:
         deadline = time.monotonic() + 60

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from builder import advisory, draft, tomlfile
+from builder import advisory, tomlfile
 from builder.advisory import Advisory
+from builder.bisecting import draft
 from tests.conftest import LIBRARY, PYTHON, RUNNER, TINY, Small, make_wheel, spawn
 from tests.unit.conftest import Command
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from builder import bundle, bundled, certificate, errors, lock, machine, resolve, unbundle
-from builder.bundle import Made
-from builder.bundled import Contents, Installed
+from builder import certificate, errors, lock, machine, resolve
+from builder.bundling import bundle, bundled, unbundle
+from builder.bundling.bundle import Made
+from builder.bundling.bundled import Contents, Installed
+from builder.bundling.unbundle import MANIFEST, StopError
 from builder.certify import Request
 from builder.project import Project
-from builder.unbundle import MANIFEST, StopError
 from tests.conftest import BAD_RUN, PYTHON, TINY, Small, make_wheel
 from tests.unit.conftest import Command
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from builder import ddmin
+from builder.bisecting import ddmin
 
 ITEMS = tuple(range(21))
 

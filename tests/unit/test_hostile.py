@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from builder import attached, certificate, dotenv, errors, licences, oci, publish, registry, signing, stack, verify
+from builder import certificate, dotenv, errors, oci, stack
 from builder.certificate import Resource
 from builder.commands.registry import lines
 from builder.machine import Hardware
+from builder.publishing import attached, licences, publish, registry, signing, verify
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of
 

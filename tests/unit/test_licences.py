@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import licences, oci
+from builder import oci
+from builder.publishing import licences
 from tests.registry.conftest import image_of
 
 

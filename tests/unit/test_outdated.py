@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from builder import difference, lock, outdated, resolve
+from builder import lock, resolve
 from builder.advisory import Advisory
 from builder.lock import Lock
+from builder.upgrading import difference, outdated
 from tests.conftest import TINY, Small, make_wheel
 from tests.unit.conftest import Command
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from builder import aside, certificate, certify, compare, hostenv, lock, render, tomlfile
+from builder import certificate, certify, hostenv, lock, render, tomlfile
 from builder.advisory import Advisory
 from builder.certificate import Measurement, ProbeResult
+from builder.upgrading import aside, compare
 from tests.conftest import LIBRARY, RUNNER, TINY, Small, make_wheel, spawn
 from tests.unit.conftest import Command
 
@@ -205,7 +206,7 @@ MOMENTS = {
 def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: Moving, moment: str) -> None:
     expected, fault = MOMENTS[moment]
     argv = ["vetted", "recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0"]
-    code = f"import os, signal, sys; from builder import aside, cli; sys.argv = {argv!r}; {fault}; cli.main()"
+    code = f"import os, signal, sys; from builder import cli; from builder.upgrading import aside; sys.argv = {argv!r}; {fault}; cli.main()"
     before = moving.committed()
     # What the fixture keeps from this machine's own libraries, a process of its own would look for.
     nothing = "from builder import debian; debian.LIBRARIES = {}; "

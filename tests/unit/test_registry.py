@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder import errors, registry
+from builder import errors
+from builder.publishing import registry
 
 DIGEST = "sha256:" + "1" * 64
 

@@ -10,8 +10,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder import sbom
 from builder.lock import PACKAGE, PIN, Entry, assemble
+from builder.publishing import sbom
 from builder.stack import Stack
 from tests.conftest import Small
 from tests.registry.conftest import make_image

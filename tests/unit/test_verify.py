@@ -6,11 +6,12 @@ import datetime
 
 import pytest
 
-from builder import certificate, verify
+from builder import certificate
 from builder.advisory import Advisory
 from builder.certificate import ProbeResult, Resource, Statement
 from builder.machine import Hardware
-from builder.verify import Wanted
+from builder.publishing import verify
+from builder.publishing.verify import Wanted
 
 IMAGE, LOCK, SUITE = "sha256:" + "1" * 64, "sha256:" + "2" * 64, "sha256:" + "3" * 64
 OTHER = "sha256:" + "4" * 64

@@ -27,8 +27,9 @@ from typing import IO, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from builder import bundled, debian, errors, lock, render, resolve, suite, unbundle
-from builder.bundled import Carried, Contents
+from builder import debian, errors, lock, render, resolve, suite
+from builder.bundling import bundled, unbundle
+from builder.bundling.bundled import Carried, Contents
 from builder.lock import Entry, Lock
 from builder.project import Project, sha256_file, write
 from builder.resolve import File
@@ -36,7 +37,7 @@ from builder.stack import Stack
 
 Report = Callable[[str], None]
 
-TOOL = Path(__file__).parent
+TOOL = Path(__file__).parents[1]
 ENTRY = "run.py"
 DOWNLOADS = "wheels"  # below the state: every file that was downloaded, by its hash
 OLDEST_PYTHON = (3, 11)  # that the verifier, which is this tool, runs on
@@ -447,7 +448,7 @@ def _write(
     for path in output.iterdir():
         if unbundle.PART_NAME.fullmatch(path.name) and path.name not in {part["name"] for part in parts}:
             path.unlink()  # of an earlier bundle
-    shutil.copyfile(TOOL / "unbundle.py", scratch / ENTRY)
+    shutil.copyfile(unbundle.__file__, scratch / ENTRY)
     write(output / ENTRY, (scratch / ENTRY).read_bytes(), scratch)
     size = sum(int(part["size"]) for part in parts)
     data = {

@@ -16,9 +16,9 @@ from zipfile import BadZipFile, ZipFile
 
 from builder import errors, resolve
 from builder.advisory import Advisory
+from builder.bisecting.sides import Change
 from builder.lock import Lock
 from builder.resolve import File
-from builder.sides import Change
 
 UNKNOWN = "unknown"
 SMALL = 20_000_000  # bytes: a file below that is fetched for what it says of itself

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder import advisory, ddmin, errors, hostenv, process, suite
+from builder import advisory, errors, hostenv, process, suite
 from builder.advisory import Advisory
-from builder.bisection import BOUNDS, Journal, Said, Verdict
+from builder.bisecting import ddmin
+from builder.bisecting.bisection import BOUNDS, Journal, Said, Verdict
+from builder.bisecting.sides import Between, Change, ConflictError, order
 from builder.certificate import ProbeResult
 from builder.lock import Lock
 from builder.project import Project, sha256
-from builder.sides import Between, Change, ConflictError, order
 from builder.suite import Asked
 
 SUSPECTS = 2  # how many advisories may be tried before the search begins

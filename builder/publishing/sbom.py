@@ -23,9 +23,10 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
-from builder import __version__, licences, oci
+from builder import __version__, oci
 from builder.lock import Entry, Lock
 from builder.project import sha256_file
+from builder.publishing import licences
 
 LOCK = "vetted:lock"  # the properties that this project adds
 VERSION = "vetted:version"

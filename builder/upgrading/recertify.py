@@ -14,38 +14,23 @@ from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from builder import (
-    aside,
-    audit,
-    bisect_packages,
-    certificate,
-    certify,
-    compare,
-    difference,
-    draft,
-    errors,
-    lock,
-    outdated,
-    render,
-    reproducer,
-    resolve,
-    stack,
-    suite,
-)
+from builder import audit, certificate, certify, errors, lock, render, resolve, stack, suite
 from builder.advisory import Advisory
-from builder.aside import Aside
 from builder.audit import Finding
-from builder.bisect_packages import Found, Question
-from builder.bisection import Journal, Said
+from builder.bisecting import bisect_packages, draft, reproducer
+from builder.bisecting.bisect_packages import Found, Question
+from builder.bisecting.bisection import Journal, Said
+from builder.bisecting.sides import Between
 from builder.build import Step
 from builder.certificate import ProbeResult, Statement
 from builder.certify import Request
-from builder.compare import Worse
-from builder.difference import Difference
 from builder.lock import Lock
 from builder.project import Project, write
-from builder.sides import Between
 from builder.suite import Event
+from builder.upgrading import aside, compare, difference, outdated
+from builder.upgrading.aside import Aside
+from builder.upgrading.compare import Worse
+from builder.upgrading.difference import Difference
 
 Outcome = Literal["green", "nothing", "unresolvable", "unsound", "not built", "red", "worse"]
 

@@ -15,15 +15,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from builder import advisory, attached, certificate, errors, oci, provenance, registry, signing, suite, verify
+from builder import advisory, certificate, errors, oci, suite
 from builder.advisory import Advisory
 from builder.build import Built
 from builder.certificate import Resource, Statement
 from builder.lock import Lock
 from builder.project import Project
-from builder.registry import Repository
-from builder.signing import Envelope
-from builder.verify import Signed, Wanted
+from builder.publishing import attached, provenance, registry, signing, verify
+from builder.publishing.registry import Repository
+from builder.publishing.signing import Envelope
+from builder.publishing.verify import Signed, Wanted
 
 Report = Callable[[str], None]
 LONGEST = 119  # of a stack's name: its tag of the day has nine characters more, and a tag may have 128
@@ -118,7 +119,7 @@ def statements(
     project: Project, held: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[Signed]
 ) -> Iterator[bytes]:
     """All that is to be attached. Of what is there, certificates of other hardware stay while they hold."""
-    from builder import sbom  # takes as long to import as all the rest of the tool
+    from builder.publishing import sbom  # takes as long to import as all the rest of the tool
 
     yield from (one.to_json().encode() for one in certificates)
     keys = {one.key for one in certificates}
@@ -144,7 +145,7 @@ def _holds_elsewhere(
 
 
 def _is_bill_of(one: Signed, held: Lock) -> bool:
-    from builder import sbom
+    from builder.publishing import sbom
 
     try:
         return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, held)

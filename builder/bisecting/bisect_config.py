@@ -18,8 +18,9 @@ from typing import Any
 
 import yaml
 
-from builder import ddmin, errors, process, suite
-from builder.bisection import Journal, Said, Verdict
+from builder import errors, process, suite
+from builder.bisecting import ddmin
+from builder.bisecting.bisection import Journal, Said, Verdict
 
 # What runs in the stack's environment, beside a copy of smoke/.
 TRIAL = Path(__file__).with_name("trial.py")

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from builder import lock, patches, suite
-from builder.bisect_packages import Found, Question
+from builder.bisecting.bisect_packages import Found, Question
 from builder.lock import Lock
 from builder.project import Project, write
 from builder.resolve import torch_backend

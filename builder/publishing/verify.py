@@ -17,12 +17,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from builder import advisory, attached, certificate, errors, lock, oci, provenance, registry, signing, stack, suite
+from builder import advisory, certificate, errors, lock, oci, stack, suite
 from builder.advisory import Advisory
 from builder.certificate import Statement
 from builder.project import Project
-from builder.registry import Reference
-from builder.signing import Envelope
+from builder.publishing import attached, provenance, registry, signing
+from builder.publishing.registry import Reference
+from builder.publishing.signing import Envelope
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _judge(
     project: Project, reference: str, image: str, manifest: bytes, envelopes: Sequence[Envelope], key: Path,
     scratch: Path, hardware: str | None,
 ) -> Verdict:  # fmt: skip
-    from builder import sbom  # takes as long to import as all the rest of the tool
+    from builder.publishing import sbom  # takes as long to import as all the rest of the tool
 
     if not envelopes:
         return Verdict(

@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from builder import certificate, errors, oci, registry, signing
+from builder import certificate, errors, oci
 from builder.oci import Image
-from builder.registry import Repository
-from builder.signing import Envelope
+from builder.publishing import registry, signing
+from builder.publishing.registry import Repository
+from builder.publishing.signing import Envelope
 
 BILL = "https://cyclonedx.org/bom"
 PROVENANCE = "https://slsa.dev/provenance/v1"

@@ -1,0 +1,1 @@
+"""From two states to the smallest difference that matters: packages, and settings."""

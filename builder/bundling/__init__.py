@@ -1,0 +1,1 @@
+"""For hosts without a network: what they are given, and what runs there."""

@@ -1,0 +1,1 @@
+"""A published image: pushed with what proves it, and judged."""

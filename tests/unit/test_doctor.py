@@ -677,3 +677,10 @@ def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
                 top = name.partition(".")[0]
                 assert top in {*sys.stdlib_module_names, "doctor", "packaging", "pip"}, f"{file.name}: {name}"
                 assert top not in {"tomllib"}, file.name
+
+
+def test_a_guess_stands_behind_what_is_sure_unless_an_error_was_raised() -> None:
+    packages = {"trl": "0.15.2", "transformers": "4.48.3"}
+    guess = "memory grew after upgrading deepspeed from 0.15.0 to 0.16.0"
+    assert rules(told(packages, guess))[:2] == ["VETTED-0003", "told"]
+    assert rules(told(packages, f"SomeError: {guess}"))[:2] == ["told", "VETTED-0003"]

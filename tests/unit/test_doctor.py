@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from builder import advisory, docs, knowledge, stack
+from builder.project import Project
 from doctor import __main__ as program
 from doctor import commands, context, data, diagnose, environment, machine, nearest, report, symptoms, versions
 from doctor.case import Case
@@ -684,3 +686,22 @@ def test_a_guess_stands_behind_what_is_sure_unless_an_error_was_raised() -> None
     guess = "memory grew after upgrading deepspeed from 0.15.0 to 0.16.0"
     assert rules(told(packages, guess))[:2] == ["VETTED-0003", "told"]
     assert rules(told(packages, f"SomeError: {guess}"))[:2] == ["told", "VETTED-0003"]
+
+
+def test_what_it_knows_is_what_the_project_holds_today(real: Project) -> None:
+    assert knowledge.path(real) not in docs.stale(real)
+    assert {one["id"] for one in DATA["advisories"]} == set(advisory.names(real))
+    assert [one["name"] for one in DATA["stacks"]] == stack.names(real)
+
+
+def test_the_names_of_releases_are_those_of_the_published_wheels() -> None:
+    known = {
+        ("transformers", "transformers:HybridCache"): "-5.0.0",
+        ("transformers", "PreTrainedModel.warnings_issued"): "-5.1.0",
+        ("trl", "trl:GRPOConfig"): "+0.14.0",
+        ("trl", "GRPOConfig(vllm_mode"): "+0.18.0",
+        ("peft", "peft.utils.save_and_load:_maybe_shard_state_dict_for_tp"): "+0.19.0",
+    }
+    for (package, fact), change in known.items():
+        assert change in APIS[package]["changes"][fact].split()
+    assert "transformers>=4.56.2" in APIS["trl"]["requires"]["1.16.0"]

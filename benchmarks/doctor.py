@@ -79,7 +79,9 @@ def _blames(found: Finding, culprit: dict[str, Any], said: dict[str, str]) -> bo
         return not found.ranges and found.shown > 0
     if versions.specifiers(bad) is None:
         return found.shown > 0  # "a wheel built for another torch": the culprit is no range
-    if not any(versions.overlaps(bad, one) for one in ranges):
+    here = said.get(package, "")
+    both = any(versions.within(one, here) and versions.within(bad, here) is not False for one in ranges)
+    if not both and not any(versions.overlaps(bad, one) for one in ranges):
         return False
     if package in said and all(versions.within(one, said[package]) is False for one in ranges):
         return False

@@ -300,10 +300,10 @@ def test_what_is_nobodys_version_is_not_blamed_on_one(error: str) -> None:
 
 
 def test_nothing_is_known_to_be_wrong_with_a_stack_of_ours() -> None:
-    for stack in DATA["stacks"]:
-        lines = "".join(f"{name}=={version}\n" for name, version in stack["versions"].items())
-        case = Case(environment.of_lines(stack["name"], lines), data=DATA, apis=APIS)
-        assert [(one.rule, one.title) for one in diagnose.findings(case) if one.sure] == [], stack["name"]
+    for held in DATA["stacks"]:
+        lines = "".join(f"{name}=={version}\n" for name, version in held["versions"].items())
+        case = Case(environment.of_lines(held["name"], lines), data=DATA, apis=APIS)
+        assert [(one.rule, one.title) for one in diagnose.findings(case) if one.sure] == [], held["name"]
 
 
 # Names that came and went.
@@ -683,7 +683,7 @@ def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
 
 def test_a_guess_stands_behind_what_is_sure_unless_an_error_was_raised() -> None:
     packages = {"trl": "0.15.2", "transformers": "4.48.3"}
-    guess = "memory grew after upgrading deepspeed from 0.15.0 to 0.16.0"
+    guess = "it broke after upgrading deepspeed from 0.15.0 to 0.16.0"
     assert rules(told(packages, guess))[:2] == ["VETTED-0003", "told"]
     assert rules(told(packages, f"SomeError: {guess}"))[:2] == ["told", "VETTED-0003"]
 
@@ -705,3 +705,12 @@ def test_the_names_of_releases_are_those_of_the_published_wheels() -> None:
     for (package, fact), change in known.items():
         assert change in APIS[package]["changes"][fact].split()
     assert "transformers>=4.56.2" in APIS["trl"]["requires"]["1.16.0"]
+
+
+def test_a_text_that_speaks_of_hanging_brings_what_hangs_forward_and_makes_it_no_surer() -> None:
+    packages = {"trl": "1.0.0", "vllm": "0.17.0", "peft": "0.18.0"}
+    run = context.of_options({"use_vllm": True, "vllm_mode": "colocate"})
+    said = told(packages, "it is stuck after the first step", context=run)
+    silent = told(packages, "it ends after the first step", context=run)
+    assert (first(said).rule, first(said).confidence) == ("VETTED-0036", "possible")
+    assert only(silent, "VETTED-0036").confidence == "possible"

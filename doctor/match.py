@@ -26,8 +26,8 @@ WORDS = {
         r"\b(?:hangs?|hung|hanging|stuck|deadlocks?|freez\w+|blocked|never returns|time[ds]? ?out)\b", re.I
     ),
     "silent-wrong": re.compile(
-        r"\bwors|gibberish|garbage|\bwrong|incorrect|diverg|degrad|mangled|noise|never improv|no training|silent|mismatch"
-        r"|not (?:learn|improv|train|synchron|increas)|log-?prob|\bratio\b|\bgap\b|differen|\bkl\b"
+        r"\bwors|gibberish|garbage|\bwrong|incorrect|diverg|degrad|mangled|noise|never improv|no training|silent"
+        r"|mismatch|not (?:learn|improv|train|synchron|increas)|log-?prob|\bratio\b|\bgap\b|differen|\bkl\b"
         r"|rewards? (?:drop|stay|is|are)",
         re.IGNORECASE,
     ),

@@ -23,6 +23,7 @@ from doctor.finding import Finding
 from doctor.machine import Machine
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
+from tests.unit.test_advisory import LOGS
 
 DATA, APIS = data.read("data.json"), data.read("apis.json")
 
@@ -714,3 +715,11 @@ def test_a_text_that_speaks_of_hanging_brings_what_hangs_forward_and_makes_it_no
     silent = told(packages, "it ends after the first step", context=run)
     assert (first(said).rule, first(said).confidence) == ("VETTED-0036", "possible")
     assert only(silent, "VETTED-0036").confidence == "possible"
+
+
+@pytest.mark.parametrize("log", [log for log, numbers in LOGS.items() if numbers])
+def test_an_error_that_an_advisory_knows_brings_it_to_the_front(log: str) -> None:
+    """From the error alone: no other rule speaks louder."""
+    case = told({}, log)
+    case.fixes = data.read("fixes.json")
+    assert first(case).rule in {f"VETTED-{number:04}" for number in LOGS[log]}

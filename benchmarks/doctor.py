@@ -32,17 +32,23 @@ from doctor.machine import Machine  # noqa: E402
 
 def asked(case: dict[str, Any], *known: Any) -> Case:
     """What the author of a report said, as the doctor is asked it."""
-    seen = environment.of_versions(case["id"], {key: str(value) for key, value in (case.get("packages") or {}).items()})
-    run = context.of_options(case.get("config") or {})
-    launch, hardware = case.get("launch") or {}, case.get("hardware") or {}
-    context.of_launch(" ".join(map(str, launch.values())), run)
-    if "num_processes" in launch:
-        run.known.setdefault("processes", str(launch["num_processes"]))
+    said = {key: str(value) for key, value in _table(case.get("packages")).items() if value}
+    seen = environment.of_versions(str(case.get("id")), said)
+    config = case.get("config")
+    run = context.read(config) if isinstance(config, str) else context.of_options(_table(config))
+    launch, hardware = case.get("launch"), _table(case.get("hardware"))
+    context.of_launch(launch if isinstance(launch, str) else " ".join(map(str, _table(launch).values())), run)
+    if "num_processes" in _table(launch):
+        run.known.setdefault("processes", str(_table(launch)["num_processes"]))
     for key, name in (("gpu", "gpu_model"), ("gpus", "gpus"), ("cuda", "cuda")):
         if hardware.get(key) is not None:
             run.known[name] = str(hardware[key])
     told = Machine(driver=str(hardware["driver"]) if hardware.get("driver") else None)
-    return Case(seen, run, told, symptoms.plain(case.get("error") or ""), *known)
+    return Case(seen, run, told, symptoms.plain(str(case.get("error") or "")), *known)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def right(found: Finding, case: dict[str, Any]) -> bool:
@@ -57,8 +63,8 @@ def right(found: Finding, case: dict[str, Any]) -> bool:
         and not (found.sure and case.get("silent"))
     ):
         return False
-    said = {versions.name(key): str(value) for key, value in (case.get("packages") or {}).items()}
-    good = [_blames(found, culprit, said) for culprit in case["culprit"]]
+    said = {versions.name(key): str(value) for key, value in _table(case.get("packages")).items() if value}
+    good = [_blames(found, culprit, said) for culprit in case.get("culprit") or []]
     return all(good) if case.get("culprit_logic") == "all" else any(good)
 
 
@@ -67,13 +73,15 @@ def _blames(found: Finding, culprit: dict[str, Any], said: dict[str, str]) -> bo
     if package not in found.packages:
         return False
     ranges = [one for one in found.ranges.get(package, []) if one != versions.ANY]
-    bad, fixed = culprit["bad"], culprit["fixed"]
+    bad, fixed = str(culprit.get("bad") or versions.ANY), str(culprit.get("fixed") or "not known")
     if not ranges:
         # A check that blames no versions but how the files fit together: it must say what this error says.
         return not found.ranges and found.shown > 0
     if versions.specifiers(bad) is None:
         return found.shown > 0  # "a wheel built for another torch": the culprit is no range
-    if not any(versions.overlaps(bad, one) for one in ranges):
+    here = said.get(package, "")
+    both = any(versions.within(one, here) and versions.within(bad, here) is not False for one in ranges)
+    if not both and not any(versions.overlaps(bad, one) for one in ranges):
         return False
     if package in said and all(versions.within(one, said[package]) is False for one in ranges):
         return False
@@ -96,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         begun = time.perf_counter()
         found = diagnose.findings(asked(case, *known))
         slowest = max(slowest, time.perf_counter() - begun)
-        if not case["culprit"]:
-            sure = [one for one in found if one.sure and not (case["kind"] == "config" and one.setting)]
+        if not case.get("culprit"):
+            sure = [one for one in found if one.sure and not (case.get("kind") == "config" and one.setting)]
             alarms += [case["id"]] if sure else []
             _row(case, "alarm" if sure else "quiet", sure or found, options.verbose)
             continue
@@ -111,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if place != 1:
             missed.append(case["id"])
         _row(case, f"rank {place}" if place else "missed", found, options.verbose)
-    negatives = sum(not case["culprit"] for case in cases)
+    negatives = sum(not case.get("culprit") for case in cases)
     asked_of = len(cases) - negatives - apart
     answer = {
         "cases": len(cases), "positives": asked_of, "negatives": negatives,
@@ -131,7 +139,9 @@ def _row(case: dict[str, Any], outcome: str, found: list[Finding], verbose: bool
     print(f"{case['id']:<28} {outcome:<8} {said}")
     if verbose and outcome not in ("rank 1", "quiet"):
         print(f"    error: {(case.get('error') or '')[:200]!r}")
-        print(f"    culprit: {[(one['package'], one['bad'], one['fixed']) for one in case['culprit']]}")
+        print(
+            f"    culprit: {[(one['package'], one.get('bad'), one.get('fixed')) for one in case.get('culprit') or []]}"
+        )
         for one in found[:4]:
             print(f"    - {one.rule} {one.confidence} shown={one.shown} {one.packages} {one.ranges}")
 

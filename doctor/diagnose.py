@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Callable
 
@@ -10,6 +11,7 @@ from doctor.case import Case
 from doctor.checks import binary, compiled, cuda, remains, requires, told, tools
 from doctor.finding import Finding
 
+FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
     compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look,
@@ -29,7 +31,8 @@ def findings(case: Case) -> list[Finding]:
     found += repairs.findings(case.fixes, case)
     found += names.models(case.apis, environment, case.error)
     found += names.signatures(case.apis, environment, case.error)
-    return _once(sorted(found, key=lambda one: one.order))
+    failed = FAILED.search(case.error) is not None
+    return _once(sorted(found, key=lambda one: one.order(failed)))
 
 
 def _from_machine(case: Case) -> None:

@@ -31,11 +31,20 @@ class Finding:
     def sure(self) -> bool:
         return self.confidence in SURE
 
-    @property
-    def order(self) -> tuple[object, ...]:
-        """What explains the error that was given comes first; then what is surest, then what does the most harm."""
+    def order(self, failed: bool) -> tuple[object, ...]:
+        """What explains the error comes first, then what is sure, then the guesses; among equals what does most harm.
+
+        `failed`: something raised an error. What trains wrongly without one is then not its cause.
+        """
+        quiet = failed and self.severity in ("silent-wrong", "waste")
+        if self.shown == 2:
+            place = 0
+        elif self.sure:
+            place = 1 if self.shown else 4 if quiet else 2
+        else:
+            place = 3 if self.shown else 5
         return (
-            -self.shown,
+            place,
             CONFIDENCES.index(self.confidence),
             -self.weight if self.shown else 0,
             SEVERITIES.index(self.severity),

@@ -21,6 +21,18 @@ from doctor.finding import Finding
 
 Advisory = dict[str, Any]
 # An error that names something of somebody's; "expected Half but found Float" can come from anywhere.
+WORDS = {
+    "hang": re.compile(
+        r"\b(?:hangs?|hung|hanging|stuck|deadlocks?|freez\w+|blocked|never returns|time[ds]? ?out)\b", re.I
+    ),
+    "silent-wrong": re.compile(
+        r"\bwors|gibberish|garbage|\bwrong|incorrect|diverg|degrad|mangled|noise|never improv|no training|silent"
+        r"|mismatch|not (?:learn|improv|train|synchron|increas)|log-?prob|\bratio\b|\bgap\b|differen|\bkl\b"
+        r"|rewards? (?:drop|stay|is|are)",
+        re.IGNORECASE,
+    ),
+    "waste": re.compile(r"memory|\boom\b|\bslow", re.IGNORECASE),
+}
 SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
 
 
@@ -90,6 +102,8 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
     confidence = _confidence(best, shown, quoted, bool(text), one)
     if confidence is None:
         return None
+    if not shown and best.known == 2 and one["severity"] in WORDS and WORDS[one["severity"]].search(text):
+        shown = 1  # it does speak of such a thing, which makes it no surer
     return Finding(
         rule=one["id"],
         title=one["summary"],
@@ -129,7 +143,8 @@ def _confidence(best: Held, shown: int, quoted: str, told: bool, one: Advisory) 
         )
         return "likely" if shown else None if quiet or idle else "possible"
     if shown == 2:
-        return "likely" if best.known or SPECIFIC.search(quoted) else "possible"
+        given = best.known or any(best.context.values())
+        return "likely" if given or SPECIFIC.search(quoted) else "possible"
     if shown == 1:
         return "likely" if best.known and best.settled and best.context else "possible"
     return None

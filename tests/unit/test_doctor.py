@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from builder import advisory, docs, knowledge, stack
+from builder.project import Project
 from doctor import __main__ as program
 from doctor import commands, context, data, diagnose, environment, machine, nearest, report, symptoms, versions
 from doctor.case import Case
@@ -21,6 +23,7 @@ from doctor.finding import Finding
 from doctor.machine import Machine
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
+from tests.unit.test_advisory import LOGS
 
 DATA, APIS = data.read("data.json"), data.read("apis.json")
 
@@ -298,10 +301,10 @@ def test_what_is_nobodys_version_is_not_blamed_on_one(error: str) -> None:
 
 
 def test_nothing_is_known_to_be_wrong_with_a_stack_of_ours() -> None:
-    for stack in DATA["stacks"]:
-        lines = "".join(f"{name}=={version}\n" for name, version in stack["versions"].items())
-        case = Case(environment.of_lines(stack["name"], lines), data=DATA, apis=APIS)
-        assert [(one.rule, one.title) for one in diagnose.findings(case) if one.sure] == [], stack["name"]
+    for held in DATA["stacks"]:
+        lines = "".join(f"{name}=={version}\n" for name, version in held["versions"].items())
+        case = Case(environment.of_lines(held["name"], lines), data=DATA, apis=APIS)
+        assert [(one.rule, one.title) for one in diagnose.findings(case) if one.sure] == [], held["name"]
 
 
 # Names that came and went.
@@ -677,3 +680,46 @@ def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
                 top = name.partition(".")[0]
                 assert top in {*sys.stdlib_module_names, "doctor", "packaging", "pip"}, f"{file.name}: {name}"
                 assert top not in {"tomllib"}, file.name
+
+
+def test_a_guess_stands_behind_what_is_sure_unless_an_error_was_raised() -> None:
+    packages = {"trl": "0.15.2", "transformers": "4.48.3"}
+    guess = "it broke after upgrading deepspeed from 0.15.0 to 0.16.0"
+    assert rules(told(packages, guess))[:2] == ["VETTED-0003", "told"]
+    assert rules(told(packages, f"SomeError: {guess}"))[:2] == ["told", "VETTED-0003"]
+
+
+def test_what_it_knows_is_what_the_project_holds_today(real: Project) -> None:
+    assert knowledge.path(real) not in docs.stale(real)
+    assert {one["id"] for one in DATA["advisories"]} == set(advisory.names(real))
+    assert [one["name"] for one in DATA["stacks"]] == stack.names(real)
+
+
+def test_the_names_of_releases_are_those_of_the_published_wheels() -> None:
+    known = {
+        ("transformers", "transformers:HybridCache"): "-5.0.0",
+        ("transformers", "PreTrainedModel.warnings_issued"): "-5.1.0",
+        ("trl", "trl:GRPOConfig"): "+0.14.0",
+        ("trl", "GRPOConfig(vllm_mode"): "+0.18.0",
+        ("peft", "peft.utils.save_and_load:_maybe_shard_state_dict_for_tp"): "+0.19.0",
+    }
+    for (package, fact), change in known.items():
+        assert change in APIS[package]["changes"][fact].split()
+    assert "transformers>=4.56.2" in APIS["trl"]["requires"]["1.16.0"]
+
+
+def test_a_text_that_speaks_of_hanging_brings_what_hangs_forward_and_makes_it_no_surer() -> None:
+    packages = {"trl": "1.0.0", "vllm": "0.17.0", "peft": "0.18.0"}
+    run = context.of_options({"use_vllm": True, "vllm_mode": "colocate"})
+    said = told(packages, "it is stuck after the first step", context=run)
+    silent = told(packages, "it ends after the first step", context=run)
+    assert (first(said).rule, first(said).confidence) == ("VETTED-0036", "possible")
+    assert only(silent, "VETTED-0036").confidence == "possible"
+
+
+@pytest.mark.parametrize("log", [log for log, numbers in LOGS.items() if numbers])
+def test_an_error_that_an_advisory_knows_brings_it_to_the_front(log: str) -> None:
+    """From the error alone: no other rule speaks louder."""
+    case = told({}, log)
+    case.fixes = data.read("fixes.json")
+    assert first(case).rule in {f"VETTED-{number:04}" for number in LOGS[log]}

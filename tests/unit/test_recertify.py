@@ -206,7 +206,8 @@ MOMENTS = {
 def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: Moving, moment: str) -> None:
     expected, fault = MOMENTS[moment]
     argv = ["vetted", "recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0"]
-    code = f"import os, signal, sys; from builder import cli; from builder.upgrading import aside; sys.argv = {argv!r}; {fault}; cli.main()"
+    imports = "import os, signal, sys; from builder import cli; from builder.upgrading import aside"
+    code = f"{imports}; sys.argv = {argv!r}; {fault}; cli.main()"
     before = moving.committed()
     # What the fixture keeps from this machine's own libraries, a process of its own would look for.
     nothing = "from builder import debian; debian.LIBRARIES = {}; "

@@ -131,12 +131,7 @@ def _ready() -> bool:
 
 def _new(runs: Path, asked: Asked) -> Path:
     """The folder of a new run, with its config. Two that start in the same second get two."""
-    if asked.config is not None and not asked.config.is_file():
-        raise UsageError(
-            f"{asked.config} is not there\n"
-            "usual cause: the container sees the folder that the command was typed in, as /work, and nothing else\n"
-            "next: name the config relative to that folder"
-        )
+    settings = _read(asked.config) if asked.config else None
     started = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     for number in range(100):
         folder = runs / (started if number == 0 else f"{started}-{number}")
@@ -145,20 +140,35 @@ def _new(runs: Path, asked: Asked) -> Path:
             break
         except FileExistsError:
             continue
-    if asked.config is None:
+    if settings is None:
         from runtime import task
 
         print("task     the built-in one: a tiny policy learns to write lower-case letters", file=sys.stderr)
-        config = task.make(folder / "task")
-    else:
-        config = asked.config
-    shutil.copyfile(config, folder / CONFIG)
+        settings = task.make(folder / "task").read_bytes()
+    (folder / CONFIG).write_bytes(settings)
     image = {"image": os.environ.get("VETTED_IMAGE"), "stack": os.environ.get("VETTED_STACK")}
     for path in preflight.certificates(Path("/"), image["image"] or ""):
         (folder / "certificates").mkdir(exist_ok=True)
         shutil.copyfile(path, folder / "certificates" / path.name)
     (folder / "image.json").write_text(json.dumps(image, indent=2) + "\n", encoding="utf-8")
     return folder
+
+
+def _read(config: Path) -> bytes:
+    try:
+        return config.read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise UsageError(
+            f"{config} is not there\n"
+            "usual cause: the container sees the folder that the command was typed in, as /work, and nothing else\n"
+            "next: name the config relative to that folder"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"{config} cannot be read: {error.strerror}\n"
+            f"usual cause: the folder or the file is closed to user {os.getuid()}:{os.getgid()}, who trains\n"
+            "next: chmod -R a+rX on that folder"
+        ) from error
 
 
 def _resumed(runs: Path, name: str | None) -> Path:

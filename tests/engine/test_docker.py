@@ -325,12 +325,22 @@ def test_two_runs_at_once_have_a_folder_each(chosen: Workshop) -> None:
     assert len(runs(chosen)) == len(before) + 2
 
 
-def test_a_config_that_is_not_there_is_said_and_leaves_nothing(chosen: Workshop) -> None:
+@pytest.mark.parametrize(
+    ("mode", "what", "then"),
+    [
+        (0o755, "other.yaml is not there", "next: name the config relative to that folder"),
+        (0o700, "other.yaml cannot be read: Permission denied", "next: chmod -R a+rX on that folder"),
+    ],
+)
+def test_a_config_that_cannot_be_had_is_said_and_leaves_nothing(
+    chosen: Workshop, tmp_path: Path, mode: int, what: str, then: str
+) -> None:
     before = runs(chosen)
-    code, said = train(chosen, "--config", "other.yaml")
+    tmp_path.chmod(mode)
+    code, said = train(chosen, "--config", "other.yaml", cwd=tmp_path)
     assert code == 2
-    assert "other.yaml is not there" in said
-    assert "next: name the config relative to that folder" in said
+    assert what in said
+    assert then in said
     assert runs(chosen) == before
 
 

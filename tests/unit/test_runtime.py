@@ -167,8 +167,10 @@ def test_a_run_has_a_folder_of_its_own_with_the_config_as_it_was(tmp_path: Path)
     folders = [train._new(tmp_path, asked) for _ in range(3)]
     assert len(set(folders)) == 3
     assert all((folder / train.CONFIG).read_text() == "beta: 0.1\n" for folder in folders)
-    with pytest.raises(UsageError, match="is not there"):
-        train._new(tmp_path, Asked(tmp_path / "other.yaml", False, None, ()))
+    for missing in ("other.yaml", "my.yaml/other.yaml", "."):
+        with pytest.raises(UsageError, match="is not there"):
+            train._new(tmp_path, Asked(tmp_path / missing, False, None, ()))
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 3
 
 
 def test_the_latest_run_goes_on_from_its_last_whole_checkpoint(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ import typer
 from builder import doctorfile, engine, errors, process, project
 from builder.commands.common import AsJson, print_json
 from builder.project import write
-from doctor import __main__ as program
-from doctor.environment import UnreadableError
 
 CONTAINER = (
     "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
@@ -58,6 +56,10 @@ def doctor_(
     as_json: AsJson = False,
 ) -> None:
     """What is wrong with an environment as it is, how that is known, and the way out."""
+    # Not at the top: a bundle carries this tool, and no doctor.
+    from doctor import __main__ as program
+    from doctor.environment import UnreadableError
+
     if len([one for one in (python, requirements, image) if one is not None]) > 1:
         raise typer.BadParameter("name one of them", param_hint="--python, --requirements or --image")
     if single_file:

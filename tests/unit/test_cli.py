@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from builder import certificate, hostenv
 from builder.certificate import Measurement, ProbeResult
 from builder.project import Project
-from tests.conftest import BAD_RUN, GREET, PYTHON, TINY, Small, vetted
+from tests.conftest import BAD_RUN, GREET, PYTHON, ROOT, TINY, Small, spawn, vetted
 from tests.unit.conftest import Command
 
 PROBES = [
@@ -359,3 +360,11 @@ def test_a_cpu_stack_is_not_certified_for_cuda(command: Command, small: Small) -
     assert answer.code == 2
     assert "--device" in answer.err
     assert "cpu stack" in answer.err
+
+
+def test_the_tool_imports_nothing_that_a_bundle_leaves_behind(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "builder", tmp_path / "builder", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from builder import cli; assert cli.__file__.startswith(__import__('os').getcwd()), cli.__file__"
+    with spawn(["-c", code], tmp_path, PYTHONPATH=str(tmp_path)) as child:
+        _, said = child.communicate()
+    assert child.returncode == 0, said

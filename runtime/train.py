@@ -160,7 +160,7 @@ def _read(config: Path) -> bytes:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise UsageError(
             f"{config} is not there\n"
-            "usual cause: the container sees the folder that the command was typed in, as /work, and nothing else\n"
+            "usual cause: the container sees the folder that the command was typed in, as /here, and nothing else\n"
             "next: name the config relative to that folder"
         ) from error
     except OSError as error:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import zstandard
+from pip._internal.models.index import PyPI
 
 from builder import build, certificate, engine, machine, oci
 from tests.engine.conftest import GPU_ONLY, STACK, Workshop, containers, killed_at_random_moments
@@ -29,7 +30,7 @@ PLANTED = "planted-secret"
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What a machine keeps to itself: credentials of its index, its certificate authority, its tokens."""
-    index = urlsplit(machine.index() or "https://pypi.org/simple")
+    index = urlsplit(machine.index() or PyPI.simple_url)
     authority = tmp_path_factory.mktemp("ca") / "ca.pem"
     authority.write_text(
         (machine.ca_bundle() or Path("/etc/ssl/certs/ca-certificates.crt")).read_text() + f"# {PLANTED}\n"

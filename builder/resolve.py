@@ -133,6 +133,18 @@ def _rank(file: File, order: dict[Tag, int]) -> int | None:
     return min(fitting, default=None)
 
 
+def size(file: File) -> int | None:
+    """The bytes of a file: as the index says, else as its host does; None when neither does."""
+    if file.size is not None or "://" not in file.url:
+        return file.size
+    try:
+        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=60) as response:
+            length = response.headers["Content-Length"]
+            return int(length) if length else None
+    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError):
+        return None
+
+
 def download(file: File) -> bytes:
     """The bytes of one (small) file."""
     url = file.url if "://" in file.url else Path(file.url).absolute().as_uri()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -62,17 +60,13 @@ def locked_files(held: Lock, scratch: Path) -> dict[str, int]:
 
 
 def _bytes(file: File) -> int:
-    if "://" not in file.url:
-        return Path(file.url).stat().st_size
-    try:
-        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=60) as response:
-            return int(response.headers["Content-Length"])
-    except (urllib.error.URLError, TimeoutError, ConnectionError, TypeError) as error:
+    if (known := resolve.size(file)) is None:
         raise errors.NetworkError(
-            f"{file.filename}: its size is not known: {getattr(error, 'reason', error)}",
+            f"{file.filename}: its size is not known",
             cause="the index named the file, but its host did not answer",
             next_step="run this again",
-        ) from error
+        )
+    return known
 
 
 def without_gpu(project: Project, held: Lock, built: Built) -> dict[str, Any] | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -88,7 +86,7 @@ def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> D
     rows = []
     for one in changes:
         was, will = before.get(one.name), after.get(one.name)
-        sizes = (_size(was), _size(will))
+        sizes = (_weight(was), _weight(will))
         rows.append(Row(one, sizes, (licence(was) if was else "", licence(will) if will else "")))
     matched = {one.id: (one.matches(old.versions), one.matches(new.versions), one.summary) for one in advisories}
     return Difference(
@@ -108,18 +106,8 @@ def _files(held: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
         return {}  # one that was deleted meanwhile has no size any more; the audit is where that matters
 
 
-def _size(file: File | None) -> int | None:
-    """What a file weighs: as the index says, else as its host does."""
-    if file is None:
-        return 0
-    if file.size is not None or "://" not in file.url:
-        return file.size
-    try:
-        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=20) as response:
-            length = response.headers["Content-Length"]
-            return int(length) if length else None
-    except (urllib.error.URLError, TimeoutError, ValueError):
-        return None
+def _weight(file: File | None) -> int | None:
+    return resolve.size(file) if file else 0
 
 
 def licence(file: File) -> str:
@@ -142,7 +130,7 @@ def metadata(file: File) -> Message | None:
             beside = replace(file, url=file.url.partition("#")[0] + ".metadata")
             with suppress(errors.NetworkError):
                 return HeaderParser().parsestr(resolve.download(beside).decode(errors="replace"))
-        if remote and (_size(file) or SMALL) >= SMALL:
+        if remote and (_weight(file) or SMALL) >= SMALL:
             return None
         return HeaderParser().parsestr(_inside(file).decode(errors="replace"))
     except (errors.NetworkError, BadZipFile, tarfile.TarError, StopIteration, KeyError):

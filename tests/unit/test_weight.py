@@ -50,6 +50,14 @@ def test_an_image_with_other_layers_than_its_dockerfile_is_refused(wheels: Small
         weight.measure(wheels.project, wheels.lock, image, wheels.scratch())
 
 
+def test_a_file_whose_size_nobody_tells_is_no_zero(
+    wheels: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.resolve.size", lambda _: None)
+    with pytest.raises(errors.NetworkError, match="its size is not known"):
+        weight.measure(wheels.project, wheels.lock, built(wheels, tmp_path / "layout"), wheels.scratch())
+
+
 def test_a_row_is_replaced_and_those_of_other_stacks_stay(wheels: Small, tmp_path: Path) -> None:
     image = built(wheels, tmp_path / "layout")
     weight.record(wheels.project, wheels.lock, image, "first", wheels.scratch())

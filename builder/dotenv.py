@@ -11,6 +11,7 @@ from builder.project import Project, write
 from builder.stack import Stack
 
 IMAGE, STACK, USER, FILES = "VETTED_IMAGE", "VETTED_STACK", "VETTED_USER", "COMPOSE_FILE"
+CERTIFICATES = "VETTED_CERTIFICATES"
 BASE, GPUS = "compose.yaml", "compose.gpu.yaml"
 NOBODY_IN_PARTICULAR = 1000  # the user of the images
 
@@ -19,16 +20,31 @@ def path(project: Project) -> Path:
     return project.root / ".env"
 
 
-def pin(project: Project, held: Stack, name: str, image: str, scratch: Path) -> bool:
-    """Write the image, its stack, who runs it and which compose files; whether anything changed."""
+def pin(project: Project, held: Stack, name: str, image: str, certificates: Path, scratch: Path) -> bool:
+    """Write the image, its stack and certificates, who runs it and which compose files; whether anything changed."""
+    certificates.mkdir(parents=True, exist_ok=True)
     target = path(project)
     # Any bytes that a person may have there come back as they were.
     before = target.read_bytes().decode(errors="surrogateescape") if target.is_file() else ""
-    values = {IMAGE: image, STACK: name, USER: owner(project), FILES: _files(before, held.device)}
+    values = {
+        IMAGE: image,
+        STACK: name,
+        CERTIFICATES: _value(project, certificates),
+        USER: owner(project),
+        FILES: _files(before, held.device),
+    }
     after = replaced(before, values)
     if after != before:
         write(target, after.encode(errors="surrogateescape"), scratch)
     return after != before
+
+
+def _value(project: Project, folder: Path) -> str:
+    """A folder as compose reads it: from where compose.yaml lies, or absolute; quoted, where it must be."""
+    text = f"./{folder.relative_to(project.root)}" if folder.is_relative_to(project.root) else str(folder)
+    if re.fullmatch(r"[\w./+@-]+", text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def owner(project: Project) -> str:

@@ -5,6 +5,7 @@ It imports nothing of the stack and takes a fraction of a second. Only what cann
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -37,6 +38,13 @@ class Finding:
         return self.what + (f"\n         {self.then}" if self.then else "")
 
 
+@dataclass(frozen=True)
+class Certificate:
+    subject: str  # the digest of an image
+    hardware: str  # the class of machine it was earned on
+    expires: str  # the last day, as in 2026-11-21
+
+
 def main() -> int:
     findings = look()
     for finding in findings:
@@ -48,7 +56,7 @@ def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> lis
     """All findings, in the order in which a person would ask. `root`: the file system, another one in tests."""
     here = stack(root)
     needs = cuda(here.get("distributions", {}))
-    found = gpus(root)
+    found = gpus(root, environ)
     return [
         certified(root, here, environ.get("VETTED_IMAGE", ""), found),
         *(_driver(root, needs, found) if needs else []),
@@ -73,12 +81,30 @@ def _json(path: Path) -> Any:
 # --- what is here --------------------------------------------------------------------------------------------------
 
 
-def gpus(root: Path) -> list[str]:
-    """The models of the GPUs that the kernel's driver shows to this container."""
-    models = []
+def gpus(root: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The models of the GPUs that a process in this container will see, in the order of their PCI addresses.
+
+    The driver tells of every GPU of the host; a container has the device nodes of its own, and CUDA_VISIBLE_DEVICES
+    chooses among them, by number or by UUID, up to the first name that means none.
+    """
+    here = []
     for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
-        match = re.search(r"^Model:\s*(.+)$", _text(path), re.MULTILINE)
-        models.append(match[1].strip() if match else "an NVIDIA GPU")
+        said = dict(re.findall(r"^([^:\n]+):[ \t]*(.*?)[ \t]*$", _text(path), re.MULTILINE))
+        minor = said.get("Device Minor")
+        if minor is None or (root / f"dev/nvidia{minor}").exists():
+            here.append((said.get("Model") or "an NVIDIA GPU", said.get("GPU UUID", "")))
+    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return [model for model, _ in here]
+    models = []
+    for name in map(str.strip, chosen.split(",")):
+        if name.isdecimal():
+            named = here[int(name) : int(name) + 1]
+        else:
+            named = [one for one in here if name and one[1].startswith(name)]
+        if len(named) != 1:
+            break
+        models.append(named[0][0])
     return models
 
 
@@ -117,10 +143,18 @@ def _text(path: Path) -> str:
 def certified(root: Path, stack: Mapping[str, Any], image: str, found: list[str]) -> Finding:
     """Which certificate speaks of this very image, and whether it was earned on hardware like this."""
     name = stack.get("stack", "this image")
-    earned = list(certificates(root, image).values())
+    held = certificates(root, image).values()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    earned = [one.hardware for one in held if today <= one.expires]
     here = hardware(root, found)
     if here in earned:
         return Finding("ok", f"{name} is certified for this hardware: {here}")
+    if held and not earned:
+        return Finding(
+            "advice",
+            f"the certificate of {name} for this image expired on {max(one.expires for one in held)}",
+            "choose a newer image: vetted use; or run the suite here: docker compose run smoke",
+        )
     if earned:
         return Finding(
             "advice",
@@ -134,25 +168,28 @@ def certified(root: Path, stack: Mapping[str, Any], image: str, found: list[str]
     )
 
 
-def certificates(root: Path, image: str) -> dict[Path, str]:
-    """The certificates of this very image, each with the hardware that it was earned on."""
+def certificates(root: Path, image: str) -> dict[Path, Certificate]:
+    """The certificates of this very image, expired ones too."""
     digest = image.rpartition("@sha256:")[2]
     return {
-        path: statement["hardware"]
+        path: held
         for path in sorted((root / CERTIFICATES).glob("*.json"))
-        if (statement := _statement(path)) and statement["subject"] == digest
+        if (held := _certificate(path)) and held.subject == digest
     }
 
 
-def _statement(path: Path) -> dict[str, str] | None:
-    """What a certificate speaks of and where it was earned; None for what is no passed certificate."""
+def _certificate(path: Path) -> Certificate | None:
+    """What a certificate says; None for what is no passed certificate."""
     document = _json(path)
     try:
         predicate = document["predicate"]
         resources = {one["name"]: one.get("annotations", {}) for one in predicate["configuration"]}
         if predicate["result"] != "PASSED" or resources.get("differences"):
             return None
-        return {"subject": document["subject"][0]["digest"]["sha256"], "hardware": resources["hardware"]["class"]}
+        held = Certificate(
+            document["subject"][0]["digest"]["sha256"], resources["hardware"]["class"], predicate["expires"]
+        )
+        return held if all(isinstance(one, str) for one in (held.subject, held.hardware, held.expires)) else None
     except (KeyError, TypeError, IndexError):
         return None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from runtime import rewards
 
 
 def main() -> None:
@@ -21,21 +22,9 @@ def main() -> None:
     # The script lets nobody add a callback, but every trainer takes this one.
     transformers.trainer.DEFAULT_PROGRESS_CALLBACK = Recorder
     _resume(transformers.Trainer)
-    _refuse_functions(grpo)
+    rewards.accept(grpo)
     parser = grpo.make_parser()
     grpo.main(*parser.parse_args_and_config())
-
-
-def _refuse_functions(grpo: Any) -> None:
-    """Say what an old script would only call an unknown option."""
-    if any(field.name == "reward_funcs" for field in dataclasses.fields(grpo.GRPOScriptArguments)):
-        return
-    config = Path(sys.argv[sys.argv.index("--config") + 1])
-    if "reward_funcs" in config.read_text(encoding="utf-8"):
-        sys.exit(
-            "vetted: the `trl grpo` of this TRL takes no reward functions, only a reward model\n"
-            "next: set reward_model_name_or_path, or choose a stack of a newer TRL"
-        )
 
 
 def _resume(trainer: Any) -> None:

@@ -7,6 +7,7 @@ certificates of the image. Ctrl-C ends the run with a checkpoint; `--resume` goe
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import os
 import re
@@ -100,10 +101,13 @@ def _run(argv: Sequence[str], stop: Path) -> int:
     others, the launcher between them before all, and from a terminal each of them twice; so they get none.
     """
     stop.unlink(missing_ok=True)
+    killed = False
     with subprocess.Popen(argv, process_group=0) as child:
 
         def end(_number: int, _frame: object) -> None:
+            nonlocal killed
             if stop.exists():
+                killed = True
                 os.killpg(child.pid, signal.SIGKILL)
                 return
             stop.touch()
@@ -117,7 +121,9 @@ def _run(argv: Sequence[str], stop: Path) -> int:
                 signal.signal(number, handler)
     asked = stop.exists()
     stop.unlink(missing_ok=True)
-    return INTERRUPTED if asked else code
+    if killed or (asked and code == 0):
+        return INTERRUPTED
+    return code if code >= 0 else 128 - code  # as a shell says of a signal
 
 
 def _ready() -> bool:
@@ -133,7 +139,7 @@ def _new(runs: Path, asked: Asked) -> Path:
     """The folder of a new run, with its config. Two that start in the same second get two."""
     settings = _read(asked.config) if asked.config else None
     started = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    for number in range(100):
+    for number in itertools.count():
         folder = runs / (started if number == 0 else f"{started}-{number}")
         try:
             folder.mkdir()
@@ -198,8 +204,7 @@ def latest(folder: Path) -> Path | None:
 
 def _launcher() -> list[str]:
     """One process for each GPU; on a machine without, one process."""
-    count = len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) if os.environ.get("CUDA_VISIBLE_DEVICES") else None
-    found = len(preflight.gpus(Path("/"))) if count is None else count
+    found = len(preflight.gpus(Path("/")))
     if found < 2:
         return [sys.executable, "-P", "-m", "runtime.script"]
     return [

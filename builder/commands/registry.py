@@ -12,6 +12,7 @@ import typer
 
 from builder import audit, build, console, dotenv, engine, errors, lock, project, stack
 from builder.build import Built, Step
+from builder.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.oci import DIGEST
 from builder.project import Project
@@ -176,13 +177,16 @@ def use_(
     chosen = name or _cpu_stack(home)
     held = lock.load(home, chosen)
     with home.holding(chosen) as scratch:
+        certificates = home.stack_dir(chosen) / "certificates"
         if repository:
-            image = _published(home, chosen, repository, public, scratch)
+            image, statements = _published(home, chosen, repository, public, scratch)
+            if public:
+                certificates = _carried(home, chosen, statements, scratch)
         else:
             built = build.needed(home, held)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
-        changed = dotenv.pin(home, held.stack, chosen, image, scratch)
+        changed = dotenv.pin(home, held.stack, chosen, image, certificates, scratch)
     if as_json:
         print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})
         return
@@ -201,8 +205,8 @@ def _cpu_stack(home: Project) -> str:
 
 def _published(
     home: Project, name: str, repository: registry.Repository, public: Path | None, scratch: Path
-) -> str:  # fmt: skip
-    """The image that the stack's tag names in a registry; verified, when there is a key."""
+) -> tuple[str, Sequence[Statement]]:  # fmt: skip
+    """The image that the stack's tag names in a registry; verified, and with its certificates, when there is a key."""
     image = registry.resolve(repository, publish.tag(name))
     if image is None:
         raise errors.VettedError(
@@ -210,6 +214,7 @@ def _published(
             cause="the stack was never published there",
             next_step=f"vetted publish {name} --registry {repository} --key cosign.key",
         )
+    statements: Sequence[Statement] = ()
     if public:
         verdict = verify.remote(home, registry.Reference(repository, None, image), public, scratch)
         other = [] if verdict.stack in (None, name) else [f"it is an image of {verdict.stack}"]
@@ -220,7 +225,19 @@ def _published(
                 "\n".join([f"{repository}:{name} is in doubt; .env is as it was", *said]),
                 next_step=f"vetted verify {repository}@{image} --key cosign.pub",
             )
-    return f"{repository}@{image}"
+        statements = [one.statement for one in verdict.certificates if not one.doubts]
+    return f"{repository}@{image}", statements
+
+
+def _carried(home: Project, name: str, statements: Sequence[Statement], scratch: Path) -> Path:
+    """The folder with these certificates of an image that somebody else certified, and with no others."""
+    folder = home.state / "certificates" / name
+    written = [folder / f"{number}.json" for number in range(len(statements))]
+    for path, statement in zip(written, statements, strict=True):
+        project.write(path, statement.to_json(), scratch)
+    for path in set(folder.glob("*.json")).difference(written):
+        path.unlink()
+    return folder
 
 
 def _load(built: Built) -> None:

@@ -49,3 +49,13 @@ def test_no_file_overlays_a_service_that_is_not_there_or_holds_a_token(file: str
     for service in document["services"].values():
         assert not [name for name in service.get("environment", {}) if name.endswith(("TOKEN", "KEY", "PASSWORD"))]
     assert all("file" in secret for secret in document.get("secrets", {}).values())
+
+
+def test_with_gpus_the_trainer_and_the_server_see_those_that_are_theirs() -> None:
+    overlay = yaml.safe_load((ROOT / "compose.gpu.yaml").read_text())["services"]
+    seen = {name: service["environment"]["CUDA_VISIBLE_DEVICES"] for name, service in overlay.items()}
+    assert seen.pop("vllm") == "${VETTED_SERVER_GPUS:-1}"
+    assert seen == dict.fromkeys(("train", "smoke", "preflight"), "${VETTED_GPUS:-0}")
+    for service in overlay.values():
+        (devices,) = service["deploy"]["resources"]["reservations"]["devices"]
+        assert devices == {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "utility"]}

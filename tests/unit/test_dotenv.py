@@ -35,9 +35,9 @@ def test_a_file_of_any_bytes_keeps_them(small: Small) -> None:
     path = dotenv.path(small.project)
     path.write_bytes(b"NAME=\xff\xfe\n")
     held = small.lock.stack
-    assert dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.scratch())
+    assert dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
     assert path.read_bytes().startswith(b"NAME=\xff\xfe\n" + BOTH.encode())
-    assert not dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.scratch())
+    assert not dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,24 @@ def test_a_stack_for_gpus_brings_its_compose_file_and_leaves_those_of_others(
 ) -> None:
     dotenv.path(small.project).write_text(before)
     held = small.lock.stack.model_copy(update={"device": device})
-    dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.scratch())
+    dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
     assert f"COMPOSE_FILE={files}\n" in dotenv.path(small.project).read_text()
+
+
+@pytest.mark.parametrize(
+    ("folder", "value"),
+    [
+        ("lockfiles/tiny/certificates", "./lockfiles/tiny/certificates"),
+        ("a b/c", "'./a b/c'"),
+        ("it's $HOME #1", "'./it\\'s $HOME #1'"),
+    ],
+)
+def test_the_folder_of_the_certificates_is_there_and_named_as_compose_reads_it(
+    small: Small, folder: str, value: str
+) -> None:
+    dotenv.pin(small.project, small.lock.stack, TINY, "a.b/c@sha256:1", small.root / folder, small.scratch())
+    assert (small.root / folder).is_dir()
+    assert f"VETTED_CERTIFICATES={value}\n" in dotenv.path(small.project).read_text()
 
 
 def test_results_belong_to_the_owner_of_the_folder_and_nothing_runs_as_root(small: Small) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
@@ -42,6 +43,11 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def gpu(self, number: int, minor: int) -> None:
+        said = f"Model: \t\t NVIDIA H{number}\nGPU UUID: \t GPU-{number}f00\nDevice Minor: \t {minor}\n"
+        self.write(f"proc/driver/nvidia/gpus/0000:0{number}/information", said)
+        self.write(f"dev/nvidia{minor}", "")
+
     def said(self, image: str = "") -> list[tuple[str, str]]:
         return [(one.level, str(one)) for one in preflight.look(self.root, {"VETTED_IMAGE": image})]
 
@@ -73,6 +79,35 @@ def test_a_driver_is_held_against_the_cuda_of_the_stack(
 
 def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> None:
     assert Machine(tmp_path, {"nvidia-cuda-runtime-cu12": "12.8.90"}, "535.1", 1).stops() == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "seen"),
+    [
+        (None, ["NVIDIA H0", "NVIDIA H1", "NVIDIA H2"]),
+        ("1", ["NVIDIA H1"]),
+        ("2,0", ["NVIDIA H2", "NVIDIA H0"]),
+        ("GPU-1f", ["NVIDIA H1"]),
+        ("0,7,1", ["NVIDIA H0"]),  # as CUDA: up to the first that is not there
+        ("GPU-", []),
+        ("", []),
+        ("-1", []),
+    ],
+)
+def test_the_gpus_are_those_that_a_process_will_see(tmp_path: Path, chosen: str | None, seen: list[str]) -> None:
+    machine = Machine(tmp_path, CUDA, "580.65.06")
+    for number in range(3):
+        machine.gpu(number, minor=2 - number)
+    environ = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
+    assert preflight.gpus(tmp_path, environ) == seen
+
+
+def test_a_gpu_of_the_host_that_the_container_was_not_given_is_not_seen(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, CUDA, "580.65.06")
+    machine.gpu(0, minor=0)
+    machine.gpu(1, minor=1)
+    (tmp_path / "dev/nvidia0").unlink()
+    assert preflight.gpus(tmp_path, {}) == ["NVIDIA H1"]
 
 
 def test_a_certificate_covers_the_hardware_that_it_was_earned_on_and_no_other(small: Small, tmp_path: Path) -> None:
@@ -173,6 +208,19 @@ def test_a_run_has_a_folder_of_its_own_with_the_config_as_it_was(tmp_path: Path)
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 3
 
 
+def test_any_number_of_runs_may_begin_in_one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Clock:
+            return cls(2026, 1, 2, 3, 4, 5, tzinfo=tz)
+
+    monkeypatch.setattr(datetime, "datetime", Clock)
+    (tmp_path / "my.yaml").write_text("max_steps: 1\n")
+    asked = Asked(tmp_path / "my.yaml", resume=False, run=None, rest=())
+    (tmp_path / "runs").mkdir()
+    assert len({train._new(tmp_path / "runs", asked) for _ in range(120)}) == 120
+
+
 def test_the_latest_run_goes_on_from_its_last_whole_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run to resume"):
         train._resumed(tmp_path, None)
@@ -206,12 +254,15 @@ def test_where_a_user_reports_to_is_left_alone(tmp_path: Path, text: str) -> Non
 # The script of a run, as far as its end goes: it says that it works, and ends at the file, or never.
 POLITE = "import pathlib, time; print('step', flush=True)\nwhile not pathlib.Path('.stop').exists(): time.sleep(0.01)"
 DEAF = "import time; print('step', flush=True); time.sleep(600)"
+CLUMSY = POLITE + "\nraise SystemExit(3)"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("script", "asked"), [(POLITE, 1), (DEAF, 2)])
+@pytest.mark.parametrize(
+    ("script", "asked", "code"), [(POLITE, 1, train.INTERRUPTED), (DEAF, 2, train.INTERRUPTED), (CLUMSY, 1, 3)]
+)
 def test_asked_once_a_run_ends_by_itself_and_asked_twice_at_once(
-    tmp_path: Path, script: str, asked: int, number: int
+    tmp_path: Path, script: str, asked: int, code: int, number: int
 ) -> None:
     (tmp_path / ".stop").touch()  # an earlier run was killed
     run = f"train._run([sys.executable, '-c', {script!r}], pathlib.Path('.stop'))"
@@ -227,12 +278,14 @@ def test_asked_once_a_run_ends_by_itself_and_asked_twice_at_once(
         assert child.stderr.readline().startswith("vetted: ending with a checkpoint after this step")
         if asked == 2:
             child.send_signal(number)
-        assert child.wait(timeout=30) == train.INTERRUPTED
+        assert child.wait(timeout=30) == code
     assert not (tmp_path / ".stop").exists()
 
 
 def test_a_run_that_is_left_alone_ends_as_its_script_does(tmp_path: Path) -> None:
     assert train._run([sys.executable, "-c", "raise SystemExit(7)"], tmp_path / ".stop") == 7
+    out_of_memory = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert train._run([sys.executable, "-c", out_of_memory], tmp_path / ".stop") == 137
 
 
 # --- what it leaves ------------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""Reward functions for a `trl grpo` that knows only reward models: TRL up to 0.17."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def accept(grpo: Any) -> None:
+    """Let TRL's script (its module) take `reward_funcs`, as later ones do: dotted names, beside a reward model or
+    without one. A script that takes them already is left alone."""
+    if any(field.name == "reward_funcs" for field in dataclasses.fields(grpo.GRPOScriptArguments)):
+        return
+
+    @dataclasses.dataclass
+    class Arguments(grpo.GRPOScriptArguments):  # type: ignore[misc]
+        reward_funcs: list[str] | None = dataclasses.field(default=None, metadata={"help": "Dotted names."})
+
+    run = grpo.main
+
+    def main(script_args: Any, training_args: Any, model_args: Any) -> None:
+        functions = [named(name) for name in script_args.reward_funcs or ()]
+        if functions:
+            grpo.AutoModelForSequenceClassification = _IfNamed(grpo.AutoModelForSequenceClassification)
+            grpo.GRPOTrainer = functools.partial(_trainer, grpo.GRPOTrainer, functions)
+        run(script_args, training_args, model_args)
+
+    grpo.GRPOScriptArguments, grpo.main = Arguments, main
+
+
+def named(name: str) -> Callable[..., Any]:
+    """The function of a dotted name. Exits with advice where there is none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, ValueError, AttributeError) as error:
+        sys.exit(
+            f"vetted: there is no reward function {name}: {error}\n"
+            "next: name it by its module, as in rewards.accuracy for rewards.py beside the config"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _trainer(trainer: Any, functions: Sequence[Callable[..., Any]], *, reward_funcs: Any, **rest: Any) -> Any:
+    models = [] if reward_funcs is None else [reward_funcs]
+    return trainer(reward_funcs=[*models, *functions], **rest)
+
+
+@dataclasses.dataclass(frozen=True)
+class _IfNamed:
+    """A class of models that loads nothing where no model is named."""
+
+    models: Any
+
+    def from_pretrained(self, name: str | None, **rest: Any) -> Any:
+        return None if name is None else self.models.from_pretrained(name, **rest)

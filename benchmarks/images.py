@@ -111,7 +111,8 @@ class Bench:
         self.home, self.scratch = home, scratch
         self.locks = {"earlier": _with(held, scratch, BUMPED, EARLIER), "today": held}
 
-    def build(self, way: Way, which: str) -> Made:
+    def build(self, way: Way, which: str, earlier: Made | None = None) -> Made:
+        """Build it cold, or beside the image of an earlier build."""
         folder = self.scratch / "build"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -130,7 +131,7 @@ class Bench:
             secrets = [*secrets, f"id=pip,src={config}"]
             contexts = {**contexts, "pip": str(Path(pip.__file__).parent.parent)}
         if way.export:
-            output = f"type=oci,tar=false,dest={folder / build.LAYOUT},rewrite-timestamp=true,{way.export}"
+            output = f"type=oci,tar=false,dest={folder / build.LAYOUT},{way.export}"
         argv = [
             "docker", "buildx", "build", "--progress=rawjson", "--file", str(dockerfile), "--tag", self.tag(way),
             *(f"--build-arg={name}={value}" for name, value in target.args.items()),
@@ -141,8 +142,11 @@ class Bench:
             str(context),
         ]  # fmt: skip
         start = time.monotonic()
+        if earlier:
+            oci.seed(folder / build.LAYOUT, earlier.image)
         build.run_buildx(way.name, argv, _quiet)
         seconds = time.monotonic() - start
+        oci.sweep(oci.read(folder / build.LAYOUT))
         kept = self.scratch / f"{way.name} {which}"
         shutil.rmtree(kept, ignore_errors=True)
         (folder / build.LAYOUT).rename(kept)
@@ -204,7 +208,7 @@ def measure(home: Project, held: Lock, scratch: Path, repeats: int, say: Callabl
         for way in WAYS if repeat % 2 == 0 else reversed(WAYS):
             _prune()
             earlier = bench.build(way, "earlier")
-            today = bench.build(way, "today")
+            today = bench.build(way, "today", earlier)
             cold[way.name].append(earlier.seconds)
             bump[way.name].append(today.seconds)
             say(f"{way.name:<8} cold {earlier.seconds:6.1f} s   one pin changed {today.seconds:6.1f} s")

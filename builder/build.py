@@ -136,7 +136,8 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
     (folder / "patches").mkdir()
     (folder / "uv").mkdir()
     (folder / "wheels").mkdir()
-    shutil.copyfile(debian.rootfs(project, held, scratch, fresh=fresh), folder / "rootfs.tar")
+    # With their times, by which BuildKit sees that it has a file already.
+    shutil.copy2(debian.rootfs(project, held, scratch, fresh=fresh), folder / "rootfs.tar")
     for group in render.groups(held):
         (folder / "requirements" / f"{group.name}.txt").write_text(lock.format_python(group.entries))
     (folder / "requirements" / "build.txt").write_text(lock.format_python(held.build))
@@ -152,9 +153,9 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
         shutil.copyfile(path, copy)
     _runtime(project, folder / "runtime")
     (folder / "stack.json").write_text(json.dumps(description(project, held), indent=2, sort_keys=True) + "\n")
-    shutil.copy(machine.uv_binary(), folder / "uv" / "uv")
+    shutil.copy2(machine.uv_binary(), folder / "uv" / "uv")
     for wheel in _locked_wheels(held):
-        shutil.copyfile(wheel, folder / "wheels" / wheel.name)
+        shutil.copy2(wheel, folder / "wheels" / wheel.name)
     return folder
 
 
@@ -195,6 +196,8 @@ def _locked_wheels(held: Lock) -> Iterator[Path]:
 def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
     """One run of buildx; returns the folder of the OCI layout."""
     goal = target(project, held, scratch, report, fresh=no_cache)
+    if not no_cache:
+        _seed(project, held, scratch / LAYOUT)
     argv = [
         "docker", "buildx", "build", "--progress=rawjson",
         "--file", goal.dockerfile,
@@ -210,7 +213,16 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
     ]  # fmt: skip
     run_buildx(held.name, argv, report)
     shutil.rmtree(goal.context)
+    oci.sweep(oci.read(scratch / LAYOUT))
     return scratch / LAYOUT
+
+
+def _seed(project: Project, held: Lock, layout: Path) -> None:
+    """Begin with the layers of the image that was built here last."""
+    try:
+        oci.seed(layout, oci.read(project.state / "images" / held.name))
+    except errors.BadInputError:
+        return  # there is none
 
 
 LAUNCHER = "launcher.py"  # the command inside an image
@@ -223,7 +235,7 @@ LEVEL = {"cpu": 3, "cuda": 9}
 
 def _export(held: Lock) -> str:
     level = LEVEL[held.stack.device]
-    return f"rewrite-timestamp=true,compression=zstd,compression-level={level},force-compression=true"
+    return f"compression=zstd,compression-level={level},force-compression=true"
 
 
 @dataclass(frozen=True)

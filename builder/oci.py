@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import tarfile
 import zlib
@@ -113,6 +114,29 @@ def damaged(image: Image) -> Iterator[str]:
             yield f"{digest} is missing"
         elif sha256_file(path) != digest:
             yield f"{digest} has other content"
+
+
+def seed(layout: Path, earlier: Image) -> None:
+    """Lay the whole layers of an earlier image where the next one will be exported to: those that stay are not copied.
+
+    They are links: it takes no room, and the earlier image may go.
+    """
+    for layer in earlier.layers:
+        held, target = blob(earlier.layout, layer.digest), blob(layout, layer.digest)
+        try:
+            if sha256_file(held) == layer.digest:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(held, target)
+        except OSError:
+            continue  # not there, or on another disk: BuildKit writes it
+
+
+def sweep(image: Image) -> None:
+    """Remove what lies in the layout of an image and is not of it."""
+    named = {image.manifest, image.config, *(layer.digest for layer in image.layers)}
+    for path in (image.layout / "blobs" / "sha256").iterdir():
+        if f"sha256:{path.name}" not in named:
+            path.unlink()
 
 
 def begin(layout: Path) -> None:

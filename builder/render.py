@@ -60,7 +60,7 @@ def layers(lock: Lock) -> list[str]:
     installed = [group.name for group in groups(lock)]
     patched = [f"{group} patches" for group in _patched(lock)]
     links = ["toolkit"] if cuda_home(lock) else []
-    return ["base", *installed, *patched, *links, "runtime", "description", "home"]
+    return ["base", "home", *installed, *patched, *links, "runtime", "description"]
 
 
 def _patched(lock: Lock) -> dict[str, list[str]]:

@@ -146,6 +146,16 @@ def test_the_image_says_what_it_holds(workshop: Workshop, certified: certificate
     assert json.loads(said.stdout) == build.description(workshop.project, workshop.lock)
 
 
+def test_no_file_of_the_image_is_younger_than_the_lock_says(workshop: Workshop, built: oci.Image) -> None:
+    seen = 0
+    for layer in built.layers:
+        with oci._tar(built.layout, layer) as content:
+            for member in content:
+                assert member.mtime <= workshop.lock.epoch, member.name
+                seen += 1
+    assert seen > 10_000
+
+
 PRIVILEGES = """
 import json, os, pathlib, socket
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)

@@ -33,7 +33,7 @@ def test_the_file_names_all_that_a_build_of_one_image_is_told(small: Small) -> N
     assert target["tags"] == [build.reference(small.lock)]
     assert target["attest"] == ["type=provenance,disabled=true", "type=sbom,disabled=true"]
     (output,) = target["output"]
-    assert output.startswith(f"type=oci,tar=false,dest={own / build.LAYOUT},rewrite-timestamp=true,")
+    assert output.startswith(f"type=oci,tar=false,dest={own / build.LAYOUT},compression=zstd,")
     for folder in (target["context"], *target["contexts"].values()):
         assert Path(folder).is_dir()
 

@@ -117,6 +117,29 @@ def test_an_image_is_read_as_it_lies_there(tmp_path: Path) -> None:
     assert image.size == sum(layer["size"] for layer in layout.layers)
 
 
+def test_whole_layers_of_an_earlier_image_are_there_already_and_take_no_room(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "a", [FILES, FILES[:1], FILES[:2]])
+    image = oci.read(layout.root)
+    whole, edited, gone = image.layers
+    oci.blob(layout.root, edited.digest).write_bytes(b"x" * edited.size)
+    oci.blob(layout.root, gone.digest).unlink()
+    oci.seed(tmp_path / "b", image)
+    (laid,) = (tmp_path / "b" / "blobs" / "sha256").iterdir()
+    assert f"sha256:{laid.name}" == whole.digest
+    assert laid.samefile(oci.blob(layout.root, whole.digest))
+
+
+def test_what_is_not_of_the_image_is_swept_out(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "a")
+    other = oci.blob(layout.root, "sha256:" + "0" * 64)
+    other.write_bytes(b"a layer of an earlier image")
+    image = oci.read(layout.root)
+    oci.sweep(image)
+    assert not other.exists()
+    assert oci.read(layout.root) == image
+    assert not list(oci.damaged(image))
+
+
 @pytest.mark.parametrize("media", [ZSTD, GZIP, PLAIN])
 def test_two_equal_images_do_not_differ(tmp_path: Path, media: str) -> None:
     a, b = (Layout(tmp_path / name, [FILES, FILES[:1]], media=media) for name in "ab")

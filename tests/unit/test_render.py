@@ -54,9 +54,9 @@ def test_only_an_image_with_nvcc_names_a_cuda_home(real: Project) -> None:
     home = "/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
     text = render.dockerfile(real, lock.load(real, "trl1.16-cu130"))
     assert f"    CUDA_HOME={home} \\\n" in text
-    assert f"/toolkit{home}/lib/stubs" in text
+    assert f"mkdir -p /layer{home}/lib/stubs" in text
     assert "ln -s libcudart.so.13 lib/libcudart.so" in text
-    assert "COPY --link --from=toolkit /toolkit /\n" in text
+    assert "COPY --link --from=toolkit /layer /\n" in text
     for name in ("trl1.13-cu128", "trl1.16-cpu"):
         text = render.dockerfile(real, lock.load(real, name))
         assert "CUDA_HOME" not in text
@@ -72,11 +72,20 @@ def test_the_committed_dockerfile_of_every_stack_is_the_rendered_one(real: Proje
 
 def test_every_group_and_every_patch_reaches_the_image(small: Small) -> None:
     text = render.dockerfile(small.project, small.lock)
-    assert "FROM venv AS libraries\n" in text
-    assert "COPY --link --from=libraries /opt/venv /opt/venv\n" in text
+    assert "FROM base AS libraries\n" in text
+    assert "COPY --link --from=libraries /layer /\n" in text
     assert "/mnt/patches/tiny-lib/1.0/0001-greet.patch" in text
     assert "COPY --link --from=libraries-patched /patched /\n" in text
     assert small.lock.digest in text
+
+
+def test_no_stage_leaves_a_time_of_its_own_behind(real: Project) -> None:
+    for name in stack.names(real):
+        held = lock.load(real, name)
+        stages = render.dockerfile(real, held).split("\nFROM ")[2:-1]
+        assert len(stages) > 8
+        for stage in stages:
+            assert f" -exec touch --no-dereference --date=@{held.epoch} {{}} +\n" in stage
 
 
 def test_patches_of_one_name_for_two_versions_are_two_patches(small: Small) -> None:

@@ -35,6 +35,7 @@ class Built:
     image: oci.Image
     reference: str
     buildkit: str
+    inputs: str  # the digest of all that it was made of
 
 
 def reference(held: Lock) -> str:
@@ -42,7 +43,8 @@ def reference(held: Lock) -> str:
     return f"vetted/{held.name}:{held.digest.removeprefix('sha256:')[:12]}"
 
 
-def _inputs(project: Project, held: Lock, dockerfile: str) -> str:
+def inputs_of(project: Project, held: Lock, dockerfile: str) -> str:
+    """The digest of all that an image is made of: the same again, and nothing needs to be built."""
     return sha256(
         json.dumps([description(project, held), dockerfile, reference(held), debian.RECIPE, _export(held)]).encode()
     )
@@ -53,13 +55,16 @@ def existing(project: Project, held: Lock) -> Built | None:
     record = project.state / "images" / f"{held.name}.json"
     try:
         data = json.loads(record.read_text())
-        if data["inputs"] != _inputs(project, held, render.dockerfile(project, held)):
+        if data["inputs"] != inputs_of(project, held, render.dockerfile(project, held)):
             return None
         image = oci.read(project.state / "images" / held.name)
     except (OSError, ValueError, KeyError, errors.BadInputError):
         return None
-    complete = all(oci.blob(image.layout, layer.digest).exists() for layer in image.layers)
-    return Built(image, reference(held), data["buildkit"]) if complete and image.manifest == data["manifest"] else None
+    if image.manifest != data["manifest"] or not all(
+        oci.blob(image.layout, one.digest).exists() for one in image.layers
+    ):
+        return None
+    return Built(image, reference(held), data["buildkit"], data["inputs"])
 
 
 def needed(project: Project, held: Lock) -> Built:
@@ -96,7 +101,7 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     image = oci.read(final)
     data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
     write(record, json.dumps(data, indent=2) + "\n", scratch)
-    return Built(image, reference(held), docker.buildkit)
+    return Built(image, reference(held), docker.buildkit, inputs)
 
 
 @dataclass(frozen=True)
@@ -255,7 +260,7 @@ class Target:
 
 def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
     """Make the context in `scratch`, where the image is to be left as well, as an OCI layout."""
-    (scratch / INPUTS).write_text(_inputs(project, held, project.dockerfile(held.name).read_text()))
+    (scratch / INPUTS).write_text(inputs_of(project, held, project.dockerfile(held.name).read_text()))
     report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
     folder = context(project, held, scratch, fresh=fresh)
     config = scratch / "uv.toml"

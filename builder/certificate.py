@@ -24,6 +24,7 @@ PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # Where a statement says what of the environment was not as in the lock; a certificate has none.
 DIFFERENCES = "differences"
+INPUTS = "inputs"  # the resource that names what an image was made of
 Differences = Mapping[str, str | list[str]]
 # The bytes that a certificate speaks of do not age. What it cannot see does: the drivers and kernels under the image,
 # the faults that are found after it, the suite that learns of them. Those move within a quarter; running the suite
@@ -164,9 +165,12 @@ def bare(digest: str) -> DigestSet:
 
 def statement(
     *, subject: Resource, lock: str, suite: str, hardware: Hardware, engine: dict[str, str], python: str,
-    probes: list[ProbeResult], differences: Differences | None = None,
+    probes: list[ProbeResult], differences: Differences | None = None, inputs: str | None = None,
 ) -> Statement:  # fmt: skip
-    """What a run amounts to. PASSED means: something ran, and every probe that could run has passed."""
+    """What a run amounts to. PASSED means: something ran, and every probe that could run has passed.
+
+    `inputs`: the digest of what the image was made of, where the subject is one.
+    """
     passed = [probe.name for probe in probes if probe.outcome == "passed"]
     not_run = {probe.name: probe.reason or "" for probe in probes if probe.outcome == "not-run"}
     failed = [probe.name for probe in probes if probe.outcome not in ("passed", "not-run")]
@@ -181,6 +185,7 @@ def statement(
             configuration=[
                 Resource(name="lock", digest=bare(lock)),
                 Resource(name="suite", digest=bare(suite)),
+                *([Resource(name=INPUTS, digest=bare(inputs))] if inputs else []),
                 Resource(name="hardware", annotations={k: v for k, v in machine.items() if v not in (None, [])}),
                 Resource(name="engine", annotations={**engine}),
                 Resource(name="python", annotations={"version": python}),

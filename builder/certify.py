@@ -42,6 +42,7 @@ class Subject:
     resource: Resource
     runner: Runner
     engine: dict[str, str]
+    inputs: str | None = None  # the digest of what an image was made of
 
 
 def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
@@ -115,6 +116,7 @@ def judge(
     said = certificate.statement(
         subject=subject.resource, lock=held.digest, suite=identity, hardware=machine.hardware(request.device),
         engine=subject.engine, python=answer.python, probes=list(answer.results), differences=differences,
+        inputs=subject.inputs,
     )  # fmt: skip
     return said.dated(certificate.today()) if said.earned and not shortcoming(held, request) else said
 
@@ -131,6 +133,7 @@ def _in_image(
         Resource(name=built.reference, digest=certificate.bare(digest)),
         Runner(engine.in_image(root, held.name, built.reference, request.device, suite.memory_mib())),
         {"name": "docker", "version": docker.version, "buildkit": built.buildkit, "kernel": docker.kernel},
+        built.inputs,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder import certificate, errors, evidence, knowledge, lock, process, stack, suite, weight
+from builder import build, certificate, errors, evidence, knowledge, lock, process, render, stack, suite, weight
 from builder.certificate import Statement
 from builder.lock import Lock
 from builder.project import Project, write
@@ -22,21 +23,31 @@ def is_current(held: Lock, statement: Statement) -> bool:
     return statement.resource("lock").digest == certificate.bare(held.digest)
 
 
-def certified_on(held: Lock, statement: Statement, today: str) -> str | None:
+def certified_on(project: Project, held: Lock, statement: Statement) -> str | None:
     """Where a certificate was earned, or None when it speaks of another lock than today's."""
     if not is_current(held, statement):
         return None
-    engine = (statement.resource("engine").annotations or {}).get("name")
+    what = "lock"
+    if (statement.resource("engine").annotations or {}).get("name") == "docker":
+        inputs = build.inputs_of(project, held, render.dockerfile(project, held))
+        today = statement.resource(certificate.INPUTS).digest == certificate.bare(inputs)
+        what = "image" if today else "an earlier image"
     hardware = (statement.resource("hardware").annotations or {}).get("class")
-    older = "" if statement.resource("suite").digest == certificate.bare(today) else ", by an earlier suite"
-    return f"{hardware} ({'image' if engine == 'docker' else 'lock'}{older})"
+    same = statement.resource("suite").digest == certificate.bare(suite.digest(project.smoke))
+    return f"{hardware} ({what}{'' if same else ', by an earlier suite'})"
 
 
-def certified_where(project: Project, held: Lock) -> list[str]:
-    """Every place where today's lock was certified."""
-    today = suite.digest(project.smoke)
-    statements = certificate.of_stack(project, held.name).values()
-    return [found for statement in statements if (found := certified_on(held, statement, today))]
+def certified_where(project: Project, held: Lock, day: datetime.date | None = None) -> list[str]:
+    """Every place where today's lock was certified; with a day, what has expired by then is said.
+
+    Documents are of no day: what they show of the same files is the same tomorrow.
+    """
+    places = []
+    for statement in certificate.of_stack(project, held.name).values():
+        if where := certified_on(project, held, statement):
+            lapsed = day and statement.lapsed(day)
+            places.append(f"{where}, {lapsed}" if lapsed else where)
+    return places
 
 
 def versions(held: Lock) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from builder import certificate, lock, machine, project, render
+from builder import build, certificate, lock, machine, project, render
 from builder import suite as suites
 from builder.certificate import ProbeResult, Resource
 from builder.lock import Lock
@@ -139,6 +139,11 @@ class Small:
         folder.mkdir(parents=True)
         return folder
 
+    @property
+    def inputs(self) -> str:
+        """The digest of what an image of this stack would be made of."""
+        return build.inputs_of(self.project, self.lock, render.dockerfile(self.project, self.lock))
+
     def issue(
         self,
         engine: str = "host",
@@ -158,6 +163,7 @@ class Small:
             engine={"name": kind if engine == "host" else engine, "kernel": "6"},
             python="3.11.2",
             probes=list(probes) or [ProbeResult(name="alpha", outcome="passed")],
+            inputs=self.inputs if engine == "docker" else None,
         )
         path = certificate.path(self.project, TINY, "cpu", engine)
         path.parent.mkdir(exist_ok=True)

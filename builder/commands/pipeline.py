@@ -11,7 +11,22 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import audit, bake, build, console, docs, engine, errors, lock, project, render, resolve, stack, weight
+from builder import (
+    audit,
+    bake,
+    build,
+    certificate,
+    console,
+    docs,
+    engine,
+    errors,
+    lock,
+    project,
+    render,
+    resolve,
+    stack,
+    weight,
+)
 from builder.audit import Finding
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
 
@@ -22,7 +37,7 @@ def list_(as_json: AsJson = False) -> None:
     rows = []
     for name in stack.names(home):
         held = lock.load(home, name)
-        where = docs.certified_where(home, held)
+        where = docs.certified_where(home, held, certificate.today())
         rows.append(
             {"stack": name, "device": held.stack.device, "versions": docs.versions(held), "certified_on": where}
         )

@@ -53,9 +53,9 @@ def built(workshop: Workshop, docker: engine.Docker, planted: dict[str, str]) ->
 
 @pytest.fixture(scope="session")
 def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> certificate.Statement:
-    assert build.existing(workshop.project, workshop.lock) == build.Built(
-        built, build.reference(workshop.lock), engine.docker().buildkit
-    )
+    home, held = workshop.project, workshop.lock
+    inputs = build.inputs_of(home, held, home.dockerfile(held.name).read_text())
+    assert build.existing(home, held) == build.Built(built, build.reference(held), engine.docker().buildkit, inputs)
     done = workshop.vetted(*DOCKER, **planted)
     assert done.returncode == 0, done.stdout + done.stderr
     assert PLANTED not in done.stdout + done.stderr

@@ -223,7 +223,7 @@ def make_image(small: Small, content: str = "content", metadata: str = METADATA)
         "etc/content": content,
     }
     image = image_of(images / TINY, [files], build.reference(held))
-    inputs = build._inputs(small.project, held, render.dockerfile(small.project, held))
+    inputs = build.inputs_of(small.project, held, render.dockerfile(small.project, held))
     record = {"inputs": inputs, "manifest": image.manifest, "buildkit": "v0"}
     write(images / f"{TINY}.json", json.dumps(record), small.scratch())
     built = build.existing(small.project, held)

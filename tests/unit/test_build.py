@@ -25,7 +25,7 @@ def put_image(small: Small) -> Layout:
     layout = Layout(images / TINY)
     dockerfile = small.project.dockerfile(TINY).read_text()
     record = {
-        "inputs": build._inputs(small.project, small.lock, dockerfile),
+        "inputs": build.inputs_of(small.project, small.lock, dockerfile),
         "manifest": layout.manifest["digest"],
         "buildkit": "v0.19",
     }
@@ -40,7 +40,7 @@ def existing(small: Small) -> build.Built | None:
 def test_an_edit_during_a_build_is_not_taken_for_what_was_built(small: Small) -> None:
     scratch = small.scratch()
     layout = Layout(scratch / build.LAYOUT)
-    (scratch / build.INPUTS).write_text(build._inputs(small.project, small.lock, "FROM scratch\n"))
+    (scratch / build.INPUTS).write_text(build.inputs_of(small.project, small.lock, "FROM scratch\n"))
     docker = engine.Docker("26.1", "v0.19", "6.1")
     built = build.keep(small.project, small.lock, layout.root, docker, scratch)
     assert built.image.manifest == layout.manifest["digest"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import pytest
 
 from builder import certificate, docs, errors, evidence
-from builder import suite as suites
 from builder.project import Project
 from tests.conftest import GOOD_RUN, PATCH, README, TINY, Small
 
@@ -95,8 +95,23 @@ def test_a_certificate_of_an_earlier_suite_says_so(small: Small) -> None:
     statement = certificate.read(small.issue())
     small.suite(GOOD_RUN + "# another line\n")
     assert row(small)[-1].endswith("(lock, by an earlier suite)")
-    digest = suites.digest(small.project.smoke)
-    assert docs.certified_on(small.lock, statement, digest) == row(small)[-1]
+    assert docs.certified_on(small.project, small.lock, statement) == row(small)[-1]
+
+
+def test_a_certificate_of_an_image_that_would_be_another_today_says_so(small: Small) -> None:
+    small.issue("docker")
+    assert row(small)[-1].endswith("(image)")
+    (small.root / "runtime" / "train.py").write_text("# changed since\n")
+    assert row(small)[-1].endswith("(an earlier image)")
+
+
+def test_what_has_expired_is_said_to_a_person_and_not_written_down(small: Small) -> None:
+    day = datetime.date(2026, 1, 1)
+    small.issue(day=day)
+    (where,) = docs.certified_where(small.project, small.lock, day + certificate.LIFETIME)
+    (late,) = docs.certified_where(small.project, small.lock, day + certificate.LIFETIME + datetime.timedelta(1))
+    assert late == f"{where}, expired on {day + certificate.LIFETIME}"
+    assert row(small)[-1] == where
 
 
 def test_versions_that_a_stack_does_not_have_are_dashes(small: Small) -> None:

@@ -19,7 +19,7 @@ from tests.unit.test_oci import File, Layout
 def built(small: Small, root: Path, count: int | None = None) -> Built:
     names = render.layers(small.lock)
     layers = [[File(f"layer/{number}")] for number in range(count or len(names))]
-    return Built(oci.read(Layout(root, layers).root), "vetted/tiny:1", "0.13")
+    return Built(oci.read(Layout(root, layers).root), "vetted/tiny:1", "0.13", "sha256:" + "1" * 64)
 
 
 def test_the_names_are_those_of_the_layers_that_the_dockerfiles_make(real: Project) -> None:

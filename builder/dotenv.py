@@ -31,7 +31,7 @@ def pin(project: Project, held: Stack, name: str, image: str, certificates: Path
         STACK: name,
         CERTIFICATES: _value(project, certificates),
         USER: owner(project),
-        FILES: _files(before, held.device),
+        FILES: files(before, held.device),
     }
     after = replaced(before, values)
     if after != before:
@@ -59,7 +59,7 @@ def owner(project: Project) -> str:
     return f"{NOBODY_IN_PARTICULAR}:{NOBODY_IN_PARTICULAR}"
 
 
-def _files(text: str, device: str) -> str:
+def files(text: str, device: str) -> str:
     """The compose files: those that stand there, with the one for GPUs or without it."""
     stands = re.findall(rf"^\s*(?:export\s+)?{FILES}\s*=(.*)$", text, re.MULTILINE)
     files = [file for file in (stands[-1].strip() if stands else BASE).split(":") if file and file != GPUS]

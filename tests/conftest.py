@@ -212,6 +212,8 @@ def make_small(root: Path) -> Small:
     small.edit("lock.toml", '"sha256:"', f'"{lock.intent(small.lock.stack)}"')
     shutil.copytree(ROOT / "images" / "templates", root / "images" / "templates")
     shutil.copytree(ROOT / "runtime", root / "runtime", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.glob("compose*.yaml"):
+        shutil.copy(path, root)
     small.project.smoke.mkdir()
     (small.project.smoke / "__init__.py").touch()
     small.suite(GOOD_RUN)

@@ -86,9 +86,11 @@ def _bundle_image(home: Project, held: Lock, key: str, output: Path, as_json: bo
         print_json({"stack": held.name, "output": str(output), "image": made.image, "bytes": made.size})
         return
     console.out.print(f"{held.name}: {made.image}\n  {made.size / 1e6:.0f} MB in {output}", markup=False)
-    where = f"{output.name}/{airgap.IMAGE}"
+    verify = f"vetted verify {airgap.IMAGE} --offline --key {airgap.KEY}"
     console.out.print(
-        f"next: copy the folder, and there: vetted verify {where} --offline --key {output.name}/{airgap.KEY}"
+        f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"
+        f"      to check it, where Vetted is: {verify}",
+        markup=False,
     )
 
 

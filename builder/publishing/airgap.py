@@ -1,7 +1,9 @@
 """An image for hosts without a network: the image, what was signed of it and the public key, in one folder.
 
 `image/` is an OCI layout, with everything attached as in a registry; beside it lie the same statements to be read, and
-their envelopes for cosign. It appears under its name only when it verifies, offline, with the very key it carries.
+their envelopes for cosign. What people run lies there too: `sh load` gives the image to Docker, and then
+`docker compose run --rm train` works in that folder, without anything else of this project. The folder appears under
+its name only when it verifies, offline, with the very key it carries.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder import errors
+from builder import dotenv, errors
 from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
@@ -20,6 +22,35 @@ from builder.publishing import attached, publish, signing, verify
 
 IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files
+# What is there beside the image: the files that people run, and what they mount.
+LOAD, CERTIFICATES = "load", "certificates"
+SCRIPT = """\
+#!/bin/sh
+# Loads the image into Docker and chooses it. Then, in this folder: docker compose run --rm train
+set -eu
+cd "$(dirname "$0")"
+image={image}
+tar -C image -cf - . | docker load --quiet
+if ! docker image inspect "$image" > /dev/null 2>&1; then
+    echo "load: Docker has the image, but does not know it by its digest, $image" >&2
+    echo "usual cause: Docker's classic image store forgets the digests of what it loads" >&2
+    echo 'next: in /etc/docker/daemon.json set {{"features": {{"containerd-snapshotter": true}}}}, restart Docker' >&2
+    exit 4
+fi
+mkdir -p runs
+owner="$(id -u):$(id -g)"
+if [ "$(id -u)" = 0 ]; then owner={nobody}:{nobody}; chown "$owner" runs; fi
+cat > .env.partial <<END
+{image_variable}=$image
+{stack_variable}={stack}
+{certificates_variable}=./{certificates}
+{user_variable}=$owner
+{files_variable}={files}
+END
+mv .env.partial .env
+echo "$image"
+echo "  written to .env; next: docker compose run --rm train"
+"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +87,7 @@ def make(
         # Of a bill of materials tools want the bill itself.
         said = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
         (partial / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    _compose(project, held, built, partial)
     report("verifying it, offline")
     verdict = verify.local(project, partial / IMAGE, None, partial / KEY, scratch, None)
     if not verdict.good:
@@ -67,3 +99,22 @@ def make(
     output.mkdir(parents=True, exist_ok=True)
     partial.rename(output)
     return Carried(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
+
+
+def _compose(project: Project, held: Lock, built: Built, folder: Path) -> None:
+    """What `docker compose` needs in the folder, and the script that chooses the image."""
+    for source in sorted(project.root.glob("compose*.yaml")):
+        shutil.copyfile(source, folder / source.name)
+    shutil.copytree(project.smoke, folder / project.smoke.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / CERTIFICATES).mkdir()
+    for path in folder.glob("certificate*.json"):
+        if not path.name.endswith(".dsse.json"):
+            shutil.copyfile(path, folder / CERTIFICATES / path.name)
+    script = SCRIPT.format(
+        image=f"{built.reference.partition(':')[0]}@{built.image.manifest}", stack=held.name,
+        nobody=dotenv.NOBODY_IN_PARTICULAR, certificates=CERTIFICATES, files=dotenv.files("", held.stack.device),
+        image_variable=dotenv.IMAGE, stack_variable=dotenv.STACK, certificates_variable=dotenv.CERTIFICATES,
+        user_variable=dotenv.USER, files_variable=dotenv.FILES,
+    )  # fmt: skip
+    (folder / LOAD).write_text(script)
+    (folder / LOAD).chmod(0o755)

@@ -271,7 +271,7 @@ def test_from_a_registry_to_a_rising_reward(chosen: Workshop, built: oci.Image) 
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3
     assert "is certified for this hardware" in said
     assert json.loads((run / "image.json").read_text())["image"].endswith(built.manifest)
-    kept = certificate.read(run / "certificates" / "cpu-docker.json")
+    (kept,) = map(certificate.read, (run / "certificates").iterdir())
     assert kept.subject[0].digest == certificate.bare(built.manifest)
     assert (run / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert list(run.glob("events.out.tfevents.*"))
@@ -353,6 +353,33 @@ def test_a_config_that_cannot_be_had_is_said_and_leaves_nothing(
     assert what in said
     assert then in said
     assert runs(chosen) == before
+
+
+def test_a_folder_that_was_carried_trains_without_a_network_and_without_this_project(
+    workshop: Workshop, built: oci.Image, certified: certificate.Statement, tmp_path: Path
+) -> None:
+    assert certified.predicate.result == "PASSED"
+    keys, carried = make_keys(tmp_path / "keys"), tmp_path / "carried"
+    done = workshop.vetted(
+        "bundle", STACK, "--image", "--key", str(keys.private), "--output", str(carried), COSIGN_PASSWORD=PASSWORD
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    reference = build.reference(workshop.lock)
+    subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=True)
+    try:
+        off = ["unshare", "--net"] if os.geteuid() == 0 else []
+        subprocess.run([*off, "sh", str(carried / "load")], capture_output=True, check=True)
+        ran = subprocess.run(
+            [*off, "docker", "compose", "run", "--rm", "train", "--max_steps", "3"],
+            cwd=carried, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        assert "is certified for this hardware" in ran.stderr
+        (run,) = [path for path in (carried / "runs").iterdir() if path.is_dir()]
+        assert len(rows(run)) == 3
+        assert json.loads((run / "image.json").read_text())["image"].endswith(built.manifest)
+    finally:
+        subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=False)
 
 
 def test_bake_makes_the_same_image_and_keeps_it_like_a_build(workshop: Workshop, built: oci.Image) -> None:

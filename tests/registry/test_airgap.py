@@ -31,7 +31,10 @@ def carried(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> P
 
 def test_it_holds_image_statements_signatures_and_key(certified: Stack, carried: Path, keys: Keys) -> None:
     statements = [f"{name}{end}" for name in ("certificate", "provenance", "sbom") for end in (".dsse.json", ".json")]
-    assert sorted(path.name for path in carried.iterdir()) == sorted([*statements, "cosign.pub", "image"])
+    files = ["compose.yaml", "compose.gpu.yaml", "compose.network.yaml", "smoke", "certificates", "load"]
+    assert sorted(path.name for path in carried.iterdir()) == sorted([*statements, *files, "cosign.pub", "image"])
+    (mounted,) = (carried / "certificates").iterdir()
+    assert mounted.read_bytes() == (carried / "certificate.json").read_bytes()
     assert (carried / "cosign.pub").read_text() == keys.public.read_text()
     path = certificate.path(certified.small.project, TINY, "cpu", "docker")
     assert json.loads((carried / "certificate.json").read_text()) == json.loads(path.read_text())
@@ -48,6 +51,49 @@ def test_it_verifies_with_the_network_off(certified: Stack, carried: Path) -> No
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "verified"
+
+
+# A Docker that notes what it is told, and knows the images that it is given by a file.
+DOCKER = """\
+#!/bin/sh
+echo "$@" >> "$NOTES/docker"
+case "$1" in
+    load) tar -t > "$NOTES/loaded" ;;
+    image) [ "$3" = "$(cat "$NOTES/known")" ] ;;
+esac
+"""
+
+
+def load(carried: Path, notes: Path, known: str) -> subprocess.CompletedProcess[str]:
+    (notes / "bin").mkdir(parents=True)
+    (notes / "bin" / "docker").write_text(DOCKER)
+    (notes / "bin" / "docker").chmod(0o755)
+    (notes / "known").write_text(known)
+    environ = {**os.environ, "PATH": f"{notes / 'bin'}:{os.environ['PATH']}", "NOTES": str(notes)}
+    return subprocess.run(
+        ["sh", str(carried / "load")], cwd="/", env=environ, capture_output=True, text=True, check=False
+    )  # fmt: skip
+
+
+def test_it_is_loaded_from_anywhere_and_chosen_for_compose(certified: Stack, carried: Path, tmp_path: Path) -> None:
+    image = f"{certified.built.reference.partition(':')[0]}@{certified.image}"
+    done = load(carried, tmp_path / "notes", image)
+    assert done.returncode == 0, done.stderr
+    assert "./index.json" in (tmp_path / "notes" / "loaded").read_text().splitlines()
+    runs = (carried / "runs").stat()
+    chosen = dict(line.split("=", 1) for line in (carried / ".env").read_text().splitlines())
+    assert chosen == {
+        "VETTED_IMAGE": image, "VETTED_STACK": TINY, "VETTED_CERTIFICATES": "./certificates",
+        "VETTED_USER": f"{runs.st_uid}:{runs.st_gid}", "COMPOSE_FILE": "compose.yaml",
+    }  # fmt: skip
+    assert runs.st_uid != 0
+
+
+def test_an_engine_that_knows_no_digests_is_said_and_nothing_is_chosen(carried: Path, tmp_path: Path) -> None:
+    done = load(carried, tmp_path / "notes", "nothing")
+    assert done.returncode == 4
+    assert 'next: in /etc/docker/daemon.json set {"features": {"containerd-snapshotter": true}}' in done.stderr
+    assert not (carried / ".env").exists()
 
 
 def test_another_key_does_not_verify_it(command: Command, certified: Stack, carried: Path, other_keys: Keys) -> None:

@@ -100,6 +100,8 @@ def gpus(root: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
     for name in map(str.strip, chosen.split(",")):
         if name.isdecimal():
             named = here[int(name) : int(name) + 1]
+        elif name.startswith("MIG-"):  # a part of a GPU, of which the driver's files tell nothing
+            named = [("a part of an NVIDIA GPU", name)] if here else []
         else:
             named = [one for one in here if name and one[1].startswith(name)]
         if len(named) != 1:

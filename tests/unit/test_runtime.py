@@ -90,6 +90,7 @@ def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> N
         ("GPU-1f", ["NVIDIA H1"]),
         ("0,7,1", ["NVIDIA H0"]),  # as CUDA: up to the first that is not there
         ("GPU-", []),
+        ("MIG-7a", ["a part of an NVIDIA GPU"]),
         ("", []),
         ("-1", []),
     ],

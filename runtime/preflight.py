@@ -198,6 +198,10 @@ def _certificate(path: Path) -> Certificate | None:
 
 def _driver(root: Path, needs: str, found: list[str]) -> list[Finding]:
     version = driver(root)
+    if version is None and (root / "dev/dxg").exists():
+        return [
+            Finding("advice", f"a GPU is reached through WSL, which does not tell its driver; CUDA {needs} needs one")
+        ]
     if not found or version is None:
         return [
             Finding(

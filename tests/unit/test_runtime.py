@@ -77,6 +77,14 @@ def test_a_driver_is_held_against_the_cuda_of_the_stack(
     assert all(stop.startswith(str(said)) for stop in stops)
 
 
+def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, CUDA)
+    assert machine.stops()
+    machine.write("dev/dxg", "")  # Windows' subsystem for Linux has this, and no /proc/driver/nvidia
+    assert machine.stops() == []
+    assert "a GPU is reached through WSL" in machine.said()[1][1]
+
+
 def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> None:
     assert Machine(tmp_path, {"nvidia-cuda-runtime-cu12": "12.8.90"}, "535.1", 1).stops() == []
 

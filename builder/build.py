@@ -46,7 +46,7 @@ def reference(held: Lock) -> str:
 def inputs_of(project: Project, held: Lock, dockerfile: str) -> str:
     """The digest of all that an image is made of: the same again, and nothing needs to be built."""
     return sha256(
-        json.dumps([description(project, held), dockerfile, reference(held), debian.RECIPE, _export(held)]).encode()
+        json.dumps([description(project, held), dockerfile, reference(held), debian.RECIPE, _EXPORT]).encode()
     )
 
 
@@ -233,14 +233,11 @@ def _seed(project: Project, held: Lock, layout: Path) -> None:
 LAUNCHER = "launcher.py"  # the command inside an image
 INPUTS = "inputs"  # what a context was made of, beside it
 LAYOUT = "layout"  # what a build leaves in its scratch folder
-# zstd's levels. An image for GPUs is gigabytes that many hosts pull: a seventh less is worth minutes of compression,
-# once. One for CPUs is built more often than it is pulled.
-LEVEL = {"cpu": 3, "cuda": 9}
-
-
-def _export(held: Lock) -> str:
-    level = LEVEL[held.stack.device]
-    return f"compression=zstd,compression-level={level},force-compression=true"
+# One of zstd's levels for all stacks, because BuildKit packs a layer that two of them share once, at the level of
+# whichever came first: with two levels an image's bytes would depend on what was built before it. 7 is twice the work
+# of 3 for a sixteenth less to pull; 9 would be ten times the work for a seventh less.
+LEVEL = 7
+_EXPORT = f"compression=zstd,compression-level={LEVEL},force-compression=true"
 
 
 @dataclass(frozen=True)
@@ -276,7 +273,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
-        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{_export(held)}"],
+        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{_EXPORT}"],
     )
 
 

@@ -234,8 +234,8 @@ LAUNCHER = "launcher.py"  # the command inside an image
 INPUTS = "inputs"  # what a context was made of, beside it
 LAYOUT = "layout"  # what a build leaves in its scratch folder
 # One of zstd's levels for all stacks, because BuildKit packs a layer that two of them share once, at the level of
-# whichever came first: with two levels an image's bytes would depend on what was built before it. 7 is twice the work
-# of 3 for a sixteenth less to pull; 9 would be ten times the work for a seventh less.
+# whichever came first: with two levels an image's bytes would depend on what was built before it. Of the CPU stack, 3
+# made 817 MB, 7 makes 768 MB in a few seconds more, and 9 would make 706 MB in minutes more.
 LEVEL = 7
 _EXPORT = f"compression=zstd,compression-level={LEVEL},force-compression=true"
 

@@ -207,7 +207,7 @@ def test_build_survives_being_killed(workshop: Workshop, certified: certificate.
         record.unlink(missing_ok=True)  # the image counts as not built
         shutil.rmtree(workshop.root / ".vetted" / "rootfs", ignore_errors=True)
 
-    killed_at_random_moments(workshop, ("build", STACK), 30.0, forget)
+    killed_at_random_moments(workshop, ("build", STACK), forget)
     assert certificate.bare(workshop.json("build", STACK)["manifest"]) == certified.subject[0].digest
 
 

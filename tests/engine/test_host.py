@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,10 +221,7 @@ def test_lock_survives_being_killed(sibling: Workshop) -> None:
     def unlock() -> None:
         requirements.write_text(without)
 
-    start = time.monotonic()
-    unlock()
-    assert sibling.vetted("lock", STACK).returncode == 0
-    killed_at_random_moments(sibling, ("lock", STACK), time.monotonic() - start, unlock)
+    killed_at_random_moments(sibling, ("lock", STACK), unlock)
     assert {file.name: file.read_text() for file in folder.glob("*.txt")} == wanted
 
 
@@ -236,5 +232,5 @@ def test_certify_survives_being_killed(short: Workshop) -> None:
         shutil.rmtree(environment, ignore_errors=True)
         short.certificate("host").unlink(missing_ok=True)
 
-    killed_at_random_moments(short, HOST, 30.0, uninstall)
+    killed_at_random_moments(short, HOST, uninstall)
     assert certificate.read(short.certificate("host")).predicate.result == "PASSED"

@@ -14,4 +14,17 @@ def read(name: str) -> dict[str, Any]:
     content = pkgutil.get_data("doctor", name)
     assert content is not None
     found: dict[str, Any] = json.loads(content)
+    if name == "apis.json":
+        for api in found.values():
+            api["changes"] = _flat(api["changes"])
     return found
+
+
+def _flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Each name and when it came and went. In the file the names that have one history stand together."""
+    return {
+        where + name: history
+        for history, places in grouped.items()
+        for where, names in places.items()
+        for name in names.split(" ")
+    }

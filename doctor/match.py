@@ -28,7 +28,7 @@ WORDS = {
     "silent-wrong": re.compile(
         r"\bwors|gibberish|garbage|\bwrong|incorrect|diverg|degrad|mangled|noise|never improv|no training|silent"
         r"|mismatch|not (?:learn|improv|train|synchron|increas)|log-?prob|\bratio\b|\bgap\b|differen|\bkl\b"
-        r"|rewards? (?:drop|stay|is|are)",
+        r"|rewards? (?:drop|stay|is|are)|\b(?:higher|lower|larger|multipl\w*|explod\w*|spikes?|collaps\w*|nan)\b",
         re.IGNORECASE,
     ),
     "waste": re.compile(r"memory|\boom\b|\bslow", re.IGNORECASE),

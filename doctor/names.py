@@ -96,7 +96,8 @@ def distribution(module: str) -> str:
 def _missed(apis: Apis, environment: Environment, text: str) -> Iterator[Missed]:
     for match in IMPORT.finditer(text):
         package = distribution(match["module"])
-        yield _named(apis, package, f"{match['name']} in {match['module']}", f"{match['module']}:{match['name']}")
+        facts = (f"{match['module']}:{match['name']}", f"{match['module']}.{match['name']}:")
+        yield _named(apis, package, f"{match['name']} in {match['module']}", *facts)
     for match in MEMBER.finditer(text):
         facts = (f"{match['module']}:{match['name']}", f"{match['module']}.{match['name']}:")
         yield _named(apis, distribution(match["module"]), f"{match['name']} in {match['module']}", *facts)

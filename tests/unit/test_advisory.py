@@ -443,6 +443,10 @@ def test_no_twin_can_fail_at_random(every: list[Advisory], real: Project) -> Non
 
 # As they stand in the issues that the advisories link to, or in what their controls print.
 LOGS = {
+    "'sm_120' is not a recognized processor for this target (ignoring processor)": [115],
+    "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'": [115],
+    "AttributeError: module 'pyarrow' has no attribute 'PyExtensionType'. Did you mean: 'ExtensionType'?": [114],
+    "RuntimeError: Dynamo is not supported on Python 3.12+": [113],
     "AttributeError: 'Florence2LanguageConfig' object has no attribute 'forced_bos_token_id'": [109],
     "AttributeError: 'Florence2ForConditionalGeneration' object has no attribute '_supports_sdpa'": [110],
     "ValueError: There is no module or parameter named 'model' in Qwen3_5ForConditionalGeneration": [111],

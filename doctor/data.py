@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from typing import Any
 
 FILES = ("data.json", "apis.json", "fixes.json")
@@ -16,11 +17,12 @@ def read(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(content)
     if name == "apis.json":
         for api in found.values():
-            api["changes"] = _flat(api["changes"])
+            api["changes"] = flat(api["changes"])
+            api["named"] = named(api["changes"])
     return found
 
 
-def _flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
+def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
     """Each name and when it came and went. In the file the names that have one history stand together."""
     return {
         where + name: history
@@ -28,3 +30,11 @@ def _flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
         for where, names in places.items()
         for name in names.split(" ")
     }
+
+
+def named(changes: dict[str, str]) -> dict[str, list[str]]:
+    """The facts that end in a name, by that name."""
+    found: dict[str, list[str]] = {}
+    for fact in changes:
+        found.setdefault(re.split("[:(.]", fact)[-1], []).append(fact)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Callable
 
@@ -11,11 +10,10 @@ from doctor.case import Case
 from doctor.checks import binary, compiled, cuda, raised, remains, requires, told, tools
 from doctor.finding import Finding
 
-FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
     compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look,
-    told.demands, told.pairs, told.least, told.look, raised.look,
+    told.demands, told.pairs, told.unpublished, told.least, told.look, raised.look,
 )  # fmt: skip
 
 
@@ -33,7 +31,7 @@ def findings(case: Case) -> list[Finding]:
     found += repairs.findings(case.fixes, case)
     found += names.models(case.apis, environment, case.error)
     found += names.signatures(case.apis, environment, case.error)
-    failed = FAILED.search(case.error) is not None
+    failed = match.FAILED.search(case.error) is not None
     return _once(sorted(found, key=lambda one: one.order(failed)))
 
 

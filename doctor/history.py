@@ -51,20 +51,30 @@ def exact(apis: Apis, name: str, package: str = "") -> Fact | None:
     return Fact(holder, name, changes(apis[holder], name), ITSELF)
 
 
+def named(api: dict[str, Any], name: str) -> list[str]:
+    """The facts of a package that end in a name."""
+    held: dict[str, list[str]] | None = api.get("named")
+    return held.get(name, []) if held is not None else [one for one in api["changes"] if one.endswith(name)]
+
+
 def of_class(apis: Apis, owner: str, ending: str, package: str | None = None) -> Fact | None:
     """The nearest fact of a class or of those that it may derive from: `.member`, `(parameter`, `.method(parameter`."""
-    best: Fact | None = None
     if owner in NOBODYS:
         return None
+    found = []
     for name, api in apis.items():
-        for fact in api["changes"]:
-            if not fact.endswith(ending):
-                continue
-            holder = fact[: -len(ending)]
-            near = _near(owner, holder) if holder.isidentifier() else 0
-            if near and (best is None or (near, name == package) > (best.near, best.package == package)):
-                best = Fact(name, fact, changes(api, fact), near)
-    return best
+        for fact in named(api, ending[1:].rpartition("(")[2]):
+            if fact.endswith(ending):
+                holder = fact[: -len(ending)]
+                near = _near(owner, holder) if holder.isidentifier() else 0
+                if near:
+                    found.append(Fact(name, fact, changes(api, fact), near))
+    best = max(found, key=lambda one: (one.near, one.package == package), default=None)
+    if best is None or best.changes[-1][0] == "+":
+        return best
+    # What a class gives up it may still have from the one that it derives from.
+    bases = [one for one in found if one.package == best.package and one.near in (best.near, RELATED + 2)]
+    return max(bases, key=lambda one: (one.changes[-1][0] == "+", versions.parse(one.changes[-1][1:]) or 0))
 
 
 def turned(apis: Apis, owner: str, method: str) -> list[Fact]:

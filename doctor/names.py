@@ -25,7 +25,9 @@ SIGNATURE = re.compile(
     r"|missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
 )
 BARE = re.compile(r"(?<![\w.])__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
-RAISED = re.compile(r"^(?:\[?\w*\]?:? ?)?(?:[\w.]+\.)?(?P<name>[A-Z]\w+(?:Error|Exception))\b", re.MULTILINE)
+RAISED = re.compile(
+    r"(?:^|\] ?:? ?|\) |[EI] {2,})(?:[\w.]+\.)?(?P<name>[A-Z]\w+(?:Error|Exception))(?=:|$)", re.MULTILINE
+)
 UNDEFINED = re.compile(r"NameError: name '(?P<name>[A-Za-z]\w{3,})' is not defined")
 UNKNOWN_MODEL = re.compile(
     r"model type [`'\"](?P<type>[\w-]+)[`'\"] but Transformers does not recognize this architecture"
@@ -133,9 +135,12 @@ def _missed(apis: Apis, environment: Environment, text: str) -> Iterator[Missed]
 
 def _of_any_class(apis: Apis, environment: Environment, parameter: str) -> Fact | None:
     """The class whose constructor lacks a parameter, where what is installed leaves only one package."""
-    found = [Fact(package, fact, history.changes(api, fact), history.RELATED) for package, api in apis.items()
-             for fact in api["changes"] if fact.endswith(f"({parameter}") and fact[: -len(parameter) - 1].isidentifier()
-             and fact[:1].isupper()]  # fmt: skip
+    found = []
+    for package, api in apis.items():
+        for fact in history.named(api, parameter):
+            holder, _, name = fact.partition("(")
+            if name == parameter and holder.isidentifier() and holder[0].isupper():
+                found.append(Fact(package, fact, history.changes(api, fact), history.RELATED))
     lacking = [one for one in found if history.has(one, environment.version(one.package) or "") is False]
     lacking = lacking or [one for one in found if environment.version(one.package) is None]
     return lacking[0] if len({one.package for one in lacking}) == 1 else None
@@ -146,12 +151,17 @@ def _named(apis: Apis, package: str, said: str, *facts: str) -> Missed:
     return Missed(package, said, next((one for one in found if one is not None), None))
 
 
+def _offered(apis: Apis, name: str) -> list[Fact]:
+    """Every module that has had a name."""
+    return [Fact(package, fact, history.changes(api, fact), history.ITSELF) for package, api in apis.items()
+            for fact in history.named(api, name) if fact.endswith(f":{name}")]  # fmt: skip
+
+
 def undefined(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]:
     """A name that somebody's copy of the sources took for granted: it came, or went, with a release."""
     frames = [distribution(one) for one in FRAME.findall(text)]
     for match in list(UNDEFINED.finditer(text))[-1:]:
-        facts = [Fact(package, fact, history.changes(apis[package], fact), history.ITSELF) for package in apis
-                 for fact in apis[package]["changes"] if fact.endswith(f":{match['name']}")]  # fmt: skip
+        facts = _offered(apis, match["name"])
         if not facts:
             continue
         # The shortest way to it is where it is offered.
@@ -175,8 +185,7 @@ def undefined(apis: Apis, environment: Environment, text: str) -> Iterator[Findi
 def raised(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]:
     """An error of a kind that came with a release: before, nothing raised it."""
     for name in dict.fromkeys(reversed(RAISED.findall(text))):
-        facts = [Fact(package, fact, history.changes(api, fact), history.ITSELF) for package, api in apis.items()
-                 for fact in api["changes"] if fact.endswith(f":{name}")]  # fmt: skip
+        facts = _offered(apis, name)
         fact = min(facts, key=lambda one: len(one.name)) if facts else None
         version = environment.version(fact.package) if fact is not None else None
         if fact is None or not fact.since or (version and versions.within(f">={fact.since}", version) is False):

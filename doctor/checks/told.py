@@ -60,6 +60,10 @@ DEMANDS = re.compile(
     r"\b(?:is|are|was) (?:required|needed|not supported)",
     re.IGNORECASE,
 )
+UNPUBLISHED = re.compile(
+    r"(?:No matching distribution found for|Could not find a version that satisfies the requirement)\s+"
+    r"(?P<what>[A-Za-z][\w.-]*)(?:\[[\w,-]+\])?\s*(?P<range>(?:[<>=!~]=? ?\d[\w.*+]*,? ?)+)"
+)
 LEAST = re.compile(
     rf"\b(?P<what>{NAMES})\b[^\n]{{0,30}}?\b(?:at least|minimum(?: version)?(?: is| of)?)\s+v?(?P<least>\d+(?:\.\d+)+)"
     rf"|\b(?P<name>{NAMES})\b[`'\" ]{{0,3}}(?:version )?v?(?P<other>\d+(?:\.\d+)+)\+?"
@@ -88,6 +92,21 @@ def demands(case: Case) -> Iterator[Finding]:
         if versions.specifiers(allowed) is None or (have is not None and versions.within(allowed, have) is not False):
             continue
         yield _demand(what, have, None, None, allowed, match.group(), "likely" if have else "possible")
+
+
+def unpublished(case: Case) -> Iterator[Finding]:
+    """What pip looked for and did not find: not on that index, or not for this Python or system."""
+    match = UNPUBLISHED.search(case.error)
+    if match is None or versions.specifiers(match["range"].strip(" ,")) is None:
+        return
+    what, asked = _name(match["what"]), match["range"].strip(" ,")
+    yield Finding(
+        "not-found", f"pip finds no {what} {asked}", {what: case.environment.version(what)}, "resolve", "possible",
+        [f"it says: {match.group()[:160]}"],
+        [f"what asks for {what} {asked} in a release that asks for one that is published, or an index that has it"],
+        decide=["whether it is on the index that was asked, for this Python and this system"],
+        ranges={what: requires.outside(asked)}, shown=1,
+    )  # fmt: skip
 
 
 def pairs(case: Case) -> Iterator[Finding]:

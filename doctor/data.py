@@ -23,11 +23,11 @@ def read(name: str) -> dict[str, Any]:
 
 
 def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Each name and when it came and went. In the file the names that have one history stand together."""
+    """Each name and when it came and went. In the file the names of a module that have one history stand together."""
     return {
         where + name: history
-        for history, places in grouped.items()
-        for where, names in places.items()
+        for where, histories in grouped.items()
+        for history, names in histories.items()
         for name in names.split(" ")
     }
 

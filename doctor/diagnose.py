@@ -13,7 +13,7 @@ from doctor.finding import Finding
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
     compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look,
-    told.demands, told.pairs, told.unpublished, told.least, told.look, raised.look,
+    told.demands, told.pairs, told.removed, told.unpublished, told.least, told.look, raised.look,
 )  # fmt: skip
 
 

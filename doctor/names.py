@@ -25,6 +25,7 @@ SIGNATURE = re.compile(
     r"|missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
 )
 BARE = re.compile(r"(?<![\w.])__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+OPTIONS = re.compile(r"(?:unrecognized arguments?:|not used by the HfArgumentParser: \[)(?P<options>[^\n\]]+)")
 RAISED = re.compile(
     r"(?:^|\] ?:? ?|\) |[EI] {2,})(?:[\w.]+\.)?(?P<name>[A-Z]\w+(?:Error|Exception))(?=:|$)", re.MULTILINE
 )
@@ -36,6 +37,7 @@ UNKNOWN_MODEL = re.compile(
 )
 UNKNOWN_ARCHITECTURE = re.compile(
     r"Model architectures \['(?P<name>\w+)'\] (?:are not supported|failed to be inspected)"
+    r"|\b(?P<other>\w+) has no vLLM implementation|Transformers implementation of '?(?P<third>\w+)'? is not compatible"
 )
 FRAME = re.compile(r"(?:site|dist)-packages/(?P<package>\w+)[/.]")
 # How a module is published, where its distribution has another name.
@@ -124,6 +126,11 @@ def _missed(apis: Apis, environment: Environment, text: str) -> Iterator[Missed]
         fact = _of_any_class(apis, environment, match["name"])
         if fact is not None:
             yield Missed(fact.package, f"the parameter {match['name']} of {fact.name.partition('(')[0]}", fact)
+    for match in OPTIONS.finditer(text):
+        for option in re.findall(r"--?([a-z][\w-]+)", match["options"])[:3]:
+            fact = _of_any_class(apis, environment, option.replace("-", "_"))
+            if fact is not None:
+                yield Missed(fact.package, f"the option {option} of {fact.name.partition('(')[0]}", fact)
     for match in ATTRIBUTE.finditer(text):
         holder = _owner(match["owner"])
         fact = history.of_class(apis, match["owner"], f".{match['name']}", holder)
@@ -216,11 +223,12 @@ def models(apis: Apis, environment: Environment, text: str) -> Iterator[Finding]
                 yield found
     other = UNKNOWN_ARCHITECTURE.search(text)
     if other is not None:
+        name = other["name"] or other["other"] or other["third"]
         version = environment.version("vllm")
-        listed = history.exact(apis, f"vllm models:{other['name']}", "vllm")
+        listed = history.exact(apis, f"vllm models:{name}", "vllm")
         bad = history.spans(listed.changes)[0] if listed else []
         yield Finding(
-            "unknown-model", f"vLLM {version or ''} does not run {other['name']}".replace("  ", " "), {"vllm": version},
+            "unknown-model", f"vLLM {version or ''} does not run {name}".replace("  ", " "), {"vllm": version},
             "crash", "likely", [f"the error says: {other.group()}"],
             [f"vllm>={listed.since}" if listed and listed.since else "a newer vLLM, with the TRL that lists it"],
             ranges={"vllm": bad} if bad else {}, shown=2, weight=0.5,

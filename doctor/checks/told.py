@@ -60,6 +60,11 @@ DEMANDS = re.compile(
     r"\b(?:is|are|was) (?:required|needed|not supported)",
     re.IGNORECASE,
 )
+REMOVED = re.compile(
+    rf"\b(?:was|were|is|been) (?:removed|dropped) (?:in|from|since|with) (?:the )?(?P<what>{NAMES}) "
+    rf"(?:version |release |v)?(?P<since>\d+(?:\.\d+)+)",
+    re.IGNORECASE,
+)
 UNPUBLISHED = re.compile(
     r"(?:No matching distribution found for|Could not find a version that satisfies the requirement)\s+"
     r"(?P<what>[A-Za-z][\w.-]*)(?:\[[\w,-]+\])?\s*(?P<range>(?:[<>=!~]=? ?\d[\w.*+]*,? ?)+)"
@@ -92,6 +97,22 @@ def demands(case: Case) -> Iterator[Finding]:
         if versions.specifiers(allowed) is None or (have is not None and versions.within(allowed, have) is not False):
             continue
         yield _demand(what, have, None, None, allowed, match.group(), "likely" if have else "possible")
+
+
+def removed(case: Case) -> Iterator[Finding]:
+    """What a library says itself that it has no more: "`np.float_` was removed in the NumPy 2.0 release"."""
+    match = REMOVED.search(case.error)
+    if match is None:
+        return
+    what, since = _name(match["what"]), match["since"]
+    have = case.environment.version(what)
+    if have is None or versions.within(f">={since}", have) is not False:
+        yield Finding(
+            "removed", f"{what} {since} dropped what is asked for", {what: have},
+            "crash", "likely" if have else "possible",
+            [f"it says: {match.group()[:160]}"], [f"{what}<{since}, or a later release of what asks for it"],
+            commands=[f"uv pip install '{what}<{since}'"], ranges={what: [f">={since}"]}, shown=2, weight=0.5,
+        )  # fmt: skip
 
 
 def unpublished(case: Case) -> Iterator[Finding]:

@@ -443,6 +443,9 @@ def test_no_twin_can_fail_at_random(every: list[Advisory], real: Project) -> Non
 
 # As they stand in the issues that the advisories link to, or in what their controls print.
 LOGS = {
+    "ValueError: `disable_mm_preprocessor_cache` is only supported for multimodal models.": [120],
+    "AttributeError: 'dict' object has no attribute 'model_type'": [119],
+    "Tesla V100-SXM2-32GB with CUDA capability sm_70 is not compatible with the current PyTorch installation.": [118],
     "SystemError: PY_SSIZE_T_CLEAN macro must be defined for '#' formats": [117],
     "'sm_120' is not a recognized processor for this target (ignoring processor)": [115],
     "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'": [115],

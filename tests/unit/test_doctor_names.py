@@ -84,6 +84,14 @@ def first(packages: dict[str, str], error: str, **more: Any) -> Finding:
             "transformers",
             [">=4.4.0"],
         ),
+        (
+            "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--dispatch', 'x']",
+            {},
+            "moved-name",
+            "transformers",
+            [">=4.4.0"],
+        ),
+        ("`np.float_` was removed in the NumPy 2.0 release.", {"numpy": "2.1.0"}, "removed", "numpy", [">=2.0"]),
         ("cannot import name 'lately' from 'transformers'", {}, "moved-name", "transformers", ["<4.5.0"]),
         (
             "NameError: name 'NewConfig' is not defined",
@@ -174,6 +182,11 @@ def test_two_packages_that_must_be_alike_say_which_they_are() -> None:
     assert (found.rule, found.confidence) == ("unlike-pair", "certain")
     assert found.packages == {"flashinfer-cubin": "0.6.1", "flashinfer-python": "0.5.3"}
     assert found.commands == ["uv pip install 'flashinfer-cubin==0.5.3'"]
+
+
+def test_what_the_installed_release_has_was_not_removed_from_it() -> None:
+    error = "`np.float_` was removed in the NumPy 2.0 release."
+    assert "removed" not in {one.rule for one in diagnose.findings(told({"numpy": "1.26.4"}, error))}
 
 
 def test_what_pip_does_not_find_may_have_many_causes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from doctor import names
+from doctor import match, names
 from doctor.case import Case
 from doctor.finding import Finding
 
@@ -24,14 +24,19 @@ PASSED = {
     "hydra",
     "uvicorn",
 }
-SIGNED = ((re.compile(r"^(?:\w+: )?Unsloth: ", re.MULTILINE), "unsloth"),)
+# Words that a package's own errors and logs carry, where no frame was given.
+SIGNED = (
+    (re.compile(r"^(?:\w+: )?Unsloth: |\bUnsloth\w+(?:Trainer|Config|Model)\b", re.MULTILINE), "unsloth"),
+    (re.compile(r"\(EngineCore|\bEngineCore\b|\(VllmWorker|\[core\.py:\d+\]"), "vllm"),
+    (re.compile(r"\bDeepSpeed\w*(?:Engine|Optimizer|Error|Offload)\b"), "deepspeed"),
+)
 
 
 def look(case: Case) -> Iterator[Finding]:
     frames = [names.distribution(one) for one in names.FRAME.findall(case.error)]
     frames = [one for one in frames if one not in PASSED]
     said = "the last of its frames that is in a package"
-    if not frames:
+    if not frames and match.FAILED.search(case.error):
         frames = [name for pattern, name in SIGNED if pattern.search(case.error)]
         said = "its words are signed so"
     if not frames:

@@ -125,11 +125,11 @@ def _near(owner: str, holder: str) -> int:
         return LIKE + len(holder) // 4
     for pattern, bases in KINDS:
         if pattern.fullmatch(owner):
-            words = _words(owner)
             kind = next((one for one in bases if one == holder), None)
             if kind is not None:
                 return RELATED + 2
-            alike = pattern.fullmatch(holder) and len(words & _words(holder)) >= 2
+            words = _words(holder)
+            alike = pattern.fullmatch(holder) and len(words) >= 2 and all(one in owner for one in words)
             return RELATED + 1 if alike else 0
     return FAR if holder in MODEL[:1] else 0
 

@@ -34,6 +34,7 @@ WORDS = {
     "waste": re.compile(r"memory|\boom\b|\bslow", re.IGNORECASE),
 }
 FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
+PERSONAL = ({"note"}, {"gpu_model"})
 SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
 
 
@@ -143,8 +144,9 @@ def _confidence(best: Held, shown: int, quoted: str, quiet: bool, one: Advisory)
         ranges = set(best.affected.get("packages", {}).values())
         idle = not any(best.context.values()) and (
             ranges <= {versions.ANY}
-            # A crash that hangs on what only a person can judge is spoken of when it has happened.
-            or (one["severity"] in ("crash", "resolve") and set(best.affected.get("context") or {}) == {"note"})
+            # A crash that hangs on what only a person can judge, or on a GPU that nobody named, is spoken of when it
+            # has happened.
+            or (one["severity"] in ("crash", "resolve") and set(best.affected.get("context") or {}) in PERSONAL)
         )
         return "likely" if shown else None if quiet or idle else "possible"
     if shown == 2:

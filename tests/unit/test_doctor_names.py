@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from doctor import data, diagnose, environment, history
+from doctor import data, diagnose, environment, history, symptoms
 from doctor.case import Case
 from doctor.context import Context
 from doctor.finding import Finding
@@ -220,6 +220,10 @@ def test_a_library_that_the_default_torch_brings_and_that_is_missing_means_anoth
     assert first({"vllm": "0.16.0", "torch": "2.9.1"}, error).rule == "cuda-runtime"
     rules = {one.rule for one in diagnose.findings(told({"vllm": "0.16.0", "torch": "2.9.1+cu128"}, error))}
     assert "cuda-runtime" not in rules
+
+
+def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() -> None:
+    assert symptoms.plain("Ab" * 5000 + "Error: c") == "Ab" * 150 + ": c"
 
 
 # How the history is made.

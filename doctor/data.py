@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from typing import Any
 
 FILES = ("data.json", "apis.json", "fixes.json")
@@ -14,4 +15,26 @@ def read(name: str) -> dict[str, Any]:
     content = pkgutil.get_data("doctor", name)
     assert content is not None
     found: dict[str, Any] = json.loads(content)
+    if name == "apis.json":
+        for api in found.values():
+            api["changes"] = flat(api["changes"])
+            api["named"] = named(api["changes"])
+    return found
+
+
+def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Each name and when it came and went. In the file the names of a module that have one history stand together."""
+    return {
+        where + name: history
+        for where, histories in grouped.items()
+        for history, names in histories.items()
+        for name in names.split(" ")
+    }
+
+
+def named(changes: dict[str, str]) -> dict[str, list[str]]:
+    """The facts that end in a name, by that name."""
+    found: dict[str, list[str]] = {}
+    for fact in changes:
+        found.setdefault(re.split("[:(.]", fact)[-1], []).append(fact)
     return found

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Callable
 
 from doctor import context, match, names, repairs
 from doctor.case import Case
-from doctor.checks import binary, compiled, cuda, remains, requires, told, tools
+from doctor.checks import binary, compiled, cuda, raised, remains, requires, told, tools
 from doctor.finding import Finding
 
-FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,
     compiled.look, compiled.siblings, compiled.of_error, binary.look, tools.look, remains.look,
-    told.demands, told.least, told.look,
+    told.demands, told.pairs, told.removed, told.unpublished, told.least, told.look, raised.look,
 )  # fmt: skip
 
 
@@ -28,10 +26,12 @@ def findings(case: Case) -> list[Finding]:
     for check in CHECKS:
         found += check(case)
     found += names.findings(case.apis, environment, case.error)
+    found += names.undefined(case.apis, environment, case.error)
+    found += names.raised(case.apis, environment, case.error)
     found += repairs.findings(case.fixes, case)
     found += names.models(case.apis, environment, case.error)
     found += names.signatures(case.apis, environment, case.error)
-    failed = FAILED.search(case.error) is not None
+    failed = match.FAILED.search(case.error) is not None
     return _once(sorted(found, key=lambda one: one.order(failed)))
 
 

@@ -28,11 +28,13 @@ WORDS = {
     "silent-wrong": re.compile(
         r"\bwors|gibberish|garbage|\bwrong|incorrect|diverg|degrad|mangled|noise|never improv|no training|silent"
         r"|mismatch|not (?:learn|improv|train|synchron|increas)|log-?prob|\bratio\b|\bgap\b|differen|\bkl\b"
-        r"|rewards? (?:drop|stay|is|are)",
+        r"|rewards? (?:drop|stay|is|are)|\b(?:higher|lower|larger|multipl\w*|explod\w*|spikes?|collaps\w*|nan)\b",
         re.IGNORECASE,
     ),
     "waste": re.compile(r"memory|\boom\b|\bslow", re.IGNORECASE),
 }
+FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
+PERSONAL = ({"note"}, {"gpu_model"})
 SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
 
 
@@ -99,10 +101,13 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
         return None
     best = max(held, key=lambda each: (each.known, each.settled, each.weight))
     shown, quoted = seen(one, text)
-    confidence = _confidence(best, shown, quoted, bool(text), one)
+    spoken = one["severity"] in WORDS and WORDS[one["severity"]].search(text) is not None
+    # What was asked is why this was raised: a run that fails neither hangs nor trains wrongly.
+    aside = not shown and (one["severity"] in ("crash", "resolve") or (FAILED.search(text) is not None and not spoken))
+    confidence = _confidence(best, shown, quoted, bool(text) and aside, one)
     if confidence is None:
         return None
-    if not shown and best.known == 2 and one["severity"] in WORDS and WORDS[one["severity"]].search(text):
+    if not shown and best.known == 2 and spoken:
         shown = 1  # it does speak of such a thing, which makes it no surer
     return Finding(
         rule=one["id"],
@@ -121,11 +126,12 @@ def _advisory(one: Advisory, environment: Environment, context: Context, text: s
     )
 
 
-def _confidence(best: Held, shown: int, quoted: str, told: bool, one: Advisory) -> str | None:
-    """How sure it is, or None when nothing speaks for it."""
+def _confidence(best: Held, shown: int, quoted: str, quiet: bool, one: Advisory) -> str | None:
+    """How sure it is, or None when nothing speaks for it.
+
+    `quiet`: this error does not speak of it. The run got past it, never came so far, or failed of something else.
+    """
     sure = "likely" if one["evidence"]["kind"] == "inferred" else "certain"
-    # A crash that this error does not speak of: the run got past it, or never came so far.
-    quiet = told and not shown and one["severity"] in ("crash", "resolve")
     if best.known == 2:
         if shown == 2 and not best.settled and set(best.affected.get("packages", {}).values()) <= {versions.ANY}:
             # In every version, and under conditions that nobody told: the error alone speaks for it.
@@ -138,8 +144,9 @@ def _confidence(best: Held, shown: int, quoted: str, told: bool, one: Advisory) 
         ranges = set(best.affected.get("packages", {}).values())
         idle = not any(best.context.values()) and (
             ranges <= {versions.ANY}
-            # A crash that hangs on what only a person can judge is spoken of when it has happened.
-            or (one["severity"] in ("crash", "resolve") and set(best.affected.get("context") or {}) == {"note"})
+            # A crash that hangs on what only a person can judge, or on a GPU that nobody named, is spoken of when it
+            # has happened.
+            or (one["severity"] in ("crash", "resolve") and set(best.affected.get("context") or {}) in PERSONAL)
         )
         return "likely" if shown else None if quiet or idle else "possible"
     if shown == 2:

@@ -21,7 +21,7 @@ ENOUGH = 8.0  # information that the words in common must carry
 REPOSITORIES = {
     "trl": "huggingface/trl", "deepspeed": "deepspeedai/DeepSpeed", "peft": "huggingface/peft",
     "bitsandbytes": "bitsandbytes-foundation/bitsandbytes", "accelerate": "huggingface/accelerate",
-    "liger-kernel": "linkedin/Liger-Kernel",
+    "liger-kernel": "linkedin/Liger-Kernel", "verl": "verl-project/verl",
 }  # fmt: skip
 NAMED = {"trl": r"\btrl\b|grpo|rloo|dpo|sft", "deepspeed": "deepspeed|zero[-_ ]?[123]", "liger-kernel": "liger"}
 

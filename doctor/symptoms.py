@@ -21,6 +21,7 @@ SPEAKS = re.compile(
     rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
 )
 NUMBERS = re.compile(r"\d+")
+WORD = re.compile(r"([\w.]{300})[\w.]+")  # longer than any name that means something
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -59,7 +60,7 @@ def condense(file: BinaryIO) -> list[str]:
 
 def plain(text: str) -> str:
     """An error's text as it was pasted, without colours, cut to a bearable length."""
-    lines = COLOUR.sub("", text).splitlines()
+    lines = WORD.sub(r"\1", COLOUR.sub("", text)).splitlines()
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
     return "\n".join(line[:LONGEST] for line in lines)
@@ -80,4 +81,4 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _plain(line: bytes) -> str:
-    return COLOUR.sub("", line.decode("utf-8", "replace"))
+    return WORD.sub(r"\1", COLOUR.sub("", line.decode("utf-8", "replace")))

@@ -23,7 +23,9 @@ SAYS: tuple[tuple[str, Pattern[str], str, tuple[str, ...], str], ...] = (
      "torch finds an NCCL other than its own: {need} is missing", ("nvidia-nccl-cu12", "torch"),
      "the nvidia-nccl that this torch declares, and no other NCCL before it in LD_LIBRARY_PATH"),
     ("numpy-abi", re.compile(r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility"
-                             r"|numpy\.core\.multiarray failed to import|Numba needs NumPy (?P<need>[\d.]+) or less"),
+                             r"|numpy\.core\.multiarray failed to import"
+                             r"|compiled using NumPy 1\.x cannot be run in NumPy [\d.]+"
+                             r"|Numba needs NumPy (?P<need>[\d.]+) or less"),
      "a compiled package belongs to another NumPy than the one installed", ("numpy",),
      "numpy<2 beside packages built for NumPy 1, or newer releases of those packages"),
     ("cuda-toolkit", re.compile(r"detected CUDA version \([\d.]+\) mismatches"

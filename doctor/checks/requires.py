@@ -79,14 +79,15 @@ def trl_vllm(case: Case) -> Iterator[Finding]:
     allowed = next((wanted[1] for wanted in (_wanted(line, None, "vllm") for line in extras) if wanted), None)
     if not allowed or versions.within(allowed, vllm) is not False:
         return
+    spoken = re.search(r"\bvllm\b", case.error, re.IGNORECASE) is not None
     yield Finding(
         "trl-vllm-range",
         f"vLLM {vllm} lies outside the range that TRL {trl.version} declares: {allowed}",
-        {"vllm": vllm, "trl": trl.version}, "crash", "likely",
+        {"vllm": vllm, "trl": trl.version}, "crash", "likely" if spoken or not case.error else "possible",
         [f"TRL {trl.version}, extra vllm: vllm{allowed}", "vLLM's interfaces change from release to release"],
         [f"vllm{allowed}, or a TRL that lists vLLM {vllm}"],
         commands=[_install(f"vllm{allowed}")], ranges={"vllm": outside(allowed)},
-        shown=1 if re.search(r"\bvllm\b", case.error, re.IGNORECASE) else 0,
+        shown=int(spoken),
     )  # fmt: skip
 
 

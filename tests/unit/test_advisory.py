@@ -443,6 +443,19 @@ def test_no_twin_can_fail_at_random(every: list[Advisory], real: Project) -> Non
 
 # As they stand in the issues that the advisories link to, or in what their controls print.
 LOGS = {
+    "ValueError: `disable_mm_preprocessor_cache` is only supported for multimodal models.": [120],
+    "AttributeError: 'dict' object has no attribute 'model_type'": [119],
+    "Tesla V100-SXM2-32GB with CUDA capability sm_70 is not compatible with the current PyTorch installation.": [118],
+    "SystemError: PY_SSIZE_T_CLEAN macro must be defined for '#' formats": [117],
+    "'sm_120' is not a recognized processor for this target (ignoring processor)": [115],
+    "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'": [115],
+    "AttributeError: module 'pyarrow' has no attribute 'PyExtensionType'. Did you mean: 'ExtensionType'?": [114],
+    "RuntimeError: Dynamo is not supported on Python 3.12+": [113],
+    "AttributeError: 'Florence2LanguageConfig' object has no attribute 'forced_bos_token_id'": [109],
+    "AttributeError: 'Florence2ForConditionalGeneration' object has no attribute '_supports_sdpa'": [110],
+    "ValueError: There is no module or parameter named 'model' in Qwen3_5ForConditionalGeneration": [111],
+    "RuntimeError: Unsloth: Failed to create dynamic compiled modules!": [112],
+    "NotImplementedError: VLLM_USE_V1=1 is not supported with --quantization bitsandbytes.": [57],
     "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!": [
         5
     ],

@@ -31,7 +31,7 @@ LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
 CUDA = ("gcc", "g++", "libc6-dev")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # What the rootfs recipe below makes of the same packages; raise it when the recipe changes.
-RECIPE = 1
+RECIPE = 2
 
 
 def wanted(stack: Stack) -> tuple[str, ...]:
@@ -201,6 +201,9 @@ def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None
         'rm -rf "$1/etc/apt/sources.list" "$1/etc/apt/trusted.gpg.d" "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"',
         'rm -f "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old "$1/var/cache/ldconfig/aux-cache"',
         'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+        # What apt keeps belongs to a user of its own where that user may read the repository, to root below a closed
+        # home. It goes here, and mmdebstrap need not run apt once more for it.
+        'rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/*',
         'echo "vetted:x:1000:1000::/home/vetted:/bin/bash" >> "$1/etc/passwd"',
         'echo "vetted:x:1000:" >> "$1/etc/group"',
         'mkdir "$1/home/vetted" && chown 1000:1000 "$1/home/vetted"',
@@ -214,6 +217,7 @@ def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None
         "--variant=essential",
         "--architectures=amd64",
         "--include=" + ",".join(entry.name for entry in lock.debian),
+        "--skip=cleanup/apt",
         "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
         *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale")),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",

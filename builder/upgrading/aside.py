@@ -38,6 +38,10 @@ class Aside(Project):
         return self.of.smoke
 
     @property
+    def runtime(self) -> Path:
+        return self.of.runtime
+
+    @property
     def advisories(self) -> Path:
         return self.of.advisories
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
+from builder import debian
+from builder.project import sha256_file
 from tests.engine.conftest import STACK, Workshop
 
 pytestmark = pytest.mark.usefixtures("docker")
@@ -13,3 +18,16 @@ def test_two_builds_without_cache_are_identical(workshop: Workshop) -> None:
     proof = workshop.json("build", STACK, "--prove")
     assert proof["identical"] is True
     assert proof["first"] == proof["second"] == workshop.json("build", STACK)["manifest"]
+
+
+def test_the_root_filesystem_is_the_same_below_a_closed_folder(workshop: Workshop) -> None:
+    """apt works as a user of its own where that user may read, and that must not be seen in what it leaves."""
+    made = set()
+    with workshop.project.holding(STACK), tempfile.TemporaryDirectory(dir="/var/tmp") as open_to_all:
+        for mode in (0o755, 0o700):
+            Path(open_to_all).chmod(mode)
+            folder = Path(open_to_all) / "scratch"
+            folder.mkdir()
+            made.add(sha256_file(debian.rootfs(workshop.project, workshop.lock, folder, fresh=True)))
+            Path(folder).rename(Path(open_to_all) / f"{mode:o}")
+    assert len(made) == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder import certificate, certify, hostenv, lock, render, tomlfile
+from builder import build, certificate, certify, hostenv, lock, render, tomlfile
 from builder.advisory import Advisory
 from builder.certificate import Measurement, ProbeResult
 from builder.upgrading import aside, compare
@@ -235,6 +235,12 @@ def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: 
     assert "was changed while the candidate was tried" in answer["error"]["what"]
     assert "it greets no one" in moving.small.file("stack.toml").read_text()
     assert moving.small.lock.versions == {"tiny-lib": "1.0"}
+
+
+def test_a_copy_of_a_stack_makes_the_image_that_the_stack_itself_would(small: Small, tmp_path: Path) -> None:
+    made = aside.make(small.project, TINY, tmp_path / "aside")
+    text = small.project.dockerfile(TINY).read_text()
+    assert build.inputs_of(made, lock.load(made, TINY), text) == small.inputs
 
 
 def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:

@@ -29,12 +29,16 @@ def certified_on(project: Project, held: Lock, statement: Statement) -> str | No
         return None
     what = "lock"
     if (statement.resource("engine").annotations or {}).get("name") == "docker":
-        inputs = build.inputs_of(project, held, render.dockerfile(project, held))
-        today = statement.resource(certificate.INPUTS).digest == certificate.bare(inputs)
+        today = statement.resource(certificate.INPUTS).digest == certificate.bare(_inputs(project, held))
         what = "image" if today else "an earlier image"
     hardware = (statement.resource("hardware").annotations or {}).get("class")
     same = statement.resource("suite").digest == certificate.bare(suite.digest(project.smoke))
     return f"{hardware} ({what}{'' if same else ', by an earlier suite'})"
+
+
+def _inputs(project: Project, held: Lock) -> str:
+    """The digest of what an image of this lock would be made of today."""
+    return build.inputs_of(project, held, render.dockerfile(project, held))
 
 
 def certified_where(project: Project, held: Lock, day: datetime.date | None = None) -> list[str]:
@@ -184,7 +188,7 @@ def images(project: Project) -> str:
         if (found := measured.get(name)) is None:
             rows.append(f"| `{name}` | not built yet | | | | | |")
             continue
-        older = "" if found["lock"] == lock.load(project, name).digest else ", an earlier lock"
+        older = "" if found.get("inputs") == _inputs(project, lock.load(project, name)) else ", an earlier image"
         cells = [
             f"`{name}`", f"`{_short(found['manifest'])}`", _megabytes(found["bytes"]), _megabytes(found["files_bytes"]),
             f"{found['bytes'] / found['files_bytes']:.2f}", str(len(found["layers"])), f"{found['date']}{older}",

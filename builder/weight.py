@@ -23,6 +23,7 @@ def measure(project: Project, held: Lock, built: Built, scratch: Path) -> dict[s
     names = render.layers(held)
     return {
         "lock": held.digest,
+        "inputs": built.inputs,
         "manifest": built.image.manifest,
         "buildkit": built.buildkit,
         "bytes": built.image.size,

@@ -80,6 +80,14 @@ def test_the_document_says_what_is_shared_and_what_was_never_built(wheels: Small
     assert "(shared)" not in docs.layers(wheels.project)
 
 
+def test_an_image_that_would_be_another_today_is_said_to_be_an_earlier_one(wheels: Small, tmp_path: Path) -> None:
+    image = replace(built(wheels, tmp_path / "layout"), inputs=wheels.inputs)
+    weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())
+    assert "an earlier image" not in docs.images(wheels.project)
+    (wheels.root / "runtime" / "train.py").write_text("# changed since\n")
+    assert "an earlier image" in docs.images(wheels.project)
+
+
 def test_only_what_ran_in_this_very_image_is_told(small: Small, tmp_path: Path) -> None:
     image = built(small, tmp_path / "layout")
     held = replace(small.lock, stack=small.lock.stack.model_copy(update={"device": "cuda"}))

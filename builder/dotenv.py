@@ -44,7 +44,7 @@ def _value(project: Project, folder: Path) -> str:
     text = f"./{folder.relative_to(project.root)}" if folder.is_relative_to(project.root) else str(folder)
     if re.fullmatch(r"[\w./+@-]+", text):
         return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + text.replace("'", "\\'") + "'"  # compose takes any other backslash as it stands
 
 
 def owner(project: Project) -> str:

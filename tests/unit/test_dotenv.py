@@ -64,6 +64,7 @@ def test_a_stack_for_gpus_brings_its_compose_file_and_leaves_those_of_others(
     [
         ("lockfiles/tiny/certificates", "./lockfiles/tiny/certificates"),
         ("a b/c", "'./a b/c'"),
+        ("a\\b", "'./a\\b'"),
         ("it's $HOME #1", "'./it\\'s $HOME #1'"),
     ],
 )

@@ -180,7 +180,7 @@ def speed(project: Project) -> str:
 def images(project: Project) -> str:
     """Every image that was built and weighed, beside the locked files that it is made of."""
     rows = [
-        "| stack | digest | to pull | locked files | of them | layers | built |",
+        f"| stack | digest | to pull | locked files | of them, at most {weight.GOAL} | layers | built |",
         "|---|---|---|---|---|---|---|",
     ]
     measured = _images(project)
@@ -189,9 +189,11 @@ def images(project: Project) -> str:
             rows.append(f"| `{name}` | not built yet | | | | | |")
             continue
         older = "" if found.get("inputs") == _inputs(project, lock.load(project, name)) else ", an earlier image"
+        of_them = found["bytes"] / found["files_bytes"]
         cells = [
             f"`{name}`", f"`{_short(found['manifest'])}`", _megabytes(found["bytes"]), _megabytes(found["files_bytes"]),
-            f"{found['bytes'] / found['files_bytes']:.2f}", str(len(found["layers"])), f"{found['date']}{older}",
+            f"{of_them:.2f}{'' if of_them <= weight.GOAL else ' (missed)'}", str(len(found["layers"])),
+            f"{found['date']}{older}",
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"

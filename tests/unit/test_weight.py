@@ -80,6 +80,17 @@ def test_the_document_says_what_is_shared_and_what_was_never_built(wheels: Small
     assert "(shared)" not in docs.layers(wheels.project)
 
 
+@pytest.mark.parametrize(("share", "missed"), [(0.9, False), (0.91, True)])
+def test_a_size_that_misses_the_goal_is_marked(wheels: Small, tmp_path: Path, share: float, missed: bool) -> None:
+    image = built(wheels, tmp_path / "layout")
+    weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())
+    path = evidence.path(wheels.project, weight.EVIDENCE)
+    document = json.loads(path.read_text())
+    document["images"][TINY] |= {"bytes": round(share * 1000), "files_bytes": 1000}
+    path.write_text(json.dumps(document))
+    assert f"| {share:.2f}{' (missed)' if missed else ''} |" in docs.images(wheels.project)
+
+
 def test_an_image_that_would_be_another_today_is_said_to_be_an_earlier_one(wheels: Small, tmp_path: Path) -> None:
     image = replace(built(wheels, tmp_path / "layout"), inputs=wheels.inputs)
     weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())

@@ -543,6 +543,8 @@ LOGS = {
     "AttributeError: 'UnslothGRPOTrainer' object has no attribute '_get_per_token_logps'": [84],
     "NotImplementedError (platform is_async_output_supported) when LLM(...) is built inside GRPOTrainer": [86],
     "in _load_rng_state: torch.load(rng_file) WeightsUnpickler error, weights_only=True": [88],
+    "    for param_group, lr in zip(self.optimizer.param_groups, values, strict=True):\n"
+    "ValueError: zip() argument 2 is longer than argument 1": [123],
     "WeightsUnpickler error: Unsupported global: GLOBAL numpy.core.multiarray._reconstruct was not an allowed": [88],
     "RuntimeError: Can't pickle local object 'patch_vllm_compute_dtype.<locals>.BitsAndBytesConfig'": [90],
     "TRL CLI: error: argument command: invalid choice: 'vllm-serve' (choose from 'chat', 'dpo', 'env')": [91],

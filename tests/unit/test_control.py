@@ -260,8 +260,8 @@ def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution_or_
 
 
 def test_every_patch_of_trl_and_transformers_has_a_control_that_shows_what_it_repairs(real: Project) -> None:
-    """Other patches are for a CPU's own defects, and their stack is certified with the probes that show them; one is for
-    a torch that comes with CUDA's libraries alone, and tests/engine/test_old_transformers.py shows it.
+    """Other patches are for a CPU's own defects, and their stack is certified with the probes that show them; one is
+    for a torch that comes with CUDA's libraries alone, and tests/engine/test_old_transformers.py shows it.
     """
     shown = {file for name in stack.control_names(real) for file in stack.load_control(real, name).expect.patch or ()}
     folder = real.root / "images" / "patches"

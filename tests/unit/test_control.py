@@ -13,6 +13,7 @@ from builder.certificate import ProbeResult
 from builder.control import Seen, Side
 from builder.project import Project
 from tests.conftest import LIBRARY, PATCH, PYTHON, RUNNER, Small, make_wheel
+from tests.engine import test_old_torch
 from tests.unit.conftest import Command
 
 NAME = "rude"
@@ -260,12 +261,10 @@ def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution_or_
 
 
 def test_every_patch_of_trl_and_transformers_has_a_control_that_shows_what_it_repairs(real: Project) -> None:
-    """Other patches are for a CPU's own defects, and their stack is certified with the probes that show them; one is
-    for a torch that comes with CUDA's libraries alone, and tests/engine/test_old_transformers.py shows it.
-    """
+    """Other patches are for a CPU's own defects, and their stack is certified with the probes that show them."""
     shown = {file for name in stack.control_names(real) for file in stack.load_control(real, name).expect.patch or ()}
     folder = real.root / "images" / "patches"
     written = {
         path.relative_to(real.root).as_posix() for of in ("trl", "transformers") for path in folder.glob(f"{of}/*/*")
     }
-    assert shown == written - {"images/patches/transformers/4.51.3/0003-load-the-random-states-it-saved.patch"}
+    assert shown == written - {f"images/patches/{case.patch}" for case in test_old_torch.CASES}

@@ -545,6 +545,8 @@ LOGS = {
     "in _load_rng_state: torch.load(rng_file) WeightsUnpickler error, weights_only=True": [88],
     "    for param_group, lr in zip(self.optimizer.param_groups, values, strict=True):\n"
     "ValueError: zip() argument 2 is longer than argument 1": [123],
+    '  File "/v/site-packages/deepspeed/runtime/zero/partition_parameters.py", line 720, in wait\n'
+    "RuntimeError: Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone": [124],
     "WeightsUnpickler error: Unsupported global: GLOBAL numpy.core.multiarray._reconstruct was not an allowed": [88],
     "RuntimeError: Can't pickle local object 'patch_vllm_compute_dtype.<locals>.BitsAndBytesConfig'": [90],
     "TRL CLI: error: argument command: invalid choice: 'vllm-serve' (choose from 'chat', 'dpo', 'env')": [91],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import random
@@ -16,6 +17,9 @@ from typing import NoReturn
 
 from smoke import linux, probe, ranks
 from smoke.job import Job
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the ports that the kernel gives out by itself
+PORT_TRIES = 100
 
 
 def become(job: Job, zygote: int) -> NoReturn:
@@ -49,10 +53,17 @@ def _redirect(job: Job) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that nobody listens at, and that the kernel gives to nobody before somebody does, seconds later."""
+    first = int(EPHEMERAL.read_text(encoding="ascii").split()[0])
+    # Where the kernel gives out all of them, it also chooses this one: that is what 0 means.
+    ports = range(max(1024, first // 2), first) or range(1)
+    draw = random.SystemRandom()  # suites run side by side with the same seed, too
+    for _ in range(PORT_TRIES):
+        with contextlib.suppress(OSError), socket.socket() as sock:
+            sock.bind(("", draw.choice(ports)))
+            port: int = sock.getsockname()[1]
+            return port
+    raise OSError(f"no free port in {PORT_TRIES} tries from {ports[0]} to {ports[-1]}")
 
 
 def _run(job: Job, rank: int) -> int:

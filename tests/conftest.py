@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -260,7 +261,13 @@ def spawn(argv: Sequence[str], cwd: Path, **env: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_interruptible,
     )
+
+
+def _interruptible() -> None:
+    """What a shell runs in the background ignores interrupts, and so would all that it starts: these tests too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def vetted(root: Path, *argv: str, **env: str) -> Answer:

@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from smoke import tiny
-from smoke.probe import NotApplicable
+from smoke.probe import Skip
+
+# Why a probe of vLLM in the trainer's process may have nothing to ask.
+SERVER_ONLY = Skip("this TRL runs vLLM only as a server of its own", versions={"trl": ">=0.16,<0.18"})
+SYNCHRONISES_IN_LOSS = Skip("this TRL synchronises in the middle of its loss", versions={"trl": "<0.15"})
 
 
 def known_options() -> set[str]:
@@ -106,7 +110,7 @@ def sync_weights(trainer: Any) -> None:
     elif hasattr(trainer, "_move_model_to_vllm"):
         trainer._move_model_to_vllm()
     else:
-        raise NotApplicable("this TRL synchronises in the middle of its loss")
+        raise SYNCHRONISES_IN_LOSS()
 
 
 def sampler(trainer: Any) -> Any:
@@ -124,7 +128,7 @@ def colocated(device: str) -> dict[str, Any]:
     if "vllm_mode" in known:
         return {"use_vllm": True, "vllm_mode": "colocate"}
     if "vllm_server_host" in known:
-        raise NotApplicable("this TRL runs vLLM only as a server of its own")
+        raise SERVER_ONLY()
     return {"use_vllm": True, "vllm_device": "cuda:0" if device == "cuda" else device}
 
 

@@ -62,8 +62,8 @@ _CPU = {
 }
 
 
-def environment(device: str, home: Path, root: Path) -> dict[str, str]:
-    """The environment of the processes that run probes on `device`, "cpu" or "cuda".
+def environment(device: str, home: Path, root: Path, python: str = sys.executable) -> dict[str, str]:
+    """The environment of the processes that run probes on `device`, "cpu" or "cuda", in the interpreter `python`.
 
     Every cache and the home directory lie below `home`; modules are found in `root` and where they were before.
     """
@@ -88,7 +88,7 @@ def environment(device: str, home: Path, root: Path) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
         # The interpreter itself, for tools such as ninja that packages start by name.
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
+        "PATH": os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", os.defpath))),
     }
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {

@@ -6,6 +6,8 @@ A file keeps what a process wrote before it died; a pipe to a process that crash
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -15,6 +17,19 @@ from typing import Any
 from smoke.probe import Reading
 
 _LOG_TAIL = 4000  # characters
+_LARGEST = 16 << 20  # bytes of a probe's results
+
+
+def _read(path: Path, largest: int, *, end: bool = False) -> str:
+    """The beginning of a file that a probe wrote, or its end. Raises OSError for a link, a pipe or a device."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is not a regular file")
+        if end:
+            file.seek(max(0, status.st_size - largest))
+        return file.read(largest).decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class Job:
     def log_tail(self) -> str:
         """The end of the log."""
         with suppress(OSError):
-            return self.log.read_text(errors="replace")[-_LOG_TAIL:]
+            return _read(self.log, 4 * _LOG_TAIL, end=True)[-_LOG_TAIL:]
         return ""
 
     def _result(self, rank: int) -> Path:
@@ -60,18 +75,19 @@ class Job:
             file.write(json.dumps(record) + "\n")
 
     def report(self, rank: int) -> Report:
-        """Read what `rank` has reported. A line that was cut off does not count."""
+        """Read what `rank` has reported. A line that was cut off, or is no record, does not count."""
         report = Report()
         with suppress(OSError):
-            for line in self._result(rank).read_text().splitlines():
-                with suppress(ValueError):
+            for line in _read(self._result(rank), _LARGEST).split("\n"):
+                with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
                     report.take(json.loads(line))
         return report
 
     def culprit(self) -> int | None:
         """The rank that ended a run of several, or None."""
         with suppress(OSError, ValueError):
-            return int(Path(self.directory, "culprit").read_text())
+            rank = int(_read(Path(self.directory, "culprit"), 16))
+            return rank if 0 <= rank < self.ranks else None
         return None
 
     def blame(self, rank: int) -> None:
@@ -92,9 +108,11 @@ class Report:
     def take(self, record: Mapping[str, Any]) -> None:
         """Add one record."""
         if "reading" in record:
-            reading = Reading(record["reading"], float(record["value"]), record["detail"])
+            reading = Reading(str(record["reading"]), float(record["value"]), str(record["detail"]))
             self.readings[reading.name] = reading
-        self.failure = record.get("failure", self.failure)
-        self.not_applicable = record.get("not_applicable", self.not_applicable)
-        self.done = record.get("done", self.done)
-        self.seconds = record.get("seconds", self.seconds)
+        if "failure" in record:
+            self.failure = str(record["failure"])
+        if "not_applicable" in record:
+            self.not_applicable = str(record["not_applicable"])
+        self.done |= record.get("done") is True
+        self.seconds = float(record.get("seconds", self.seconds))

@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_CAP_SYS_PTRACE = 19
 _PR_SET_CHILD_SUBREAPER = 36
 
 # Versions 2 and 1 of control groups, as seen from inside a container (its own group is the root there).
@@ -38,6 +41,20 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends, so that none can get away."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide() -> None:
+    """Close this process to others of the same user: its memory, its descriptors, and debuggers.
+
+    Forked processes inherit it; a program that is executed is open again. A process with CAP_SYS_PTRACE still gets in.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def give_up_tracing() -> None:
+    """Give up CAP_SYS_PTRACE for this process's programs to come, so that `hide` holds against root as well."""
+    with suppress(OSError):  # not root: there is nothing to give up
+        _prctl(_PR_CAPBSET_DROP, _CAP_SYS_PTRACE)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

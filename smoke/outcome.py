@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smoke.job import Report
-from smoke.probe import Bound, Reading
+from smoke.probe import Bound, Probe, Reading
 
 PASSED, FAILED, CRASHED, TIMEOUT, OOM, NOT_RUN = "passed", "failed", "crashed", "timeout", "oom", "not-run"
 
@@ -32,7 +32,7 @@ class Ending:
     rank: int | None = None
 
 
-def judge(ending: Ending, report: Report, readings: Mapping[str, Reading], bounds: Iterable[Bound]) -> tuple[str, str]:
+def judge(ending: Ending, report: Report, readings: Mapping[str, Reading], probe: Probe) -> tuple[str, str]:
     """The outcome and the reason (empty when passed).
 
     `report` is that of the rank that ended the run, `readings` those that count, from rank 0.
@@ -47,12 +47,14 @@ def judge(ending: Ending, report: Report, readings: Mapping[str, Reading], bound
     if report.not_applicable is not None:
         if readings:
             return FAILED, f"{who}not applicable, found out after its first reading: {report.not_applicable}"
+        if report.not_applicable not in {skip.reason for skip in probe.skips}:
+            return FAILED, f"{who}not applicable, for a reason that the probe does not know: {report.not_applicable}"
         return NOT_RUN, report.not_applicable
     if report.failure is not None:
         return FAILED, who + report.failure
     if ending.status > 0 or not report.done:
         return FAILED, f"{who}{ended(ending.status)} without a result"
-    wrong = [*_broken(readings, bounds), *_unknown(readings, bounds)]
+    wrong = [*_broken(readings, probe.bounds), *_unknown(readings, probe.bounds)]
     return (FAILED, "; ".join(wrong)) if wrong else (PASSED, "")
 
 

@@ -19,7 +19,24 @@ class BadProbeError(Exception):
 
 
 class NotApplicable(Exception):  # noqa: N818 - it is no error: the question does not arise here
-    """Raised by a probe's `run`, before its first reading, with the reason why it has nothing to ask here."""
+    """Raised by a probe's `run`, before its first reading, with the reason of one of its skips."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A reason for which a probe may have nothing to ask, and where that can be true.
+
+    `device`: only there. `versions`: only with these versions of the lock, by distribution, in PEP 440's form. Whoever
+    judges a run checks both: the stack is not believed.
+    """
+
+    reason: str
+    device: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self) -> NotApplicable:
+        """The exception to raise."""
+        return NotApplicable(self.reason)
 
 
 @dataclass(frozen=True)
@@ -90,15 +107,16 @@ class Probe:
 
     `matters` is one sentence for whoever reads a red row: what such a failure does to a training run. `needs` are
     import names; a probe whose needs are not installed is not run. `gpus` is how many it takes when the device is
-    cuda. `ranks` processes run it together. `fresh` asks for a process of its own instead of a fork, where forking is
-    not safe. A probe past `timeout_s` seconds or `memory_mib` MiB (all its processes together, on the host) is killed
-    and says so.
+    cuda. `skips` are the reasons for which its `run` may raise NotApplicable. `ranks` processes run it together.
+    `fresh` asks for a process of its own instead of a fork, where forking is not safe. A probe past `timeout_s`
+    seconds or `memory_mib` MiB (all its processes together, on the host) is killed and says so.
     """
 
     matters: str
     bounds: tuple[Bound, ...]
     links: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    skips: tuple[Skip, ...] = ()
     ranks: int = 1
     gpus: int = 0
     fresh: bool = False
@@ -124,6 +142,10 @@ class Found:
             "matters": self.probe.matters,
             "links": list(self.probe.links),
             "needs": list(self.probe.needs),
+            "skips": [
+                {"reason": skip.reason, "device": skip.device, "versions": dict(skip.versions)}
+                for skip in self.probe.skips
+            ],
             "ranks": self.probe.ranks,
             "gpus": self.probe.gpus,
             "fresh": self.probe.fresh,

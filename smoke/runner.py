@@ -1,15 +1,16 @@
 """The supervisor: runs the probes one after the other and tells what happens as events.
 
-It imports only the standard library, so nothing that a stack does wrong can bring it down.
+It imports only the standard library, and nothing that a stack says is more to it than data: its answers may be
+garbage, its files may be links or pipes.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import selectors
 import shutil
+import subprocess
 import sys
 import time
 from importlib.machinery import PathFinder
@@ -24,13 +25,17 @@ from smoke.outcome import Ending
 from smoke.probe import Found
 from smoke.request import Request
 from smoke.watch import Watch, follow
-from smoke.zygote import PRELOAD, Zygote
+from smoke.zygote import PRELOAD, Stack, Zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 
 _TICK_S = 0.05
 _PRELOAD_LIMIT_S = 600
+_LOOK_LIMIT_S = 60
 _CALLER_GONE = 1
+
+# Asked of the stack's interpreter: its version, and where it finds packages, the folder that it starts in aside.
+_LOOK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path[1:]]))"
 
 
 class Supervisor:
@@ -39,14 +44,20 @@ class Supervisor:
     It ends by the exception Stopped as soon as the other side of `stdin` or `stdout` (file descriptors) is gone.
     """
 
-    def __init__(self, request: Request, directory: Path, stdin: int, stdout: int) -> None:
+    def __init__(self, request: Request, directory: Path, stdin: int, stdout: int, stack: Stack | None = None) -> None:
         self._request = request
         self._directory = directory
         self._stdin = stdin
         self._stdout = stdout
+        self._stack = stack or Stack(sys.executable)
         self._zygote: Zygote | None = None
-        self._environment = environment(request.device, directory / "home", ROOT)
-        Path(self._environment["TMPDIR"]).mkdir(parents=True)
+        home = directory / "home"
+        self._environment = environment(request.device, home, ROOT, self._stack.python)
+        temporary = Path(self._environment["TMPDIR"])
+        temporary.mkdir(parents=True)
+        if self._stack.user:
+            directory.chmod(0o711)  # the probes' user goes through it, to what is its own
+        self._stack.hand_over(home, temporary)
 
     def run(self) -> None:
         """Run every probe and report all of it."""
@@ -58,8 +69,9 @@ class Supervisor:
 
     def _run_all(self) -> None:
         probes = self._request.probes
-        self._emit("start", probes=[found.name for found in probes], python=platform.python_version())
-        hindrances = {found.name: self._hindrance(found) for found in probes}
+        python, path = self._look()
+        self._emit("start", probes=[found.name for found in probes], python=python)
+        hindrances = {found.name: self._hindrance(found, path) for found in probes}
         forked = [found for found in probes if not found.probe.fresh and hindrances[found.name] is None]
         needed = {name for found in forked for name in found.probe.needs}
         self._preload([name for name in PRELOAD if name in needed])
@@ -70,10 +82,22 @@ class Supervisor:
             self._emit("end", probe=found.name, matters=found.probe.matters, **result)
         self._emit("finish")
 
-    def _hindrance(self, found: Found) -> str | None:
+    def _look(self) -> tuple[str, list[str]]:
+        """The version of the stack's Python, and where it finds packages; nothing of what it says is trusted."""
+        try:
+            done = subprocess.run(
+                [self._stack.python, "-c", _LOOK], capture_output=True, timeout=_LOOK_LIMIT_S, env=self._environment,
+                cwd=self._directory, stdin=subprocess.DEVNULL, **self._stack.account,
+            )  # fmt: skip
+            version, path = json.loads(done.stdout)
+            # The suite itself is on its path, and is not installed.
+            return str(version), [str(entry) for entry in path if Path(str(entry)).resolve() != ROOT]
+        except (OSError, ValueError, TypeError, RecursionError, subprocess.TimeoutExpired) as error:
+            print(f"smoke: {self._stack.python} does not answer: {error}", file=sys.stderr)
+            return "unknown", []
+
+    def _hindrance(self, found: Found, path: list[str]) -> str | None:
         """Why the probe cannot run here, or None."""
-        # The directory this was started in is on the path, too, and what lies there is not installed.
-        path = [entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, Path.cwd())]
         if missing := [name for name in found.probe.needs if PathFinder.find_spec(name, path) is None]:
             return f"not installed: {', '.join(missing)}"
         if self._request.device == "cuda" and (gpus := linux.gpu_count()) < found.probe.gpus:
@@ -89,10 +113,10 @@ class Supervisor:
         while not ready and not lost:
             alive = zygote.status() is None  # looked at first: the last answers of a dying zygote still count
             for answer in self._answers(zygote):
-                current = answer.get("importing", current)
+                current = str(answer.get("importing", current))
                 ready = "ready" in answer
                 if "imported" in answer:
-                    imported[answer["imported"]] = answer["found"]
+                    imported[str(answer["imported"])] = str(answer.get("found"))
             if not ready and not alive:
                 lost = f"the process importing it: {outcome.ended(zygote.status() or 0)}"
             elif time.monotonic() - start > _PRELOAD_LIMIT_S:
@@ -106,7 +130,7 @@ class Supervisor:
         self._emit("ready", seconds=round(time.monotonic() - start, 3), preloaded=imported)
 
     def _new_zygote(self, packages: list[str]) -> Zygote:
-        return Zygote(packages, self._environment, self._directory)
+        return Zygote(packages, self._environment, self._directory, self._stack)
 
     def _run(self, found: Found) -> dict[str, Any]:
         """Run one probe; returns the fields of its `end` event."""
@@ -128,7 +152,7 @@ class Supervisor:
         report = job.report(0)
         readings = report.readings
         self._emit("measured", probe=found.name, compute_s=round(report.seconds, 3))
-        what, why = outcome.judge(ending, job.report(ending.rank or 0), readings, found.probe.bounds)
+        what, why = outcome.judge(ending, job.report(ending.rank or 0), readings, found.probe)
         result = _end(
             what,
             why or None,
@@ -151,6 +175,7 @@ class Supervisor:
             distributions=request.distributions,
         )
         job.work.mkdir(parents=True)
+        self._stack.hand_over(Path(job.directory), job.work)
         return job
 
     def _follow(self, zygote: Zygote, job: Job, watch: Watch) -> Ending:

@@ -77,7 +77,7 @@ def follow(watch: Watch, answers: Callable[[], list[dict[str, Any]]], status: Ca
     while True:
         alive = status() is None  # looked at first: the last answers of a dying zygote still count
         for answer in answers():
-            if "ended" in answer:
+            if isinstance(answer.get("ended"), int):
                 return int(answer["ended"])
         if not alive:
             return None

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,47 @@ PRELOAD = {
 }
 
 
-class Zygote:
-    """The runner's side of a zygote."""
+# The longest answer of a zygote, in bytes; whatever says more is no zygote of ours.
+_LONGEST = 1 << 16
 
-    def __init__(self, packages: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
+
+@dataclass(frozen=True)
+class Stack:
+    """Where the probes run: the stack's interpreter, and the user and group; None for the supervisor's own."""
+
+    python: str
+    user: tuple[int, int] | None = None
+
+    @property
+    def account(self) -> dict[str, Any]:
+        """The arguments of subprocess that start a program as that user, without the right to trace others."""
+        own: dict[str, Any] = {"preexec_fn": linux.give_up_tracing}
+        if self.user is not None:
+            own |= {"user": self.user[0], "group": self.user[1], "extra_groups": []}
+        return own
+
+    def hand_over(self, *directories: Path) -> None:
+        """Give the directories to the user of the probes."""
+        if self.user is not None:
+            for directory in directories:
+                os.chown(directory, *self.user)
+
+
+class Zygote:
+    """The runner's side of a zygote. Nothing that it answers is trusted: it runs the stack's code."""
+
+    def __init__(self, packages: Sequence[str], environment: Mapping[str, str], directory: Path, stack: Stack) -> None:
         """Start a zygote that imports `packages`; its log is written in `directory`."""
         self.log = directory / "zygote.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "smoke.zygote", str(os.getpid()), *packages],
+                [stack.python, "-m", "smoke.zygote", str(os.getpid()), *packages],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=dict(environment),
                 cwd=directory,
+                **stack.account,
             )
         assert self._process.stdin and self._process.stdout
         self._jobs, self.output = self._process.stdin, self._process.stdout
@@ -74,9 +102,12 @@ class Zygote:
             pass
 
     def answers(self) -> list[dict[str, Any]]:
-        """What the zygote has answered since the last call."""
+        """What the zygote has answered since the last call. One that answers anything else than records is killed."""
         *lines, self._unread = (self._unread + (self.output.read() or b"")).split(b"\n")
-        return [json.loads(line) for line in lines]
+        records = [_record(line) for line in lines]
+        if len(self._unread) > _LONGEST or None in records:
+            self._process.kill()
+        return [record for record in records if record is not None]
 
     def kill(self) -> None:
         """End it, with its children."""
@@ -84,6 +115,14 @@ class Zygote:
         self._process.wait()
         self._jobs.close()
         self.output.close()
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def main(parent: int, packages: Sequence[str]) -> None:

@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smoke.probe import Bound, Context, NotApplicable, Probe, Reading
+from smoke.probe import Bound, Context, Probe, Reading, Skip
 
 Version = tuple[int, int, int]
+ON_A_CPU = Skip("needs a GPU: nothing loads cuBLAS on a CPU", device="cpu")
 
 
 PROBE = Probe(
@@ -60,6 +61,7 @@ PROBE = Probe(
         "https://github.com/pytorch/pytorch/issues/133548",
     ),
     needs=("torch",),
+    skips=(ON_A_CPU,),
     gpus=1,
 )
 
@@ -67,7 +69,7 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Make torch load cuBLAS, and judge what it loaded."""
     if context.device == "cpu":
-        raise NotApplicable("needs a GPU: nothing loads cuBLAS on a CPU")
+        raise ON_A_CPU()
     import torch
 
     ones = torch.ones(16, 16, device=context.device, dtype=torch.bfloat16)

@@ -45,6 +45,7 @@ PROBE = Probe(
         "https://github.com/huggingface/trl/issues/4159",
     ),
     needs=("torch", "transformers", "datasets", "trl", "vllm"),
+    skips=(adapter.SERVER_ONLY,),
     gpus=1,
     timeout_s=300,
 )

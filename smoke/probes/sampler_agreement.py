@@ -135,6 +135,7 @@ PROBE = Probe(
         "https://github.com/huggingface/trl/issues/6789",
     ),
     needs=("torch", "transformers", "datasets", "trl", "vllm"),
+    skips=(adapter.SERVER_ONLY,),
     gpus=1,
     timeout_s=300,
 )

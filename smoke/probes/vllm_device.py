@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoke import adapter, colocate, grpo, tiny
-from smoke.probe import Bound, Context, NotApplicable, Probe, Reading
+from smoke.probe import Bound, Context, Probe, Reading, Skip
 
 RANKS = 2
+NEEDS_GPUS = Skip(f"needs {RANKS} GPUs", device="cpu")
+NO_COLOCATION = Skip("this TRL gives vLLM no GPU that it trains on", versions={"trl": "<0.18"})
 
 PROBE = Probe(
     matters="training with vLLM dies at the first step, or one GPU runs out of memory while the other has plenty",
@@ -46,6 +48,7 @@ PROBE = Probe(
         "https://github.com/vllm-project/vllm/pull/13027",
     ),
     needs=("torch", "transformers", "datasets", "trl", "vllm"),
+    skips=(NEEDS_GPUS, NO_COLOCATION, adapter.SERVER_ONLY),
     ranks=RANKS,
     gpus=RANKS,
     timeout_s=300,
@@ -55,9 +58,9 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Train on both ranks, and gather what is not where it should be."""
     if context.device != "cuda":
-        raise NotApplicable(f"needs {RANKS} GPUs")
+        raise NEEDS_GPUS()
     if "vllm_mode" not in adapter.known_options():
-        raise NotApplicable("this TRL gives vLLM no GPU that it trains on")
+        raise NO_COLOCATION()
     import torch
     import torch.distributed as dist
 

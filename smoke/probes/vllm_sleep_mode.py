@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoke import adapter, colocate, grpo, tiny
-from smoke.probe import Bound, Context, NotApplicable, Probe, Reading
+from smoke.probe import Bound, Context, Probe, Reading, Skip
 
 GENERATIONS = 2 * grpo.STEPS
+ON_A_CPU = Skip("vLLM has its sleep mode only on GPUs", device="cpu")
+NO_SLEEP_MODE = Skip("this TRL has no sleep mode for vLLM", versions={"trl": "<0.23"})
 
 PROBE = Probe(
     matters="completions sampled from no policy at all; the run goes on, and learns to make gibberish less likely",
@@ -40,6 +42,7 @@ PROBE = Probe(
         "https://github.com/huggingface/trl/pull/5147",
     ),
     needs=("torch", "transformers", "datasets", "trl", "vllm"),
+    skips=(ON_A_CPU, NO_SLEEP_MODE, adapter.SERVER_ONLY),
     gpus=1,
     timeout_s=300,
 )
@@ -48,9 +51,9 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Train, note every sleep, and look into vLLM at every generation."""
     if context.device != "cuda":
-        raise NotApplicable("vLLM has its sleep mode only on GPUs")
+        raise ON_A_CPU()
     if not {"vllm_enable_sleep_mode", "steps_per_generation"} <= adapter.known_options():
-        raise NotApplicable("this TRL has no sleep mode for vLLM")
+        raise NO_SLEEP_MODE()
     colocate.register("qwen2")
     with colocate.engine_once(context):
         trainer = colocate.make_trainer(

@@ -116,6 +116,7 @@ PROBE = Probe(
         "https://github.com/vllm-project/vllm/issues/29341",
     ),
     needs=("torch", "transformers", "datasets", "trl", "peft", "vllm"),
+    skips=(adapter.SERVER_ONLY, adapter.SYNCHRONISES_IN_LOSS),
     gpus=1,
     timeout_s=300,
 )

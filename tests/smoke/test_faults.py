@@ -38,6 +38,10 @@ FAULTS = {
         "failed",
         "not applicable, found out after its first reading: this TRL has no such option",
     ),
+    "not-applicable-unknown": (
+        "failed",
+        "not applicable, for a reason that the probe does not know: the moon is full",
+    ),
     "missing-gpu": ("passed", None),  # on the CPU no GPU is needed
     "dying-rank": ("crashed", "rank 1: killed by SIGSEGV"),
     "failing-rank": ("failed", "rank 1: ValueError: no such luck"),

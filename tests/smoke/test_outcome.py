@@ -9,9 +9,9 @@ import pytest
 
 from smoke.job import Job, Report
 from smoke.outcome import Ending, ended, judge
-from smoke.probe import Bound, Reading
+from smoke.probe import Bound, Probe, Reading
 
-BOUNDS = (Bound("x", "because", "m", at_most=1, headline=True),)
+PROBE = Probe("it does not", bounds=(Bound("x", "because", "m", at_most=1, headline=True),), links=())
 
 
 def report(failure: str | None = None, done: bool = True) -> Report:
@@ -23,7 +23,7 @@ def report(failure: str | None = None, done: bool = True) -> Report:
 
 def verdict(ending: Ending, made: Report | None = None, value: float = 0.5) -> tuple[str, str]:
     """Judge an end with one reading."""
-    return judge(ending, made or report(), {"x": Reading("x", value)}, BOUNDS)
+    return judge(ending, made or report(), {"x": Reading("x", value)}, PROBE)
 
 
 def test_passed() -> None:

@@ -42,7 +42,20 @@ def test_list_shows_every_probe() -> None:
     listed = json.loads(run("-m", "smoke", "--list"))
     assert [entry["name"] for entry in listed] == list(PROBES)
     assert {tuple(entry) for entry in listed} == {
-        ("name", "asks", "matters", "links", "needs", "ranks", "gpus", "fresh", "timeout_s", "memory_mib", "bounds")
+        (
+            "name",
+            "asks",
+            "matters",
+            "links",
+            "needs",
+            "skips",
+            "ranks",
+            "gpus",
+            "fresh",
+            "timeout_s",
+            "memory_mib",
+            "bounds",
+        )
     }
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke.probe import Bound, Context, NotApplicable, Probe, Reading
+from smoke.probe import Bound, Context, Probe, Reading, Skip
 
+NEEDS_GPUS = Skip("needs 2 GPUs", device="cpu")
 PROBE = Probe(
-    matters="it does not", bounds=(Bound("answer", "it was always 42", equals=42, headline=True),), links=(), ranks=2
+    matters="it does not",
+    bounds=(Bound("answer", "it was always 42", equals=42, headline=True),),
+    links=(),
+    skips=(NEEDS_GPUS,),
+    ranks=2,
 )
 
 
 def run(_: Context) -> Iterator[Reading]:
-    raise NotApplicable("needs 2 GPUs")
+    raise NEEDS_GPUS()
     yield

@@ -40,10 +40,11 @@ class Built:
 
 def reference(project: Project, held: Lock) -> str:
     """The name of the image in Docker: the stack, tagged with all that it is made of."""
-    return _tag(held, inputs_of(project, held, render.dockerfile(project, held)))
+    return tag(held, inputs_of(project, held, render.dockerfile(project, held)))
 
 
-def _tag(held: Lock, inputs: str) -> str:
+def tag(held: Lock, inputs: str) -> str:
+    """The name in Docker of the image of a lock that was made of these inputs."""
     return f"vetted/{held.name}:{inputs.removeprefix('sha256:')[:12]}"
 
 
@@ -66,7 +67,7 @@ def existing(project: Project, held: Lock) -> Built | None:
         oci.blob(image.layout, one.digest).exists() for one in image.layers
     ):
         return None
-    return Built(image, _tag(held, data["inputs"]), data["buildkit"], data["inputs"])
+    return Built(image, tag(held, data["inputs"]), data["buildkit"], data["inputs"])
 
 
 def needed(project: Project, held: Lock) -> Built:
@@ -103,7 +104,7 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     image = oci.read(final)
     data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
     write(record, json.dumps(data, indent=2) + "\n", scratch)
-    return Built(image, _tag(held, inputs), docker.buildkit, inputs)
+    return Built(image, tag(held, inputs), docker.buildkit, inputs)
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         contexts={name: str(folder / name) for name in ("uv", "wheels")},
         dockerfile=str(project.dockerfile(held.name)),
         args={"SOURCE_DATE_EPOCH": str(held.epoch)},
-        tags=[_tag(held, inputs)],
+        tags=[tag(held, inputs)],
         platforms=["linux/amd64"],
         secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.

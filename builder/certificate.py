@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from builder import errors
 from builder.machine import Hardware
@@ -126,12 +126,16 @@ class Statement(_Model):
         return json.dumps(self.model_dump(mode="json", by_alias=True, exclude_none=True), indent=2) + "\n"
 
     @property
+    def hardware(self) -> str:
+        """The class of machine that it was earned on."""
+        return str((self.resource("hardware").annotations or {}).get("class"))
+
+    @property
     def key(self) -> tuple[str, str, str]:
         """Subject, suite and hardware class: the same key, nothing to do."""
         suite = self.resource("suite").digest
-        hardware = (self.resource("hardware").annotations or {}).get("class")
-        subject = self.subject[0].digest
-        return (subject.sha256 if subject else "", suite.sha256 if suite else "", str(hardware))
+        subject = self.subject[0].digest if self.subject else None
+        return (subject.sha256 if subject else "", suite.sha256 if suite else "", self.hardware)
 
     def resource(self, name: str) -> Resource:
         return next((r for r in self.predicate.configuration if r.name == name), Resource(name=name))
@@ -145,6 +149,12 @@ class Statement(_Model):
         """The same, issued on that day."""
         dates = {"issued": day, "expires": day + LIFETIME}
         return self.model_copy(update={"predicate": self.predicate.model_copy(update=dates)})
+
+    def undated(self) -> Statement:
+        """The same as a report, which has no dates."""
+        return self.model_copy(
+            update={"predicate": self.predicate.model_copy(update={"issued": None, "expires": None})}
+        )
 
     def lapsed(self, day: datetime.date) -> str | None:
         """Why it no longer speaks on that day; None while it does. It speaks to the end of the day it expires on."""
@@ -207,11 +217,23 @@ def report_path(project: Project, stack: str, device: str, engine: str) -> Path:
     return project.state / "reports" / f"{stack}-{device}-{engine}.json"
 
 
+def parse(content: bytes) -> Statement:
+    """A statement, written as this tool writes it, byte for byte. Raises ValueError.
+
+    JSON has many ways to say a thing, and some that two readers take differently: a key twice, or in other case. None
+    of them is this one.
+    """
+    statement = Statement.model_validate_json(content)
+    if statement.to_json().encode() != content:
+        raise ValueError("it is not written as this tool writes it")
+    return statement
+
+
 def read(path: Path) -> Statement:
     """Read a certificate or report. Raises BadInputError when it is not one."""
     try:
-        return Statement.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
+        return parse(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise errors.BadInputError(
             f"{path} is not a certificate: {str(error).splitlines()[0]}",
             cause="the file was edited or cut short",

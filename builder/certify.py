@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder import build, certificate, engine, errors, hostenv, machine, suite
+from builder import build, certificate, engine, errors, hostenv, judgement, machine, suite
 from builder.build import Step
 from builder.certificate import Differences, Resource, Statement
+from builder.judgement import Terms
 from builder.lock import Lock
 from builder.project import Project, write
 from builder.suite import Asked, Event, Runner
@@ -27,12 +28,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`statement` is a certificate when `certificate` is set, else a report; `reused` when nothing was run."""
+    """`statement` is a certificate when `certificate` is set, else a report; `reused` when nothing was run.
+
+    `doubts` are what speaks against a run that passed.
+    """
 
     statement: Statement
     certificate: Path | None
     report: Path | None
     reused: bool
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,11 @@ def certified(project: Project, held: Lock, request: Request) -> Outcome | None:
         statement = certificate.read(path)
     except errors.BadInputError:
         return None  # damaged: run, and write it anew
-    if statement.lapsed(certificate.today()):
+    if statement.hardware != machine.hardware(request.device).hardware_class:
         return None
-    hardware = machine.hardware(request.device).hardware_class
-    key = tuple(part.removeprefix("sha256:") for part in (subject, suite.digest(project.smoke), hardware))
-    return Outcome(statement, path, None, reused=True) if statement.key == key else None
+    image = subject if request.engine == "docker" else None
+    good = judgement.holds(statement, judgement.terms(project, held), image)
+    return Outcome(statement, path, None, reused=True) if good else None
 
 
 def shortcoming(held: Lock, request: Request) -> str | None:
@@ -93,16 +98,17 @@ def run(
     identity = suite.copy(project.smoke, root)
     prepare = _in_image if request.engine == "docker" else _on_host
     subject = prepare(project, held, request, root, scratch, on_build)
-    statement = judge(held, request, subject, identity, scratch, on_event)
-    earned = statement.earned and not shortcoming(held, request)
+    statement = examine(held, request, subject, identity, scratch, on_event)
+    doubts = against(statement, judgement.terms(project, held, root / "smoke"), subject)
+    earned = statement.predicate.issued is not None and not doubts
     where = (certificate.path if earned else certificate.report_path)(
         project, held.name, request.device, request.engine
     )
-    write(where, statement.to_json(), scratch)
-    return Outcome(statement, where if earned else None, None if earned else where, reused=False)
+    write(where, statement.to_json() if earned else statement.undated().to_json(), scratch)
+    return Outcome(statement, where if earned else None, None if earned else where, reused=False, doubts=doubts)
 
 
-def judge(
+def examine(
     held: Lock,
     request: Request,
     subject: Subject,
@@ -111,7 +117,7 @@ def judge(
     on_event: Callable[[Event], None],
     differences: Differences | None = None,
 ) -> Statement:
-    """Run the suite, whose digest is `identity`, on a subject, and say what came of it; dated when it is earned."""
+    """Run the suite, whose digest is `identity`, on a subject, and say what came of it; dated when all has passed."""
     answer = suite.run(subject.runner, Asked(request.device, held.versions, request.probes), scratch, on_event)
     said = certificate.statement(
         subject=subject.resource, lock=held.digest, suite=identity, hardware=machine.hardware(request.device),
@@ -121,6 +127,14 @@ def judge(
     return said.dated(certificate.today()) if said.earned and not shortcoming(held, request) else said
 
 
+def against(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, ...]:
+    """What speaks against a run that has passed; nothing is asked of one that has not."""
+    if statement.predicate.issued is None:
+        return ()
+    image = subject.resource.digest if subject.inputs else None
+    return tuple(judgement.against(statement, terms, f"sha256:{image.sha256}" if image else None))
+
+
 def _in_image(
     project: Project, held: Lock, request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
@@ -128,11 +142,11 @@ def _in_image(
     engine.remove_leftovers(project, held.name)
     built = build.build(project, held, scratch, on_build)
     on_build(Step(0, 0, "loading the image into Docker"))
-    label = engine.run_label(project, held.name).partition("=")[2]
     loaded = engine.load(built.image, built.reference)
+    label, memory = engine.run_label(project, held.name), suite.memory_mib()
     return Subject(
         Resource(name=built.reference, digest=certificate.bare(loaded.digest)),
-        Runner(engine.in_image(root, label, loaded.reference, request.device, suite.memory_mib())),
+        Runner(engine.in_image(root, label, loaded.reference, held.stack.python, request.device, memory)),
         {"name": "docker", "version": docker.version, "buildkit": built.buildkit, "kernel": docker.kernel},
         built.inputs,
     )

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder import build, certificate, errors, evidence, knowledge, lock, process, render, stack, suite, weight
-from builder.certificate import Statement
+from builder import (
+    build,
+    catalogue,
+    certificate,
+    errors,
+    evidence,
+    judgement,
+    knowledge,
+    lock,
+    render,
+    stack,
+    suite,
+    weight,
+)
 from builder.lock import Lock
 from builder.project import Project, write
 
 COLUMNS = ("trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes")
-
-
-def is_current(held: Lock, statement: Statement) -> bool:
-    """Does a certificate speak of today's lock?"""
-    return statement.resource("lock").digest == certificate.bare(held.digest)
-
-
-def certified_on(project: Project, held: Lock, statement: Statement) -> str | None:
-    """Where a certificate was earned, or None when it speaks of another lock than today's."""
-    if not is_current(held, statement):
-        return None
-    what = "lock"
-    if (statement.resource("engine").annotations or {}).get("name") == "docker":
-        today = statement.resource(certificate.INPUTS).digest == certificate.bare(_inputs(project, held))
-        what = "image" if today else "an earlier image"
-    hardware = (statement.resource("hardware").annotations or {}).get("class")
-    same = statement.resource("suite").digest == certificate.bare(suite.digest(project.smoke))
-    return f"{hardware} ({what}{'' if same else ', by an earlier suite'})"
 
 
 def _inputs(project: Project, held: Lock) -> str:
@@ -42,15 +36,20 @@ def _inputs(project: Project, held: Lock) -> str:
 
 
 def certified_where(project: Project, held: Lock, day: datetime.date | None = None) -> list[str]:
-    """Every place where today's lock was certified; with a day, what has expired by then is said.
+    """Every place where a certificate holds of today's lock, suite and image; with a day, what has expired says so.
 
     Documents are of no day: what they show of the same files is the same tomorrow.
     """
-    places = []
-    for statement in certificate.of_stack(project, held.name).values():
-        if where := certified_on(project, held, statement):
+    statements = certificate.of_stack(project, held.name).values()
+    if not statements:
+        return []
+    terms, places = judgement.terms(project, held), []
+    for statement in statements:
+        last = min(statement.predicate.expires or terms.day, terms.day)
+        if not judgement.against(statement, dataclasses.replace(terms, day=last)):
+            what = "image" if statement.resource(certificate.INPUTS).digest else "lock"
             lapsed = day and statement.lapsed(day)
-            places.append(f"{where}, {lapsed}" if lapsed else where)
+            places.append(f"{statement.hardware} ({what})" + (f", {lapsed}" if lapsed else ""))
     return places
 
 
@@ -333,10 +332,8 @@ def _number(value: float) -> str:
 
 
 def _catalogue(project: Project) -> list[dict[str, Any]]:
-    """What the probes say about themselves. The suite is asked in a process of its own: it is no part of the tool."""
-    listed = process.check("listing the probes", [sys.executable, "-m", "smoke", "--list"], cwd=project.root)
-    catalogue: list[dict[str, Any]] = json.loads(listed.stdout)
-    return catalogue
+    """What the probes say about themselves."""
+    return [probe.model_dump() for probe in catalogue.read(project.smoke)]
 
 
 # The generated parts: between a mark that names one and its end, in the documents that hold such marks.

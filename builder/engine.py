@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,17 +72,6 @@ def load(image: oci.Image, tag: str) -> Loaded:
     return Loaded(image.manifest, reported, reference)
 
 
-def confirm(container: str, loaded: Loaded) -> None:
-    """Refuse a container that was not made from this image."""
-    result = process.run(["docker", "container", "inspect", "--format", "{{.Image}}", container])
-    if (found := result.stdout.strip()) != loaded.image_id or result.returncode != 0:
-        raise errors.VettedError(
-            f"the container runs {found or 'an unknown image'}, not {loaded.image_id}",
-            cause="the image was removed or replaced while the container started",
-            next_step="run this again",
-        )
-
-
 def _reported(tag: str) -> str | None:
     result = process.run(["docker", "image", "inspect", "--format", "{{.Id}}", tag])
     return result.stdout.strip() if result.returncode == 0 else None
@@ -105,30 +95,50 @@ def remove_leftovers(project: Project, stack: str) -> None:
         process.run(["docker", "rm", "--force", *found])
 
 
-def in_image(suite: Path, stack: str, reference: str, device: str, memory_mib: int) -> list[str]:
+# Capabilities of the supervisor in a container: it changes to the probes' user, hands directories over to it, reads its
+# processes' memory accounts, ends them, and removes what they wrote.
+SUPERVISOR = ("CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID", "SYS_PTRACE")
+PROBES = "1000:1000"  # the user of the images
+
+
+def in_image(suite: Path, label: str, reference: str, python: str, device: str, memory_mib: int) -> list[str]:
     """The command that runs the suite inside an image with nothing that training does not need.
 
     The container ends with this process: its standard input closes, and the suite's runner exits on that.
     """
     return [
-        "docker", "run", "--rm", "--interactive", "--label", f"{RUN_LABEL}={stack}",
+        "docker", "run", "--rm", "--interactive", "--label", label,
         "--network", "none",
         "--read-only",
         "--tmpfs", "/tmp:exec,mode=1777",  # exec: compiled helpers are loaded from there
-        "--user", "1000:1000",
+        # The supervisor is root, with what it takes to start the probes as another user, watch, end and clean them up;
+        # the probes have no privilege, and no way to the supervisor's memory and output.
+        "--user", "0:0",
         "--cap-drop", "ALL",
+        *(f"--cap-add={capability}" for capability in SUPERVISOR),
         "--security-opt", "no-new-privileges",
         "--pids-limit", "1024",
         "--memory", f"{memory_mib}m",
         *(GPUS if device == "cuda" else ()),
-        "--volume", f"{suite}:/vetted:ro",
-        "--env", "PYTHONPATH=/vetted",
+        "--mount", mount(suite, "/vetted"),
         "--env", "TMPDIR=/tmp",
         "--workdir", "/tmp",
         reference,
-        "python", "-m", "smoke",
+        # Debian's own interpreter: nothing of the stack's site-packages runs in the supervisor.
+        *_supervisor(f"/usr/bin/python{python}", Path("/vetted")), "--python", "/opt/venv/bin/python", "--user", PROBES,
     ]  # fmt: skip
 
 
-def on_host(environment: Path) -> list[str]:
-    return [str(environment / "bin" / "python"), "-m", "smoke"]
+def mount(source: Path, target: str) -> str:
+    """A read-only bind mount, as docker reads it: a line of CSV, so that a path may hold commas, colons and quotes."""
+    quoted = str(source).replace('"', '""')
+    return f'type=bind,"source={quoted}",target={target},readonly'
+
+
+def on_host(root: Path, environment: Path) -> list[str]:
+    """The command that runs the suite below `root` in an environment of this host; the tool's Python supervises."""
+    return [*_supervisor(sys.executable, root), "--python", str(environment / "bin" / "python")]
+
+
+def _supervisor(python: str, root: Path) -> list[str]:
+    return [python, "-I", "-S", str(root / "smoke" / "__main__.py")]

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from builder.certificate import ProbeResult
 
 Event = dict[str, Any]
 
-BAD_REQUEST = 3  # the exit status of `python -m smoke` that refuses what it was asked
+BAD_REQUEST = 3  # the exit status of a runner that refuses what it was asked
 
 
 @dataclass(frozen=True)
@@ -50,30 +50,61 @@ class Answer:
     imports_s: float = 0.0
 
 
-def digest(smoke: Path) -> str:
-    """The identity of the suite: every module in smoke/, by path and content. Good for any other package, too."""
+def files(package: Path) -> list[Path]:
+    """What a package of this project is made of: its Python files, relative to it, in order.
+
+    They are hashed, they are copied, and there must be nothing else: a stray `probes/__init__.pyc` would be imported
+    in place of a module. Python's own caches and hidden files are neither copied nor imported from. Raises
+    BadInputError.
+    """
+    listed = []
+    for folder, folders, names in os.walk(package):
+        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        for path in (Path(folder, name) for name in (*folders, *names) if not name.startswith(".")):
+            if path.is_symlink() or (not path.is_dir() and (path.suffix != ".py" or not path.is_file())):
+                raise errors.BadInputError(
+                    f"{path} does not belong there: {package.name}/ holds Python files alone",
+                    cause="a file was left behind by another program, or put there to be imported",
+                    next_step=f"git status --ignored {package.name}, then remove it",
+                )
+            if path.suffix == ".py":
+                listed.append(path.relative_to(package))
+    return sorted(listed)
+
+
+def digest(package: Path) -> str:
+    """The identity of the suite, or of another package: every file of it, by path and content."""
     identity = hashlib.sha256()
-    for file in sorted(smoke.rglob("*.py")):
-        content = file.read_bytes()
-        identity.update(f"{file.relative_to(smoke)}\0{len(content)}\0".encode())
+    for file in files(package):
+        content = (package / file).read_bytes()
+        identity.update(f"{file}\0{len(content)}\0".encode())
         identity.update(content)
     return "sha256:" + identity.hexdigest()
 
 
 def copy(smoke: Path, root: Path) -> str:
-    """Copy the suite below `root`, so that what is spoken of is what ran even if somebody edits smoke/ meanwhile."""
-    shutil.copytree(smoke, root / "smoke", ignore=shutil.ignore_patterns("__pycache__"))
-    return digest(root / "smoke")
+    """Copy the suite below `root`, so that what is spoken of is what ran even if somebody edits smoke/ meanwhile.
+
+    Everybody may read the copy, whatever this process's umask is: the probes run as another user.
+    """
+    target = root / "smoke"
+    for file in files(smoke):
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(smoke / file, target / file)
+        (target / file).chmod(0o644)
+    for folder in (root, target, *(path for path in target.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
+    return digest(target)
 
 
 def on_host(environment: Path, root: Path, temporary: Path) -> Runner:
     """The suite copied below `root`, in an environment that hostenv made; it writes below `temporary` only."""
     temporary.mkdir()
     return Runner(
-        engine.on_host(environment),
+        engine.on_host(root, environment),
         {
             **hostenv.environment(environment),
-            "PYTHONPATH": str(root),
+            "PYTHONPATH": "",
             "TMPDIR": str(temporary),
             "PYTHONDONTWRITEBYTECODE": "",
         },
@@ -95,7 +126,8 @@ def run(
 ) -> Answer:
     """Run the suite and collect what it reports; stop, with what there is, at a result that `until` is true of.
 
-    Raises BadInputError when the runner refuses what it was asked, VettedError when it says nothing at all.
+    Raises BadInputError when the runner refuses what it was asked, VettedError when it says nothing at all, says
+    something out of turn, or ends badly after it has reported everything.
     """
     request = {
         "device": asked.device,
@@ -104,8 +136,7 @@ def run(
         "seed": asked.seed,
         "memory_mib": memory_mib(),
     }
-    results: list[ProbeResult] = []
-    python, imports_s, expected, finished = "", 0.0, [], False
+    record = Record(asked.probes)
     log = scratch / "suite.log"
     with (
         log.open("wb") as stderr,
@@ -119,53 +150,107 @@ def run(
         except BrokenPipeError:
             pass  # it died at once; its exit code and its log say why
         for line in child.stdout:
-            event = _event(line)
-            if event is None:
-                continue
-            try:
-                if event["event"] == "start":
-                    python, expected = event["python"], event["probes"]
-                elif event["event"] == "ready":
-                    imports_s = float(event.get("seconds", 0.0))
-                elif event["event"] == "end":
-                    results.append(_result(event))
-                finished |= event["event"] == "finish"
-                on_event(event)
-            except KeyError as error:
-                raise errors.VettedError(
-                    f"the suite's runner sent an event without {error}: {line.strip()[:200]}",
-                    cause="smoke/ and builder/ are of different versions",
-                    next_step="git status smoke builder",
-                ) from error
-            if event["event"] == "end" and until(results[-1]):
-                return Answer(tuple(results), python, imports_s)
+            event = record.take(line)
+            on_event(event)
+            if event["event"] == "end" and until(record.results[-1]):
+                return record.answer()
         code = child.wait()
     said = log.read_text(errors="replace")
-    if code == BAD_REQUEST and not expected:
+    if code == BAD_REQUEST and not record.expected:
         raise errors.BadInputError(
             said.strip().splitlines()[-1] if said.strip() else "the suite refused the request",
             next_step="the same command without --probe",
         )
-    missing = [name for name in expected if name not in {result.name for result in results}]
-    if not expected or (not finished and not missing):
+    if not record.expected or (record.finished and code != 0):
         raise errors.from_tool(f"running the suite ({Path(runner.command[0]).name}, exit code {code})", said)
+    if not record.finished and not record.missing:
+        raise errors.from_tool(f"running the suite to its end ({Path(runner.command[0]).name}, exit code {code})", said)
     # A runner that died took its remaining probes with it: they have not passed.
-    results += [
+    record.results += [
         ProbeResult(
             name=name,
             outcome="crashed",
             reason=f"the suite's runner ended early (exit code {code})",
             log_tail=said[-4000:] or None,
         )
-        for name in missing
+        for name in record.missing
     ]
-    return Answer(tuple(results), python, imports_s)
+    return record.answer()
+
+
+class Record:
+    """What a runner has said so far, each thing in its turn: start, ready, begin and end of every probe, finish.
+
+    Anything else is refused: the runner's output is its own, so whoever writes to it besides has broken into it.
+    """
+
+    def __init__(self, asked: Sequence[str]) -> None:
+        self.asked = list(dict.fromkeys(asked))
+        self.expected: list[str] = []
+        self.results: list[ProbeResult] = []
+        self.python, self.imports_s, self.finished = "", 0.0, False
+        self._running: str | None = None
+
+    @property
+    def missing(self) -> list[str]:
+        """The probes that have no result."""
+        return self.expected[len(self.results) :]
+
+    def answer(self) -> Answer:
+        return Answer(tuple(self.results), self.python, self.imports_s)
+
+    def take(self, line: str) -> Event:
+        """Take one line of the runner's output. Raises VettedError when it is not the runner's turn to say that."""
+        event = _event(line)
+        if event is None:
+            raise _refusal("something that is no event", line)
+        try:
+            self._take(event)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _refusal(f"an event out of turn or of another form ({error})", line) from error
+        return event
+
+    def _take(self, event: Event) -> None:
+        kind = event["event"]
+        if self.finished or (kind == "start") != (not self.expected):
+            raise ValueError(f"{kind!r} {'after the end' if self.finished else 'before or after the start'}")
+        if kind == "start":
+            names = [str(name) for name in event["probes"]]
+            if not names or len(set(names)) != len(names) or (self.asked and names != self.asked):
+                raise ValueError(f"probes {names}")
+            self.python, self.expected = str(event["python"]), names
+        elif kind == "ready":
+            self.imports_s = float(event.get("seconds", 0.0))
+        elif kind == "begin":
+            if self._running is not None or event["probe"] not in self.missing[:1]:
+                raise ValueError(f"probe {event['probe']!r}")
+            self._running = str(event["probe"])
+        elif kind in ("measured", "end"):
+            if self._running is None or event["probe"] != self._running:
+                raise ValueError(f"probe {event['probe']!r}")
+            if kind == "end":
+                self.results.append(_result(event))
+                self._running = None
+        elif kind == "finish":
+            if self.missing:
+                raise ValueError(f"without {', '.join(self.missing)}")
+            self.finished = True
+        else:
+            raise ValueError(f"{kind!r}")
+
+
+def _refusal(what: str, line: str) -> errors.VettedError:
+    return errors.VettedError(
+        f"the suite's runner said {what}: {line.strip()[:200]!r}",
+        cause="something of the stack wrote to the runner's output, or smoke/ and builder/ are of different versions",
+        next_step="git status smoke builder; then run this again",
+    )
 
 
 def _event(line: str) -> Event | None:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and "event" in event else None
 
@@ -173,7 +258,10 @@ def _event(line: str) -> Event | None:
 def _result(event: Event) -> ProbeResult:
     data = {key: value for key, value in event.items() if key not in ("event", "probe")}
     try:
-        return ProbeResult.model_validate({"name": event["probe"], **data})
+        result = ProbeResult.model_validate({"name": event["probe"], **data})
+        if result.outcome == "passed" and (wrong := [one.name for one in result.measurements if not one.ok]):
+            return result.model_copy(update={"outcome": "failed", "reason": f"passed beside {', '.join(wrong)}"})
+        return result
     except ValidationError as error:
         # Not a number, say: a result that cannot be written down is not a pass.
         first = error.errors(include_url=False)[0]

@@ -116,13 +116,13 @@ class Server:
     def __init__(
         self, environment: Path, device: str, config: Config, root: Path, scratch: Path, limit_s: float
     ) -> None:
-        self.config, self.scratch = config, scratch
+        self.config, self.scratch, self._root = config, scratch, root
         self._first = {
             "device": device, "packages": config.packages, "timeout_s": limit_s, "memory_mib": suite.memory_mib(),
         }  # fmt: skip
         shutil.copyfile(TRIAL, root / "trial.py")
         shutil.copyfile(TRIALS, root / "trials.py")
-        self._runner = suite.on_host(environment, root, scratch / "run")
+        self._environment, self._runner = environment, suite.on_host(environment, root, scratch / "run")
         self._stack = ExitStack()
         self._child: subprocess.Popen[str] | None = None
         self._log = scratch / "trials.log"
@@ -151,10 +151,14 @@ class Server:
     def _started(self) -> subprocess.Popen[str]:
         if self._child is None:
             log = self._stack.enter_context(self._log.open("wb"))
-            command = [*self._runner.command[:-1], "trials"]
+            command = [str(self._environment / "bin" / "python"), "-m", "trials"]
             self._child = self._stack.enter_context(
                 process.running(
-                    command, env=self._runner.environment, stdin=subprocess.PIPE, stderr=log, cwd=self.scratch
+                    command,
+                    env={**self._runner.environment, "PYTHONPATH": str(self._root)},
+                    stdin=subprocess.PIPE,
+                    stderr=log,
+                    cwd=self.scratch,
                 )
             )
             assert self._child.stdin is not None

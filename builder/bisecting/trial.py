@@ -23,6 +23,7 @@ PROBE = Probe(
     bounds=(Bound("trained", "1 says that it trained to the end", equals=1, headline=True),),
     links=(),
     needs=("torch", "transformers", "datasets", "trl"),
+    skips=(adapter.SERVER_ONLY,),
 )
 REWARDS = """\
 def mean_character(completions, **_):

@@ -17,10 +17,10 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from builder import certify, errors, hostenv, lock, process, suite
+from builder import certify, errors, hostenv, judgement, lock, process, suite
 from builder.build import Step
-from builder.certificate import Differences, Digest, Statement
-from builder.certify import Request
+from builder.certificate import Differences, Digest
+from builder.certify import Outcome, Request
 from builder.lock import Entry, Lock
 from builder.project import Project, sha256, write
 from builder.suite import Event
@@ -113,8 +113,8 @@ def run(
     scratch: Path,
     on_step: Callable[[Step], None],
     on_event: Callable[[Event], None],
-) -> tuple[Statement, Path, bool]:
-    """Install, run the suite, and write the certificate or the report; whether it is a certificate.
+) -> Outcome:
+    """Install, run the suite, and write the certificate or the report.
 
     `host` is the interpreter whose packages stand in for those that the bundle leaves out.
     """
@@ -126,11 +126,12 @@ def run(
     identity = suite.copy(project.smoke, root)
     subject = certify.on_host(held, environment, root, scratch)
     subject = dataclasses.replace(subject, engine={**subject.engine, "bundle": contents.digest})
-    statement = certify.judge(held, request, subject, identity, scratch, on_event, different)
-    earned = statement.earned and not certify.shortcoming(held, request)
+    statement = certify.examine(held, request, subject, identity, scratch, on_event, different)
+    doubts = certify.against(statement, judgement.terms(project, held, root / "smoke"), subject)
+    earned = statement.predicate.issued is not None and not doubts
     where = project.state / ("certificates" if earned else "reports") / f"{request.device}-{ENGINE}.json"
-    write(where, statement.to_json(), scratch)
-    return statement, where, earned
+    write(where, (statement if earned else statement.undated()).to_json(), scratch)
+    return Outcome(statement, where if earned else None, None if earned else where, reused=False, doubts=doubts)
 
 
 def prepare(

@@ -107,7 +107,9 @@ def run_bundle(
     machine.hardware(device)  # a GPU that is not there is said before any work begins
     advisories = advisory.load_all(home)
     with home.holding(held.name) as scratch, console.Working(held.name) as work:
-        statement, where, earned = bundled.run(home, held, contents, request, host, scratch, work.step, work.event)
+        outcome = bundled.run(home, held, contents, request, host, scratch, work.step, work.event)
+    statement, earned = outcome.statement, outcome.certificate is not None
+    where = outcome.certificate or outcome.report
     different = statement.resource(certificate.DIFFERENCES).annotations or {}
     if as_json:
         print_json(
@@ -123,10 +125,12 @@ def run_bundle(
         console.out.print()
         for row in bundled.summary(different):
             console.out.print(f"differs from the lock: {row}")
+        for doubt in outcome.doubts:
+            console.out.print(f"doubt: {doubt}")
         console.out.print("certified" if earned else "a report, and no certificate")
         console.out.print(f"  {where}")
         if earned:
             back = f"lockfiles/{held.name}/certificates/{device}-{bundled.ENGINE}.json"
             console.out.print(f"next: copy it back to {back}")
-    if not statement.earned:
+    if not statement.earned or outcome.doubts:
         raise typer.Exit(1)

@@ -22,6 +22,7 @@ from builder import (
     engine,
     errors,
     evidence,
+    judgement,
     lock,
     project,
     stack,
@@ -76,7 +77,7 @@ def certify_(
                 with home.holding("documents") as documents:
                     docs.refresh(home, documents)
     _print_outcome(home, held, request, outcome, advisories, as_json)
-    if outcome.statement.predicate.result != "PASSED":
+    if outcome.statement.predicate.result != "PASSED" or outcome.doubts:
         raise typer.Exit(1)
 
 
@@ -120,13 +121,15 @@ def _print_outcome(
     console.out.print(console.results_table(predicate.probes))
     for line in console.reasons(predicate.probes, held.versions, advisories):
         console.out.print(line)
+    for doubt in outcome.doubts:
+        console.out.print(f"doubt: {doubt}")
     subject = outcome.statement.subject[0]
     console.out.print()
     if outcome.certificate:
         console.out.print(f"certified: {subject.name}, sha256:{subject.digest.sha256 if subject.digest else ''}")
         console.out.print(f"  {home.relative(written)}")
     elif predicate.result == "PASSED":
-        why = certify.shortcoming(held, request)
+        why = certify.shortcoming(held, request) or "something speaks against it"
         console.out.print(f"passed; {why}, so this is a report and no certificate")
         console.out.print(f"  {home.relative(written)}")
     else:
@@ -213,13 +216,14 @@ def show(
     elif not found:
         console.out.print(f"{name} is not certified\nnext: vetted certify {name}")
     else:
+        terms = judgement.terms(home, held)
         for statement in found.values():
-            _print_certificate(held, statement)
+            _print_certificate(held, statement, judgement.against(statement, terms))
     if not found:
         raise typer.Exit(1)
 
 
-def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
+def _print_certificate(held: Lock, statement: certificate.Statement, doubts: Sequence[str]) -> None:
     subject = statement.subject[0]
     console.out.print(f"{held.stack.title}", style="bold")
     console.out.print(
@@ -235,10 +239,8 @@ def _print_certificate(held: Lock, statement: certificate.Statement) -> None:
     predicate = statement.predicate
     if predicate.issued:
         console.out.print(f"  {'issued':<9} {predicate.issued}, expires {predicate.expires}")
-    if lapsed := statement.lapsed(certificate.today()):
-        console.out.print(f"  this certificate {lapsed}: certify again", style="yellow")
-    if not docs.is_current(held, statement):
-        console.out.print("  this certificate speaks of an earlier lock", style="yellow")
+    for doubt in doubts:
+        console.out.print(f"  does not hold: {doubt}", style="yellow")
     console.out.print(console.results_table(predicate.probes))
     for name, reason in predicate.notRun.items():
         console.out.print(f"not run: {name}: {reason}")

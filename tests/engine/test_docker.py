@@ -16,8 +16,8 @@ import pytest
 import zstandard
 from pip._internal.models.index import PyPI
 
-from builder import build, certificate, engine, machine, oci
-from tests.engine.conftest import GPU_ONLY, STACK, Workshop, containers, killed_at_random_moments
+from builder import build, certificate, engine, machine, oci, suite
+from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_at_random_moments
 from tests.registry.conftest import PASSWORD, make_keys, serving
 
 pytestmark = pytest.mark.usefixtures("docker")
@@ -168,26 +168,60 @@ def test_no_file_of_the_image_is_younger_than_the_lock_says(
 
 
 PRIVILEGES = """
-import json, os, pathlib, socket
-status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
-try:
-    pathlib.Path("/opt/venv/written").touch()
-    written = True
-except OSError:
-    written = False
-print(json.dumps({"uid": os.getuid(), "gid": os.getgid(), "capabilities": int(status["CapEff"], 16),
-    "no_new_privileges": status["NoNewPrivs"], "written": written,
-    "interfaces": [name for _, name in socket.if_nameindex()]}))
+\"\"\"What may a probe do?\"\"\"
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+
+from smoke.probe import Bound, Probe, Reading
+
+NAMES = ("uid", "gid", "capabilities", "no_new_privileges", "written", "interfaces", "supervisor_opened")
+PROBE = Probe("it does not", tuple(Bound(name, "as is", headline=name == "uid") for name in NAMES), ())
+
+
+def run(_):
+    status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+    yield Reading("uid", os.getuid())
+    yield Reading("gid", os.getgid())
+    yield Reading("capabilities", int(status["CapEff"], 16))
+    yield Reading("no_new_privileges", int(status["NoNewPrivs"]))
+    yield Reading("written", attempt(lambda: pathlib.Path("/opt/venv/written").touch()))
+    yield Reading("interfaces", len([name for _, name in socket.if_nameindex() if name != "lo"]))
+    ways = [lambda: os.listdir("/proc/1/fd"), lambda: open("/proc/1/mem", "rb"), lambda: os.kill(1, 0)]
+    yield Reading("supervisor_opened", sum(map(attempt, ways)))
+
+
+def attempt(way):
+    try:
+        way()
+    except OSError:
+        return 0
+    return 1
 """
 
 
-def test_the_suite_runs_without_privileges(workshop: Workshop, certified: certificate.Statement) -> None:
+def test_probes_run_without_privileges_and_cannot_reach_the_supervisor(
+    workshop: Workshop, certified: certificate.Statement, tmp_path: Path
+) -> None:
     assert certified.predicate.result == "PASSED"
-    command = engine.in_image(workshop.root, STACK, build.reference(workshop.project, workshop.lock), "cpu", 2048)
-    assert command[-3:] == ["python", "-m", "smoke"]
-    ran = subprocess.run([*command[:-2], "-c", PRIVILEGES], capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == {
-        "uid": 1000, "gid": 1000, "capabilities": 0, "no_new_privileges": "1", "written": False, "interfaces": ["lo"],
+    built = build.needed(workshop.project, workshop.lock)
+    suite.copy(ROOT / "smoke", tmp_path)
+    (tmp_path / "own").mkdir(mode=0o755)
+    (tmp_path / "own" / "privileges.py").write_text(PRIVILEGES)
+    tmp_path.chmod(0o755)
+    loaded = engine.load(built.image, built.reference)
+    command = engine.in_image(tmp_path, "dev.vetted.run=test", loaded.reference, "3.11", "cpu", 2048)
+    asked = suite.Asked("cpu", {})
+    runner = suite.Runner([*command, "--probes", "/vetted/own"])
+    (tmp_path / "scratch").mkdir()
+    (result,) = suite.run(runner, asked, tmp_path / "scratch", lambda _: None).results
+    assert result.outcome == "passed", result.log_tail
+    assert {one.name: one.value for one in result.measurements} == {
+        "uid": 1000, "gid": 1000, "capabilities": 0, "no_new_privileges": 1, "written": 0, "interfaces": 0,
+        "supervisor_opened": 0,
     }  # fmt: skip
 
 

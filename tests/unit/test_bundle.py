@@ -22,9 +22,9 @@ from builder.bundling import bundle, bundled, unbundle
 from builder.bundling.bundle import Made
 from builder.bundling.bundled import Contents, Installed
 from builder.bundling.unbundle import MANIFEST, StopError
-from builder.certify import Request
+from builder.certify import Outcome, Request
 from builder.project import Project
-from tests.conftest import BAD_RUN, PYTHON, TINY, Small, make_wheel
+from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small, make_wheel
 from tests.unit.conftest import Command
 
 OTHER_PYTHON = "3.12" if PYTHON != "3.12" else "3.13"
@@ -514,14 +514,14 @@ def test_long_lists_are_cut_for_people() -> None:
     assert lines[1].endswith("a7 1 and 12 more")
 
 
-Host = Callable[..., tuple[certificate.Statement, Path, bool]]
+Host = Callable[..., Outcome]
 
 
 @pytest.fixture
 def on_host(bare: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """Bundle, carry, unpack, and run on a host that this Python stands for."""
 
-    def run(have: dict[str, str] | None = None, host: Path | None = None) -> tuple[certificate.Statement, Path, bool]:
+    def run(have: dict[str, str] | None = None, host: Path | None = None) -> Outcome:
         folder, to = tmp_path / "carried", tmp_path / "to"
         make(bare, folder, have)
         project = Project(unpacked(folder, to))
@@ -538,12 +538,11 @@ def on_host(bare: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hos
 
 def test_exactly_the_lock_and_a_suite_that_passes_earn_a_certificate(on_host: Host, bare: Small) -> None:
     bare.suite(
-        "import sys, tiny_lib\n"
-        'assert tiny_lib.greeting == "somebody"\n'  # patched
-        'say("start", probes=["alpha"], python=sys.version.split()[0])\nend("alpha")\nsay("finish")\n'
+        'import sys, tiny_lib\nassert tiny_lib.greeting == "somebody"\n' + GOOD_RUN  # patched
     )
-    statement, path, earned = on_host()
-    assert earned
+    outcome = on_host()
+    statement, path = outcome.statement, outcome.certificate
+    assert path is not None
     assert path.parts[-2:] == ("certificates", "cpu-host.json")
     assert certificate.read(path) == statement
     assert statement.subject[0].digest == certificate.bare(bare.lock.digest)
@@ -559,8 +558,10 @@ def test_exactly_the_lock_and_a_suite_that_passes_earn_a_certificate(on_host: Ho
 
 def test_a_suite_that_fails_writes_a_report(on_host: Host, bare: Small) -> None:
     bare.suite(BAD_RUN)
-    statement, path, earned = on_host()
-    assert (statement.predicate.result, earned) == ("FAILED", False)
+    outcome = on_host()
+    assert (outcome.statement.predicate.result, outcome.certificate) == ("FAILED", None)
+    path = outcome.report
+    assert path is not None
     assert path.parts[-2:] == ("reports", "cpu-host.json")
 
 
@@ -585,12 +586,11 @@ def test_a_host_with_another_version_ends_in_a_report_that_names_it(
     requirements = bare.file("requirements.txt")
     requirements.write_text(f"{requirements.read_text()}more-lib==1.0 --hash=sha256:{sha256}\n")
     bare.file("lock.toml").write_text(lock.header(TINY) + lock.format_meta(lock.intent(bare.lock.stack), 1_700_000_000))
-    bare.suite(
-        "import sys, more_lib.x\n"
-        'say("start", probes=["alpha"], python=sys.version.split()[0])\nend("alpha")\nsay("finish")\n'
-    )
-    statement, path, earned = on_host({"more-lib": "1.0", "tiny-lib": "1.0"}, host_python)
-    assert (statement.predicate.result, earned) == ("PASSED", False)
+    bare.suite("import sys, more_lib.x\n" + GOOD_RUN)
+    outcome = on_host({"more-lib": "1.0", "tiny-lib": "1.0"}, host_python)
+    statement, path = outcome.statement, outcome.report
+    assert (statement.predicate.result, outcome.certificate) == ("PASSED", None)
+    assert path is not None
     assert path.parts[-2:] == ("reports", "cpu-host.json")
     differences = statement.resource(certificate.DIFFERENCES).annotations
     assert differences == {

@@ -169,7 +169,7 @@ def test_show_prints_subject_lock_hardware_and_results(command: Command, small: 
     lines = answer.out.splitlines()
     assert lines[0] == "Tiny"
     assert f"  lock      {small.lock.digest}" in lines
-    assert "earlier lock" not in answer.out
+    assert "another lock" not in answer.out
     assert any(line.split() == ["alpha", "passed", "loss", "0.25", "≤", "1", "1.5"] for line in lines)
     assert "not run: beta: needs 1 GPU(s), found 0" in lines
 
@@ -180,7 +180,7 @@ def test_show_says_when_a_certificate_speaks_of_an_earlier_lock(command: Command
     small.edit("lock.toml", "1700000000", "1700000001")
     answer = command(small.root, "show", TINY)
     assert answer.code == 0
-    assert "this certificate speaks of an earlier lock" in answer.out
+    assert "  does not hold: it was earned with another lock" in answer.out
     assert f"  lock      {before}" in answer.out
 
 
@@ -189,21 +189,21 @@ def test_show_says_when_a_certificate_was_issued_and_that_it_expired(command: Co
     small.issue(probes=PROBES)
     shown = command(small.root, "show", TINY).out
     assert f"  issued    {today}, expires {today + certificate.LIFETIME}" in shown.splitlines()
-    assert "certify again" not in shown
+    assert "does not hold: it expired" not in shown
     day = datetime.date(2025, 1, 1)
     small.issue(probes=PROBES, day=day)
     shown = command(small.root, "show", TINY).out
-    assert f"  this certificate expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
+    assert f"  does not hold: it expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
 
 
 def test_show_of_a_certificate_of_before_certificates_expired(command: Command, small: Small) -> None:
     path = small.issue(probes=PROBES)
     data = json.loads(path.read_text())
     del data["predicate"]["issued"], data["predicate"]["expires"]
-    path.write_text(json.dumps(data))
+    path.write_text(json.dumps(data, indent=2) + "\n")
     answer = command(small.root, "show", TINY)
     assert answer.code == 0
-    assert "  this certificate says no expiry: certify again" in answer.out.splitlines()
+    assert "  does not hold: it says no expiry: certify again" in answer.out.splitlines()
 
 
 def test_show_of_one_engine_leaves_the_other_out(command: Command, small: Small) -> None:

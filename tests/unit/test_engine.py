@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,27 +64,39 @@ def test_an_engine_that_answers_names_its_versions(
 
 
 def test_a_container_has_nothing_that_training_does_not_need(tmp_path: Path) -> None:
-    argv = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", "cpu", 1024)
+    argv = engine.in_image(tmp_path, "of=tiny", "vetted/tiny:1", "3.11", "cpu", 1024)
     options = " ".join(argv[: argv.index("vetted/tiny:1")])
     for hardening in (
-        "--network none", "--read-only", "--tmpfs /tmp:exec", "--user 1000:1000", "--cap-drop ALL",
-        "--security-opt no-new-privileges", "--memory 1024m", f"--volume {tmp_path}:/vetted:ro", "--rm",
+        "--network none", "--read-only", "--tmpfs /tmp:exec", "--label of=tiny", "--cap-drop ALL",
+        "--security-opt no-new-privileges", "--memory 1024m", "--rm",
+        f'--mount type=bind,"source={tmp_path}",target=/vetted,readonly',
     ):  # fmt: skip
         assert hardening in options
     grants = (
-        "--gpus", "--shm-size", "--privileged", "--cap-add", "seccomp", "--device", "--pid ", "--ipc", "docker.sock",
+        "--gpus", "--shm-size", "--privileged", "SYS_ADMIN", "seccomp", "--device", "--pid ", "--ipc", "docker.sock",
     )  # fmt: skip
     for grant in grants:
         assert grant not in options
-    assert argv[argv.index("vetted/tiny:1") + 1 :] == ["python", "-m", "smoke"]
+    supervisor = ["/usr/bin/python3.11", "-I", "-S", "/vetted/smoke/__main__.py"]
+    assert argv[argv.index("vetted/tiny:1") + 1 :] == [
+        *supervisor, "--python", "/opt/venv/bin/python", "--user", "1000:1000",
+    ]  # fmt: skip
 
 
 def test_a_container_for_cuda_has_the_gpus_and_shared_memory_besides(tmp_path: Path) -> None:
-    plain = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", "cpu", 1024)
-    argv = engine.in_image(tmp_path, "tiny", "vetted/tiny:1", "cuda", 1024)
+    plain = engine.in_image(tmp_path, "of=tiny", "vetted/tiny:1", "3.11", "cpu", 1024)
+    argv = engine.in_image(tmp_path, "of=tiny", "vetted/tiny:1", "3.11", "cuda", 1024)
     added = [word for word in argv if word not in plain]
     assert added == ["--gpus", "all", "--shm-size", "8g"]
 
 
-def test_on_the_host_the_stacks_own_python_runs_the_suite(tmp_path: Path) -> None:
-    assert engine.on_host(tmp_path) == [str(tmp_path / "bin" / "python"), "-m", "smoke"]
+def test_on_the_host_the_tools_python_supervises_and_the_stacks_runs_the_probes(tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    assert engine.on_host(tmp_path, environment) == [
+        sys.executable, "-I", "-S", str(tmp_path / "smoke" / "__main__.py"),
+        "--python", str(environment / "bin" / "python"),
+    ]  # fmt: skip
+
+
+def test_a_path_with_any_character_can_be_mounted() -> None:
+    assert engine.mount(Path('/a, "b":c'), "/vetted") == 'type=bind,"source=/a, ""b"":c",target=/vetted,readonly'

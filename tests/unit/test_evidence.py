@@ -17,12 +17,15 @@ CATALOGUE = [
     {
         "name": "alpha",
         "asks": "Does it?",
+        "matters": "it does",
+        "links": [], "needs": [], "skips": [], "ranks": 1, "gpus": 0, "fresh": False, "timeout_s": 60,
+        "memory_mib": 100,
         "bounds": [
             {"name": "diff", "unit": "nats", "bound": {"at_most": 0.1}, "why": "measured", "headline": True},
             {"name": "steps", "unit": "", "bound": {"equals": 3}, "why": "asked for", "headline": False},
         ],
     }
-]
+]  # fmt: skip
 
 
 @pytest.fixture

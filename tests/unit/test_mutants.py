@@ -387,9 +387,10 @@ def test_the_probe_that_kills_most_in_a_second_comes_first() -> None:
 
 def test_a_probe_that_no_longer_applies_has_not_killed(calculator: Small, mutants: Mutants) -> None:
     """Not run is not passed, and it is not failed either."""
-    text = PROBE.replace("import Bound,", "import Bound, NotApplicable,").replace(
-        "    while sums", '    if sums.SLOW:\n        raise NotApplicable("no such option")\n    while sums'
+    text = PROBE.replace("Probe, Reading", "Probe, Reading, Skip").replace(
+        "    while sums", "    if sums.SLOW:\n        raise PROBE.skips[0]()\n    while sums"
     )
+    text = text.replace("    timeout_s=2,", '    skips=(Skip("no such option"),),\n    timeout_s=2,')
     (calculator.project.smoke / "probes" / "sums.py").write_text(text)
     assert "survived slow (" in mutants(SLOW).out
 

@@ -13,25 +13,23 @@ from builder import build, certificate, certify, hostenv, lock, render, tomlfile
 from builder.advisory import Advisory
 from builder.certificate import Measurement, ProbeResult
 from builder.upgrading import aside, compare
-from tests.conftest import LIBRARY, RUNNER, TINY, Small, make_wheel, spawn
+from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner, spawn
 from tests.unit.conftest import Command
 
-SUITE = (
-    RUNNER
-    + """\
+SUITE = """\
 import importlib.metadata as installed
 versions = {name: installed.version(name) for name in ("tiny-lib", "extra") if any(
     (one.metadata["Name"] or "") == name for one in installed.distributions())}
-say("start", probes=request["probes"] or ["alpha", "beta"], python="3.11.2")
+say("start", probes=request["probes"] or ["alpha", "beta"], python=sys.version.split()[0])
 for probe in request["probes"] or ["alpha", "beta"]:
     PROBE
 say("finish")
 """
-)
+LOSS = {"name": "loss", "unit": "", "bound": {"at_most": 1.0}, "why": "", "headline": True}
 
 
 def measured(value: float) -> list[dict[str, Any]]:
-    return [{"name": "loss", "value": value, "bound": {"at_most": 1.0}, "headline": True}]
+    return [{**LOSS, "value": value, "ok": True}]
 
 
 class Moving:
@@ -50,7 +48,8 @@ class Moving:
         assert command(small.root, "certify", TINY, "--engine", "host").code == 0
 
     def suite(self, probe: str) -> None:
-        (self.small.project.smoke / "__main__.py").write_text(SUITE.replace("PROBE", probe))
+        bounds = [LOSS] if "loss" in probe else []
+        (self.small.project.smoke / "__main__.py").write_text(runner(*bounds) + SUITE.replace("PROBE", probe))
 
     def recertify(self, *upgrade: str, code: int = 0) -> Any:
         options = [word for one in upgrade for word in ("--upgrade", one)]
@@ -197,7 +196,7 @@ MOMENTS = {
     "before the exchange": ("1.0", f"aside._exchange = lambda *_: {KILL}"),
     "after the exchange": ("2.0", f"real = aside._exchange; aside._exchange = lambda *a: (real(*a), {KILL})"),
     "before rendering": ("2.0", f"aside._move_state = lambda *_: {KILL}"),
-    "while the suite runs": ("1.0", f"from builder import certify; certify.judge = lambda *_, **__: {KILL}"),
+    "while the suite runs": ("1.0", f"from builder import certify; certify.examine = lambda *_, **__: {KILL}"),
     "while it is copied": ("1.0", f"aside._flush = lambda *_: {KILL}"),
 }  # fmt: skip
 
@@ -224,13 +223,13 @@ def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: 
 
 
 def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = certify.judge
+    run = certify.examine
 
     def edits(*arguments: Any, **options: Any) -> certificate.Statement:
         moving.small.edit("stack.toml", "it greets nobody", "it greets no one")
         return run(*arguments, **options)
 
-    monkeypatch.setattr(certify, "judge", edits)
+    monkeypatch.setattr(certify, "examine", edits)
     answer = moving.recertify("tiny-lib==2.0", code=1)
     assert "was changed while the candidate was tried" in answer["error"]["what"]
     assert "it greets no one" in moving.small.file("stack.toml").read_text()

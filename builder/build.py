@@ -38,16 +38,18 @@ class Built:
     inputs: str  # the digest of all that it was made of
 
 
-def reference(held: Lock) -> str:
-    """The name of the image in Docker: the stack, tagged with its lock."""
-    return f"vetted/{held.name}:{held.digest.removeprefix('sha256:')[:12]}"
+def reference(project: Project, held: Lock) -> str:
+    """The name of the image in Docker: the stack, tagged with all that it is made of."""
+    return _tag(held, inputs_of(project, held, render.dockerfile(project, held)))
+
+
+def _tag(held: Lock, inputs: str) -> str:
+    return f"vetted/{held.name}:{inputs.removeprefix('sha256:')[:12]}"
 
 
 def inputs_of(project: Project, held: Lock, dockerfile: str) -> str:
     """The digest of all that an image is made of: the same again, and nothing needs to be built."""
-    return sha256(
-        json.dumps([description(project, held), dockerfile, reference(held), debian.RECIPE, _EXPORT]).encode()
-    )
+    return sha256(json.dumps([description(project, held), dockerfile, debian.RECIPE, _EXPORT]).encode())
 
 
 def existing(project: Project, held: Lock) -> Built | None:
@@ -64,7 +66,7 @@ def existing(project: Project, held: Lock) -> Built | None:
         oci.blob(image.layout, one.digest).exists() for one in image.layers
     ):
         return None
-    return Built(image, reference(held), data["buildkit"], data["inputs"])
+    return Built(image, _tag(held, data["inputs"]), data["buildkit"], data["inputs"])
 
 
 def needed(project: Project, held: Lock) -> Built:
@@ -101,7 +103,7 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     image = oci.read(final)
     data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
     write(record, json.dumps(data, indent=2) + "\n", scratch)
-    return Built(image, reference(held), docker.buildkit, inputs)
+    return Built(image, _tag(held, inputs), docker.buildkit, inputs)
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,8 @@ class Target:
 
 def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
     """Make the context in `scratch`, where the image is to be left as well, as an OCI layout."""
-    (scratch / INPUTS).write_text(inputs_of(project, held, project.dockerfile(held.name).read_text()))
+    inputs = inputs_of(project, held, project.dockerfile(held.name).read_text())
+    (scratch / INPUTS).write_text(inputs)
     report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
     folder = context(project, held, scratch, fresh=fresh)
     config = scratch / "uv.toml"
@@ -268,7 +271,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         contexts={name: str(folder / name) for name in ("uv", "wheels")},
         dockerfile=str(project.dockerfile(held.name)),
         args={"SOURCE_DATE_EPOCH": str(held.epoch)},
-        tags=[reference(held)],
+        tags=[_tag(held, inputs)],
         platforms=["linux/amd64"],
         secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.

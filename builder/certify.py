@@ -125,13 +125,14 @@ def _in_image(
     project: Project, held: Lock, request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
     docker = engine.docker()
-    engine.remove_leftovers(held.name)
+    engine.remove_leftovers(project, held.name)
     built = build.build(project, held, scratch, on_build)
     on_build(Step(0, 0, "loading the image into Docker"))
-    digest = engine.load(built.image, built.reference)
+    label = engine.run_label(project, held.name).partition("=")[2]
+    loaded = engine.load(built.image, built.reference)
     return Subject(
-        Resource(name=built.reference, digest=certificate.bare(digest)),
-        Runner(engine.in_image(root, held.name, built.reference, request.device, suite.memory_mib())),
+        Resource(name=built.reference, digest=certificate.bare(loaded.digest)),
+        Runner(engine.in_image(root, label, loaded.reference, request.device, suite.memory_mib())),
         {"name": "docker", "version": docker.version, "buildkit": built.buildkit, "kernel": docker.kernel},
         built.inputs,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder import errors, oci, process
+from builder.project import Project, sha256
 
 
 @dataclass(frozen=True)
@@ -44,26 +45,45 @@ def docker() -> Docker:
     return Docker(server["Version"], buildkit, server["KernelVersion"])
 
 
-def load(image: oci.Image, reference: str) -> str:
-    """Load an OCI layout into Docker and return the digest that Docker itself reports for it.
+@dataclass(frozen=True)
+class Loaded:
+    """An image in Docker. `reference` names it by digest: unlike a tag, it cannot come to mean another image."""
 
-    With the containerd image store that is the manifest's digest; the classic store knows only the config's.
-    """
-    if _reported(reference) in (image.manifest, image.config):
-        return image.manifest
-    loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
-    process.check("loading the image into Docker", loading, next_step="docker info")
-    reported = _reported(reference)
+    digest: str  # of the manifest
+    image_id: str  # Docker's own name: the manifest's digest with the containerd store, the config's with the classic
+    reference: str
+
+
+def load(image: oci.Image, tag: str) -> Loaded:
+    """Load an OCI layout into Docker under a tag, and return how to run exactly this image."""
+    reported = _reported(tag)
     if reported not in (image.manifest, image.config):
+        loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
+        process.check("loading the image into Docker", loading, next_step="docker info")
+        reported = _reported(tag)
+    if reported is None or reported not in (image.manifest, image.config):
         raise errors.VettedError(
-            f"Docker reports {reported} for {reference}, but the image that was built is {image.manifest}",
-            next_step=f"docker image rm {reference}, then run this again",
+            f"Docker reports {reported} for {tag}, but the image that was built is {image.manifest}",
+            cause="another clone loaded its image under the same tag at this moment",
+            next_step=f"docker image rm {tag}, then run this again",
         )
-    return image.manifest
+    reference = f"{tag.rpartition(':')[0]}@{reported}" if reported == image.manifest else reported
+    return Loaded(image.manifest, reported, reference)
 
 
-def _reported(reference: str) -> str | None:
-    result = process.run(["docker", "image", "inspect", "--format", "{{.Id}}", reference])
+def confirm(container: str, loaded: Loaded) -> None:
+    """Refuse a container that was not made from this image."""
+    result = process.run(["docker", "container", "inspect", "--format", "{{.Image}}", container])
+    if (found := result.stdout.strip()) != loaded.image_id or result.returncode != 0:
+        raise errors.VettedError(
+            f"the container runs {found or 'an unknown image'}, not {loaded.image_id}",
+            cause="the image was removed or replaced while the container started",
+            next_step="run this again",
+        )
+
+
+def _reported(tag: str) -> str | None:
+    result = process.run(["docker", "image", "inspect", "--format", "{{.Id}}", tag])
     return result.stdout.strip() if result.returncode == 0 else None
 
 
@@ -72,9 +92,15 @@ RUN_LABEL = "dev.vetted.run"
 GPUS = ("--gpus", "all", "--shm-size", "8g")
 
 
-def remove_leftovers(stack: str) -> None:
-    """Remove containers that a killed run of this stack left behind; the caller holds the stack."""
-    listed = process.run(["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}={stack}"])
+def run_label(project: Project, stack: str) -> str:
+    """The label of a run's container: of this stack, and of this clone's state, where the stack's lock lies."""
+    return f"{RUN_LABEL}={stack}-{sha256(str(project.state.resolve()).encode()).removeprefix('sha256:')[:12]}"
+
+
+def remove_leftovers(project: Project, stack: str) -> None:
+    """Remove containers that a killed run of this stack left behind in this clone; the caller holds the stack."""
+    label = run_label(project, stack)
+    listed = process.run(["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"])
     if found := listed.stdout.split():
         process.run(["docker", "rm", "--force", *found])
 

@@ -134,7 +134,7 @@ def docker() -> Iterator[engine.Docker]:
 
 def containers() -> list[str]:
     listed = subprocess.run(
-        ["docker", "ps", "--all", "--quiet", "--filter", f"label={engine.RUN_LABEL}={STACK}"],
+        ["docker", "ps", "--all", "--quiet", "--filter", f"label={engine.RUN_LABEL}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return listed.stdout.split()

@@ -55,7 +55,9 @@ def built(workshop: Workshop, docker: engine.Docker, planted: dict[str, str]) ->
 def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> certificate.Statement:
     home, held = workshop.project, workshop.lock
     inputs = build.inputs_of(home, held, home.dockerfile(held.name).read_text())
-    assert build.existing(home, held) == build.Built(built, build.reference(held), engine.docker().buildkit, inputs)
+    assert build.existing(home, held) == build.Built(
+        built, build.reference(home, held), engine.docker().buildkit, inputs
+    )
     done = workshop.vetted(*DOCKER, **planted)
     assert done.returncode == 0, done.stdout + done.stderr
     assert PLANTED not in done.stdout + done.stderr
@@ -65,7 +67,7 @@ def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> 
 def test_the_subject_is_the_digest_that_docker_reports(
     workshop: Workshop, built: oci.Image, certified: certificate.Statement
 ) -> None:
-    reference = build.reference(workshop.lock)
+    reference = build.reference(workshop.project, workshop.lock)
     reported = subprocess.run(
         ["docker", "image", "inspect", "--format", "{{.Id}}", reference], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -87,7 +89,7 @@ def test_no_secret_of_the_machine_is_in_what_leaves_it(
     assert [path for path in kept if needle in path.read_bytes()] == []
     assert PLANTED not in certified.to_json()
     history = subprocess.run(
-        ["docker", "image", "history", "--no-trunc", build.reference(workshop.lock)],
+        ["docker", "image", "history", "--no-trunc", build.reference(workshop.project, workshop.lock)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "uv pip install" in history.stdout or "COPY" in history.stdout
@@ -138,7 +140,7 @@ def test_the_same_key_again_starts_no_container(workshop: Workshop, certified: c
 
 def test_the_image_says_what_it_holds(workshop: Workshop, certified: certificate.Statement) -> None:
     assert certified.predicate.result == "PASSED"
-    reference = build.reference(workshop.lock)
+    reference = build.reference(workshop.project, workshop.lock)
     said = subprocess.run(
         ["docker", "run", "--rm", "--network", "none", reference, "cat", "/etc/vetted/stack.json"],
         capture_output=True, text=True, check=True,
@@ -153,7 +155,7 @@ def test_no_file_of_the_image_is_younger_than_the_lock_says(
 
     def found(*condition: str) -> list[str]:
         argv = ["find", "/opt", "/usr", "/var", "/home", "/etc/vetted", *condition]
-        reference = build.reference(workshop.lock)
+        reference = build.reference(workshop.project, workshop.lock)
         return subprocess.run(
             ["docker", "run", "--rm", "--network", "none", reference, *argv],
             capture_output=True,
@@ -181,7 +183,7 @@ print(json.dumps({"uid": os.getuid(), "gid": os.getgid(), "capabilities": int(st
 
 def test_the_suite_runs_without_privileges(workshop: Workshop, certified: certificate.Statement) -> None:
     assert certified.predicate.result == "PASSED"
-    command = engine.in_image(workshop.root, STACK, build.reference(workshop.lock), "cpu", 2048)
+    command = engine.in_image(workshop.root, STACK, build.reference(workshop.project, workshop.lock), "cpu", 2048)
     assert command[-3:] == ["python", "-m", "smoke"]
     ran = subprocess.run([*command[:-2], "-c", PRIVILEGES], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == {
@@ -373,7 +375,7 @@ def test_a_folder_that_was_carried_trains_without_a_network_and_without_this_pro
         "bundle", STACK, "--image", "--key", str(keys.private), "--output", str(carried), COSIGN_PASSWORD=PASSWORD
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    reference = build.reference(workshop.lock)
+    reference = build.reference(workshop.project, workshop.lock)
     subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=True)
     try:
         off = ["unshare", "--net"] if os.geteuid() == 0 else []

@@ -222,7 +222,7 @@ def make_image(small: Small, content: str = "content", metadata: str = METADATA)
         "usr/share/doc/bsdutils/copyright": COPYRIGHT,
         "etc/content": content,
     }
-    image = image_of(images / TINY, [files], build.reference(held))
+    image = image_of(images / TINY, [files], build.reference(small.project, held))
     inputs = build.inputs_of(small.project, held, render.dockerfile(small.project, held))
     record = {"inputs": inputs, "manifest": image.manifest, "buildkit": "v0"}
     write(images / f"{TINY}.json", json.dumps(record), small.scratch())

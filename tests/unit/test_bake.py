@@ -30,7 +30,7 @@ def test_the_file_names_all_that_a_build_of_one_image_is_told(small: Small) -> N
     assert target["contexts"] == {"uv": str(own / "context/uv"), "wheels": str(own / "context/wheels")}
     assert target["dockerfile"] == str(small.project.dockerfile(TINY))
     assert target["args"] == {"SOURCE_DATE_EPOCH": str(small.lock.epoch)}
-    assert target["tags"] == [build.reference(small.lock)]
+    assert target["tags"] == [build.reference(small.project, small.lock)]
     assert target["attest"] == ["type=provenance,disabled=true", "type=sbom,disabled=true"]
     (output,) = target["output"]
     assert output.startswith(f"type=oci,tar=false,dest={own / build.LAYOUT},compression=zstd,")

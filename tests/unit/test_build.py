@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from builder import build, engine, errors, lock, oci
+from builder import build, engine, errors, oci
 from builder.build import Step
-from builder.lock import Lock
-from builder.project import Project
 from tests.conftest import TINY, Small
 from tests.unit.test_oci import Layout
 
@@ -53,7 +51,7 @@ def test_an_image_of_this_lock_and_dockerfile_is_not_built_again(small: Small) -
     built = existing(small)
     assert built is not None
     assert built.image == oci.read(layout.root)
-    assert built.reference == f"vetted/{TINY}:{small.lock.digest.removeprefix('sha256:')[:12]}"
+    assert built.reference == f"vetted/{TINY}:{small.inputs.removeprefix('sha256:')[:12]}"
     assert built.buildkit == "v0.19"
     again = build.build(small.project, small.lock, small.scratch(), unreachable)
     assert again == built
@@ -178,11 +176,6 @@ def test_what_buildx_says_outside_of_its_events_is_part_of_the_failure() -> None
     progress = build._Progress(unreachable)
     progress.feed("ERROR: failed to solve: no space left on device\n")
     assert "ERROR: failed to solve: no space left on device" in progress.failure()
-
-
-def test_the_reference_is_the_stack_tagged_with_its_lock(real: Project) -> None:
-    held: Lock = lock.load(real, "trl1.16-cpu")
-    assert build.reference(held) == f"vetted/trl1.16-cpu:{held.digest[7:19]}"
 
 
 def test_a_stage_is_shown_by_its_name(tmp_path: Path) -> None:

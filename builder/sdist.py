@@ -13,6 +13,8 @@ from builder import archives, errors, lock, machine, process, render
 from builder.lock import Entry
 from builder.project import sha256_file
 
+FOREIGN = "setup.py"  # whose environment uv gets here: it hands it on
+
 
 def build(
     sources: Mapping[Entry, Path],
@@ -39,7 +41,9 @@ def build(
             "--build-constraints", str(constraints), "--require-hashes",
             "--cache-dir", str(scratch / "uv-build"), "--out-dir", str(out), str(file),
         ]  # fmt: skip
-        process.check(f"building {entry.name}", argv, env=env, cwd=scratch, next_step="vetted lock --check")
+        process.check(
+            f"building {entry.name}", argv, env=env, cwd=scratch, next_step="vetted lock --check", tool=FOREIGN
+        )
         built[entry] = _wheel(entry, out)
     return built
 

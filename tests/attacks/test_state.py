@@ -18,11 +18,13 @@ from tests.unit.test_oci import Layout
 # A Docker engine of which a test chooses to which image a tag points, and what its containers run.
 DOCKER = """\
 #!/bin/sh
-echo "$*" >> "$CALLS"
+cd "$(dirname "$0")"
+echo "$*" >> calls
 case "$1 $2" in
-  "image inspect") cat "$TAGGED" ;;
-  "container inspect") cat "$RUNS" ;;
-  "ps --all") for known in $CONTAINERS; do case "$*" in *"label=${known#*:}"*) echo "${known%%:*}" ;; esac; done ;;
+  "image inspect") cat tagged ;;
+  "container inspect") cat runs ;;
+  "ps --all")
+    for known in $(cat containers); do case "$*" in *"label=${known#*:}"*) echo "${known%%:*}" ;; esac; done ;;
   "load "*) cat > /dev/null ;;
 esac
 """
@@ -36,10 +38,8 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "docker").write_text(DOCKER)
     (folder / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    for name in ("calls", "tagged", "runs"):
+    for name in ("calls", "tagged", "runs", "containers"):
         (folder / name).touch()
-        monkeypatch.setenv(name.upper(), str(folder / name))
-    monkeypatch.setenv("CONTAINERS", "")
     return folder
 
 
@@ -80,13 +80,11 @@ def test_two_branches_with_one_lock_share_a_tag(small: Small) -> None:
     assert build.reference(small.project, small.lock) != before
 
 
-def test_a_run_removes_the_containers_of_another_clone(
-    docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_removes_the_containers_of_another_clone(docker: Path, tmp_path: Path) -> None:
     """Two clones certify the same stack on one Docker engine."""
     ours, theirs = Project(tmp_path / "ours"), Project(tmp_path / "theirs")
     labels = [engine.run_label(one, TINY) for one in (ours, theirs)]
-    monkeypatch.setenv("CONTAINERS", f"ours:{labels[0]} theirs:{labels[1]}")
+    (docker / "containers").write_text(f"ours:{labels[0]} theirs:{labels[1]}")
     engine.remove_leftovers(ours, TINY)
     assert (docker / "calls").read_text().splitlines()[-1] == "rm --force ours"
 

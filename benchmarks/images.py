@@ -8,6 +8,7 @@ turned round from repeat to repeat; nothing else may run meanwhile. It empties t
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 import pip
 
 from builder import (
+    archives,
     build,
     debian,
     docs,
@@ -119,7 +121,7 @@ class Bench:
         held = self.locks[which]
         target = build.target(self.home, held, folder, _quiet, fresh=False)
         context, dockerfile = Path(target.context), folder / "Dockerfile"
-        output, contexts, secrets = target.output[0], target.contexts, target.secret
+        output, contexts, secrets = target.output[0], target.contexts, list[str]()
         if way.install is None:
             dockerfile.write_text(render.dockerfile(self.home, held))
         else:
@@ -128,8 +130,13 @@ class Bench:
             dockerfile.write_text(text.replace("{cache}", f"vetted-bench-{way.name.replace(' ', '-')}"))
             config, index = folder / "pip.conf", machine.index()
             config.write_text(f"[global]\nindex-url = {index}\n" if index else "")
-            secrets = [*secrets, f"id=pip,src={config}"]
-            contexts = {**contexts, "pip": str(Path(pip.__file__).parent.parent)}
+            uv = folder / "uv.toml"
+            uv.write_text(f"index-url = {json.dumps(index)}\n" if index else "")
+            secrets = [f"id=pip,src={config}", f"id=uv,src={uv}"]
+            if authority := machine.ca_bundle():
+                secrets.append(f"id=ca,src={authority}")
+            wheels = archives.gather((context / "wheels").rglob("*.*"), folder / "wheels")
+            contexts = {**contexts, "wheels": str(wheels), "pip": str(Path(pip.__file__).parent.parent)}
         if way.export:
             output = f"type=oci,tar=false,dest={folder / build.LAYOUT},{way.export}"
         argv = [

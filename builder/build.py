@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import unidiff
 
-from builder import debian, engine, errors, lock, machine, oci, patches, process, render, suite
+from builder import archives, debian, engine, errors, lock, machine, oci, patches, process, render, sdist, seal, suite
 from builder.lock import Lock
-from builder.project import Project, sha256, sha256_file, write
-from builder.resolve import torch_backend
+from builder.project import Project, sha256, write
 
 
 @dataclass(frozen=True)
@@ -54,20 +55,54 @@ def inputs_of(project: Project, held: Lock, dockerfile: str) -> str:
 
 
 def existing(project: Project, held: Lock) -> Built | None:
-    """The image of this very lock and Dockerfile, when it was built here already."""
-    record = project.state / "images" / f"{held.name}.json"
+    """The image of this very lock and Dockerfile, when it was built here already and is what was built.
+
+    Every blob is hashed again, the config must name this stack and lock, and the record must be sealed.
+    """
+    record = _record(project, held)
     try:
         data = json.loads(record.read_text())
-        if data["inputs"] != inputs_of(project, held, render.dockerfile(project, held)):
+        inputs, manifest, buildkit = data["inputs"], data["manifest"], data["buildkit"]
+        if inputs != inputs_of(project, held, render.dockerfile(project, held)):
             return None
-        image = oci.read(project.state / "images" / held.name)
-    except (OSError, ValueError, KeyError, errors.BadInputError):
+        image = oci.read(project.state / "images" / held.name, manifest)
+        if not seal.holds(_seal(record), _sealed_as(held, inputs, buildkit), manifest):
+            return None
+        said = oci.labels(image)
+        if any(said.get(name) != value for name, value in own_labels(held).items()) or any(oci.damaged(image)):
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, errors.BadInputError):
         return None
-    if image.manifest != data["manifest"] or not all(
-        oci.blob(image.layout, one.digest).exists() for one in image.layers
-    ):
-        return None
-    return Built(image, tag(held, data["inputs"]), data["buildkit"], data["inputs"])
+    return Built(image, tag(held, inputs), buildkit, inputs)
+
+
+def own_labels(held: Lock) -> dict[str, str]:
+    """What tells this stack's image from every other's."""
+    return {
+        "org.opencontainers.image.title": held.stack.title,
+        "dev.vetted.stack": held.name,
+        "dev.vetted.lock": held.digest,
+    }
+
+
+def _record(project: Project, held: Lock) -> Path:
+    return project.state / "images" / f"{held.name}.json"
+
+
+def _seal(record: Path) -> Path:
+    return record.with_suffix(".seal")
+
+
+def _sealed_as(held: Lock, inputs: str, buildkit: str) -> str:
+    return f"image of {held.name} from {inputs} by {buildkit}"
+
+
+def put_record(project: Project, held: Lock, built: Built, scratch: Path) -> None:
+    """Record that an image was built here."""
+    record = _record(project, held)
+    data = {"inputs": built.inputs, "manifest": built.image.manifest, "buildkit": built.buildkit}
+    seal.put(_seal(record), _sealed_as(held, built.inputs, built.buildkit), built.image.manifest, scratch)
+    write(record, json.dumps(data, indent=2) + "\n", scratch)
 
 
 def needed(project: Project, held: Lock) -> Built:
@@ -93,18 +128,17 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     """Move a layout that was just built to where `existing` finds it."""
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
-    record = images / f"{held.name}.json"
     final = images / held.name
     # The record goes first and comes last: whenever it is there, the layout beside it is whole.
-    record.unlink(missing_ok=True)
+    _record(project, held).unlink(missing_ok=True)
     shutil.rmtree(final, ignore_errors=True)
     # What the context was made of, not what stands there now: somebody may have edited it while this was building.
     inputs = (layout.parent / INPUTS).read_text()
     layout.rename(final)
     image = oci.read(final)
-    data = {"inputs": inputs, "manifest": image.manifest, "buildkit": docker.buildkit}
-    write(record, json.dumps(data, indent=2) + "\n", scratch)
-    return Built(image, tag(held, inputs), docker.buildkit, inputs)
+    built = Built(image, tag(held, inputs), docker.buildkit, inputs)
+    put_record(project, held, built, scratch)
+    return built
 
 
 @dataclass(frozen=True)
@@ -137,18 +171,15 @@ def refuse_stale(project: Project, held: Lock) -> None:
         )
 
 
-def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path:
-    """The folder that the Dockerfile copies and mounts from."""
+def context(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Path:
+    """The folder that the Dockerfile copies and mounts from: all that an image is made of. No step has a network."""
     folder = scratch / "context"
     (folder / "requirements").mkdir(parents=True)
     (folder / "patches").mkdir()
     (folder / "uv").mkdir()
-    (folder / "wheels").mkdir()
     # With their times, by which BuildKit sees that it has a file already.
     shutil.copy2(debian.rootfs(project, held, scratch, fresh=fresh), folder / "rootfs.tar")
-    for group in render.groups(held):
-        (folder / "requirements" / f"{group.name}.txt").write_text(lock.format_python(group.entries))
-    (folder / "requirements" / "build.txt").write_text(lock.format_python(held.build))
+    _distributions(project, held, folder, scratch, report)
     shutil.copyfile(patches.__file__, folder / "patches" / "patches.py")
     shutil.copytree(
         Path(unidiff.__file__).parent,
@@ -162,9 +193,31 @@ def context(project: Project, held: Lock, scratch: Path, *, fresh: bool) -> Path
     _runtime(project, folder / "runtime")
     (folder / "stack.json").write_text(json.dumps(description(project, held), indent=2, sort_keys=True) + "\n")
     shutil.copy2(machine.uv_binary(), folder / "uv" / "uv")
-    for wheel in _locked_wheels(held):
-        shutil.copy2(wheel, folder / "wheels" / wheel.name)
     return folder
+
+
+def _distributions(project: Project, held: Lock, folder: Path, scratch: Path, report: Report) -> None:
+    """The requirements of every layer, and its files in a folder of its own: other layers' do not concern it."""
+    groups = {group.name: group.entries for group in render.groups(held)}
+    source = groups.get(render.SOURCE, ())
+    if source:
+        groups[BUILD] = held.build
+    files = archives.fetch(
+        project,
+        held.stack,
+        [entry for entries in groups.values() for entry in entries],
+        scratch,
+        lambda said: report(Step(0, 0, f"{held.name}: {said}")),
+    )
+    for name, entries in groups.items():
+        (folder / "requirements" / f"{name}.txt").write_text(lock.format_python(entries))
+        archives.gather((files[entry] for entry in entries), folder / "wheels" / name)
+    if source:
+        sdist.refuse({entry: files[entry] for entry in source})
+        # Of what is built, the lock has the hash of what it is built from.
+        (folder / "requirements" / "built.txt").write_text("".join(f"{one.name}=={one.version}\n" for one in source))
+        sums = "".join(f"{one.sha256}  {files[one].name}\n" for one in source)
+        (folder / "requirements" / "source.sha256").write_text(sums)
 
 
 def _runtime(project: Project, target: Path) -> None:
@@ -191,16 +244,6 @@ def description(project: Project, held: Lock) -> dict[str, object]:
     }
 
 
-def _locked_wheels(held: Lock) -> Iterator[Path]:
-    """The wheels of the machine's wheelhouse that this lock names."""
-    house = machine.wheelhouse()
-    locked = {(entry.name, entry.version): f"sha256:{entry.sha256}" for entry in held.python}
-    for wheel in sorted(house.glob("*.whl")) if house else ():
-        name, version = wheel.name.split("-")[:2]
-        if locked.get((lock.normalise(name), version)) == sha256_file(wheel):
-            yield wheel
-
-
 def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
     """One run of buildx; returns the folder of the OCI layout."""
     goal = target(project, held, scratch, report, fresh=no_cache)
@@ -214,7 +257,6 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
         *(f"--attest={attest}" for attest in goal.attest),
         *(f"--build-arg={name}={value}" for name, value in goal.args.items()),
         *(f"--build-context={name}={folder}" for name, folder in goal.contexts.items()),
-        *(f"--secret={secret}" for secret in goal.secret),
         *(f"--output={output}" for output in goal.output),
         *(["--no-cache"] if no_cache else []),
         goal.context,
@@ -233,6 +275,7 @@ def _seed(project: Project, held: Lock, layout: Path) -> None:
         return  # there is none
 
 
+BUILD = "build"  # the layer's name, as it were, of what builds source distributions
 LAUNCHER = "launcher.py"  # the command inside an image
 INPUTS = "inputs"  # what a context was made of, beside it
 LAYOUT = "layout"  # what a build leaves in its scratch folder
@@ -253,7 +296,6 @@ class Target:
     args: dict[str, str]
     tags: list[str]
     platforms: list[str]
-    secret: list[str]
     attest: list[str]
     output: list[str]
 
@@ -263,10 +305,7 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
     inputs = inputs_of(project, held, project.dockerfile(held.name).read_text())
     (scratch / INPUTS).write_text(inputs)
     report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
-    folder = context(project, held, scratch, fresh=fresh)
-    config = scratch / "uv.toml"
-    config.write_text(_uv_configuration(held))
-    certificate = machine.ca_bundle()
+    folder = context(project, held, scratch, report, fresh=fresh)
     return Target(
         context=str(folder),
         contexts={name: str(folder / name) for name in ("uv", "wheels")},
@@ -274,10 +313,9 @@ def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh
         args={"SOURCE_DATE_EPOCH": str(held.epoch)},
         tags=[tag(held, inputs)],
         platforms=["linux/amd64"],
-        secret=[f"id=uv,src={config}", *([f"id=ca,src={certificate}"] if certificate else [])],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
-        output=[f"type=oci,tar=false,dest={scratch / LAYOUT},{_EXPORT}"],
+        output=[f"type=oci,tar=false,{_csv(f'dest={scratch / LAYOUT}')},{_EXPORT}"],
     )
 
 
@@ -295,12 +333,11 @@ def run_buildx(what: str, argv: Sequence[str], report: Report, env: Mapping[str,
         )
 
 
-def _uv_configuration(held: Lock) -> str:
-    """How this machine reaches packages, for the uv inside the build; a secret, so it stays out of the image."""
-    index, backend = machine.index(), torch_backend(held.stack)
-    return (f"index-url = {json.dumps(index)}\n" if index else "") + (
-        f"[pip]\ntorch-backend = {json.dumps(backend)}\n" if backend else ""
-    )
+def _csv(field: str) -> str:
+    """A field of one of buildx's options, which are lines of CSV: a path may hold commas and quotes."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([field])
+    return line.getvalue()
 
 
 class _Progress:

@@ -171,7 +171,7 @@ def run(
         own = scratch / side
         own.mkdir()
         report(f"{locked.name}: installing the {side}")
-        environment = hostenv.prepare(project, held, own, lambda _: None)
+        environment = hostenv.prepare(project, held, own, lambda _: None, keep=False, cache=scratch / "uv")
         report(f"{locked.name}: running the {side}")
         try:
             answer = suite.run(

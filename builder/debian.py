@@ -11,11 +11,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Collection
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from builder import errors, process
+from builder import errors, process, seal
 from builder.lock import Entry, Lock
 from builder.project import Project, sha256, sha256_file
 from builder.stack import Stack
@@ -140,20 +142,38 @@ def _stanza(url: str, suite: str, *, snapshot: bool = False) -> str:
     return f"Types: deb\nURIs: {url}\nSuites: {suites}\nComponents: main\nSigned-By: {KEYRING}\n{old}"
 
 
+@contextmanager
+def _plain(folder: Path) -> Iterator[Path]:
+    """A folder by a path that apt and mmdebstrap can read: in theirs, spaces and quotes mean something."""
+    if re.fullmatch(r"[A-Za-z0-9/._+-]+", str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="vetted-") as beside:
+        Path(beside).chmod(0o711)  # apt reads the repository as a user of its own where it may
+        link = Path(beside) / "scratch"
+        link.symlink_to(folder)
+        yield link
+
+
 def resolve(stack: Stack, scratch: Path) -> list[Entry]:
-    return Apt(scratch / "apt", stack.debian).resolve(wanted(stack))
+    with _plain(scratch) as folder:
+        return Apt(folder / "apt", stack.debian).resolve(wanted(stack))
 
 
 def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | None = None) -> dict[Entry, Path]:
-    """Locked packages (all, or those named) as verified files, from the cache by hash or else from the mirror."""
+    """Locked packages (all, or those named) as verified files, from those that are kept or else from the mirror.
+
+    A kept one is hashed again: its name says which hash it should have.
+    """
     cache = project.state / "debs"
     cache.mkdir(parents=True, exist_ok=True)
     wanted_entries = [entry for entry in lock.debian if names is None or entry.name in names]
     files = {entry: cache / f"{entry.sha256}.deb" for entry in wanted_entries}
-    missing = [entry for entry, path in files.items() if not path.exists()]
+    missing = [entry for entry, path in files.items() if not _is_locked(path, entry)]
     if missing:
         downloads = scratch / "debs"
-        Apt(scratch / "apt", lock.stack.debian).download(missing, downloads)
+        with _plain(scratch) as folder:
+            Apt(folder / "apt", lock.stack.debian).download(missing, downloads)
         for entry in missing:
             # apt writes the epoch's colon as %3a
             path = next(downloads.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb"))
@@ -168,11 +188,16 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
     return files
 
 
+def _is_locked(path: Path, entry: Entry) -> bool:
+    return path.is_file() and sha256_file(path) == f"sha256:{entry.sha256}"
+
+
 def rootfs(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) -> Path:
     """The root filesystem of the locked packages as a tar file; made again only when the lock asks for another."""
     identity = "\n".join([f"{e.name}={e.version} {e.sha256}" for e in lock.debian] + [str(lock.epoch), str(RECIPE)])
     target = project.state / "rootfs" / f"{sha256(identity.encode()).removeprefix('sha256:')}.tar"
-    if target.exists() and not fresh:
+    sealed, what = target.with_suffix(".seal"), f"root filesystem of {sha256(identity.encode())}"
+    if target.is_file() and not fresh and seal.holds(sealed, what, sha256_file(target)):
         return target
     repository = scratch / "repository"
     shutil.rmtree(repository, ignore_errors=True)
@@ -184,10 +209,12 @@ def rootfs(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) 
         control = process.check(f"reading {entry.name}", ["dpkg-deb", "--field", str(file)]).stdout.rstrip()
         stanzas.append(f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {entry.sha256}\n")
     (repository / "Packages").write_text("\n".join(stanzas))
-    made = scratch / "rootfs.tar"
-    _mmdebstrap(made, repository, lock, scratch)
+    with _plain(scratch) as folder:
+        _mmdebstrap(folder / "rootfs.tar", folder / "repository", lock, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    made.replace(target)
+    sealed.unlink(missing_ok=True)
+    (scratch / "rootfs.tar").replace(target)
+    seal.put(sealed, what, sha256_file(target), scratch)
     return target
 
 
@@ -228,7 +255,10 @@ def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None
     ]
     env = {"SOURCE_DATE_EPOCH": str(lock.epoch), "TMPDIR": str(scratch), "LC_ALL": "C"}
     log = scratch / "mmdebstrap.log"
-    with log.open("wb") as file, process.running(argv, env=env, stdout=file, stderr=subprocess.STDOUT) as child:
+    with (
+        log.open("wb") as file,
+        process.running(argv, env=env, stdout=file, stderr=subprocess.STDOUT, umask=0o022) as child,
+    ):
         code = child.wait()
     if code != 0:
         output = log.read_text(errors="replace")

@@ -60,7 +60,7 @@ def load(image: oci.Image, tag: str) -> Loaded:
     reported = _reported(tag)
     if reported not in (image.manifest, image.config):
         loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
-        process.check("loading the image into Docker", loading, next_step="docker info")
+        process.check("loading the image into Docker", loading, next_step="docker info", tool="docker")
         reported = _reported(tag)
     if reported is None or reported not in (image.manifest, image.config):
         raise errors.VettedError(

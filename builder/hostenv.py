@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from builder import debian, errors, lock, machine, patches, process, render
-from builder.lock import Lock
-from builder.project import Project
-from builder.resolve import torch_backend
+from builder import archives, debian, errors, lock, machine, patches, process, render, sdist, seal
+from builder.lock import Entry, Lock
+from builder.project import Project, sha256_file
 
 # System libraries that the machine lacked, unpacked from the locked Debian packages.
 SYSTEM = "system"
@@ -21,18 +21,54 @@ def path(project: Project, held: Lock) -> Path:
     return project.state / "host" / f"{held.name}-{held.digest.removeprefix('sha256:')[:12]}"
 
 
-def prepare(project: Project, held: Lock, scratch: Path, report: Callable[[str], None]) -> Path:
-    """The environment of this very lock, made when it is not there yet.
+def prepare(
+    project: Project,
+    held: Lock,
+    scratch: Path,
+    report: Callable[[str], None],
+    *,
+    keep: bool = True,
+    cache: Path | None = None,
+) -> Path:
+    """The environment of this very lock: the one that is kept, while it is as it was made, or else a new one.
 
-    It is made aside and renamed when it is whole, so one that exists is one that was installed to the end.
+    It is made aside and renamed when it is whole. `keep`: is it to be used again? Then it is compiled, and sealed.
+    `cache`: where uv unpacks wheels; a folder that several environments of one command may share.
     """
     final = path(project, held)
-    if final.is_dir():
+    what = _sealed_as(held.digest)
+    if keep and is_kept(final, what, report):
         return final
+    files = archives.fetch(project, held.stack, held.python, scratch, report)
+    if any(not _is_wheel(file) for file in files.values()):
+        files |= archives.fetch(project, held.stack, held.build, scratch, report)
     made = scratch / "host"
-    install(held, made, scratch, report)
-    finish(project, held, made, final, scratch, report)
+    install(held, made, scratch, report, files, cache=cache)
+    finish(project, held, made, final, scratch, report, what if keep else None)
     return final
+
+
+def _sealed_as(identity: str) -> str:
+    return f"environment of {identity}"
+
+
+def is_kept(final: Path, what: str, report: Callable[[str], None]) -> bool:
+    """Is an environment here that was made as this, and is it whole and unchanged?"""
+    if not final.is_dir() or final.is_symlink():
+        return False
+    report("checking the environment")
+    try:
+        return seal.holds(_seal(final), what, seal.tree(final))
+    except OSError:
+        return False
+
+
+def _seal(final: Path) -> Path:
+    return final.with_name(f"{final.name}.seal")
+
+
+def _is_wheel(file: Path) -> bool:
+    return file.suffix == ".whl"
 
 
 def install(
@@ -40,17 +76,17 @@ def install(
     made: Path,
     scratch: Path,
     report: Callable[[str], None],
+    files: Mapping[Entry, Path],
     python: str | None = None,
-    source: Sequence[str] = (),
+    cache: Path | None = None,
 ) -> None:
     """Install the locked distributions, and nothing that they declare to need, into a new environment.
 
-    `python`: the interpreter, where not any of the stack's version will do. `source`: uv's options that say where
-    the files come from, where not from this machine's index or wheelhouse.
+    `files`: those of the lock; uv checks their hashes and unpacks them anew, as what it once unpacked has none.
+    `python`: the interpreter, where not any of the stack's version will do.
     """
     uv = machine.uv_binary()
-    # One hash seed, as in the image: setuptools writes sets into the METADATA of what it builds.
-    env = {**machine.uv_environment(held.stack.torch), "PYTHONHASHSEED": "0"}
+    env = machine.uv_offline()
     report("creating the environment")
     created = process.run(
         [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", python or held.stack.python, str(made)],
@@ -64,33 +100,73 @@ def install(
             f"{held.name} needs Python {held.stack.python}, and this machine has none",
             next_step=f"install python{held.stack.python}, or run with --engine docker",
         )
+    wheels = {entry: files[entry] for entry in held.python if _is_wheel(files[entry])}
+    if source := [entry for entry in held.python if entry not in wheels]:
+        tools = {entry: files[entry] for entry in held.build}
+        wheels |= sdist.build({entry: files[entry] for entry in source}, tools, made, scratch, report)
     report(f"installing {len(held.python)} locked distributions")
+    links = archives.gather(wheels.values(), scratch / "links")
     requirements = scratch / "requirements.txt"
-    requirements.write_text(lock.format_python(held.python))
-    build = scratch / "build.txt"
-    build.write_text(lock.format_python(held.build))
+    # Of what was built here, the hash is that of the wheel which came of the locked source.
+    requirements.write_text(
+        lock.format_python(
+            entry if entry not in source else replace(entry, sha256=sha256_file(wheels[entry])[7:])
+            for entry in held.python
+        )
+    )
     argv = [
         uv, "pip", "sync", "--quiet", "--python", str(made / "bin" / "python"), "--require-hashes",
-        "--build-constraints", str(build), *_no_wheels(held), *source, str(requirements),
+        "--offline", "--no-index", "--find-links", str(links), "--only-binary", ":all:",
+        "--cache-dir", str(cache or scratch / "uv"), str(requirements),
     ]  # fmt: skip
-    if not source and (backend := torch_backend(held.stack)):
-        argv += ["--torch-backend", backend]
-    next_step = "make the bundle again" if source else f"vetted lock --check {held.name}"
-    process.check(f"installing {held.name}", argv, env=env, next_step=next_step)
+    process.check(f"installing {held.name}", argv, env=env, next_step=f"vetted lock --check {held.name}")
 
 
-def finish(project: Project, held: Lock, made: Path, final: Path, scratch: Path, report: Callable[[str], None]) -> None:
-    """Bring what is not a distribution, patch, and give an environment its name; an earlier one of the stack goes."""
+def finish(
+    project: Project,
+    held: Lock,
+    made: Path,
+    final: Path,
+    scratch: Path,
+    report: Callable[[str], None],
+    what: str | None,
+) -> None:
+    """Bring what is not a distribution, patch, and give an environment its name; an earlier one of the stack goes.
+
+    `what` it is sealed as, to be used again; None when it is not.
+    """
     if held.debian:
         _system_libraries(project, held, scratch, made / SYSTEM)
     _toolkit(held, made)
     report("applying patches")
     _patch(held, made / held.site_packages, scratch / "patched")
+    if what is not None:
+        report("compiling")
+        _compile(made, made / held.site_packages)
     final.parent.mkdir(parents=True, exist_ok=True)
+    _remove(final)
     made.rename(final)
+    if what is not None:
+        seal.put(_seal(final), what, seal.tree(final), scratch)
     for other in final.parent.glob(f"{held.name}-????????????"):
         if other != final:
-            shutil.rmtree(other, ignore_errors=True)
+            _remove(other)
+
+
+def _remove(environment: Path) -> None:
+    _seal(environment).unlink(missing_ok=True)
+    if environment.is_symlink() or environment.is_file():
+        environment.unlink()
+    shutil.rmtree(environment, ignore_errors=True)
+
+
+def _compile(made: Path, site_packages: Path) -> None:
+    """Write the bytecode that Python would write while it runs, and with which the seal would no longer hold.
+
+    Some packages ship files that are no Python 3: they stay source, and the exit code says nothing.
+    """
+    python = [str(made / "bin" / "python"), "-I", "-S", "-m", "compileall", "-qq", "-j", "0", str(site_packages)]
+    process.run(python, env={"PYTHONHASHSEED": "0"})
 
 
 def _system_libraries(project: Project, held: Lock, scratch: Path, target: Path) -> None:
@@ -144,12 +220,6 @@ def environment(prepared: Path) -> dict[str, str]:
     if home := _cuda_home(prepared):
         variables["CUDA_HOME"] = str(home)
     return variables
-
-
-def _no_wheels(held: Lock) -> list[str]:
-    """Only what the lock says is built from source may be built; everything else is a wheel."""
-    source = {entry.name for group in render.groups(held) if group.name == render.SOURCE for entry in group.entries}
-    return ["--only-binary", ":all:", *(argument for name in sorted(source) for argument in ("--no-binary", name))]
 
 
 def _patch(held: Lock, site_packages: Path, output: Path) -> None:

@@ -49,6 +49,17 @@ def ca_bundle() -> Path | None:
     return Path(value) if value and Path(value).is_file() else None
 
 
+def uv_offline() -> dict[str, str]:
+    """uv's configuration where all that it needs lies in a folder: none of this machine's."""
+    return {
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+        "NO_COLOR": "1",
+        "VIRTUAL_ENV": "",
+        "UV_NO_CONFIG": "1",
+    }
+
+
 def uv_environment(torch: str = "") -> dict[str, str]:
     """uv's configuration on this machine, to work on a stack with this version of torch ("" if it is left free).
 

@@ -10,6 +10,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,12 +109,23 @@ def json_of(layout: Path, digest: str) -> Any:
 
 def damaged(image: Image) -> Iterator[str]:
     """What of an image is not there, or has other content than its digest says."""
-    for digest in (image.config, *(layer.digest for layer in image.layers)):
-        path = blob(image.layout, digest)
-        if not path.is_file():
-            yield f"{digest} is missing"
-        elif sha256_file(path) != digest:
-            yield f"{digest} has other content"
+    digests = (image.manifest, image.config, *(layer.digest for layer in image.layers))
+    paths = [blob(image.layout, digest) for digest in digests]
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(lambda path: sha256_file(path) if path.is_file() else None, paths)
+        for digest, is_ in zip(digests, found, strict=True):
+            if is_ is None:
+                yield f"{digest} is missing"
+            elif is_ != digest:
+                yield f"{digest} has other content"
+
+
+def labels(image: Image) -> dict[str, str]:
+    """What an image's config says of it. Raises OSError or ValueError."""
+    config = json_of(image.layout, image.config)
+    said = config.get("config") if isinstance(config, dict) else None
+    found = said.get("Labels") if isinstance(said, dict) else None
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def seed(layout: Path, earlier: Image) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from builder import errors
+from builder import environment, errors
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,14 @@ def running(
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = subprocess.PIPE,
     stderr: Stream = subprocess.PIPE,
+    umask: int = -1,
+    tool: str = "",
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a program; on leaving the block its whole process group is gone.
 
-    Raises MissingToolError when the program does not exist.
+    It sees of this process's environment only what environment.py allows it (or allows `tool`, where the program starts
+    that one), and `env` besides. `umask`: this process's own, if none is given. Raises MissingToolError when the
+    program does not exist.
     """
     guard = subprocess.Popen(
         ["/bin/sh", "-c", "read _; kill -KILL 0"],
@@ -61,7 +65,7 @@ def running(
         try:
             child = subprocess.Popen(
                 list(argv),
-                env=None if env is None else {**os.environ, **env},
+                env=environment.of(tool or argv[0], env),
                 cwd=cwd,
                 stdin=stdin,
                 stdout=stdout,
@@ -69,6 +73,7 @@ def running(
                 text=True,
                 errors="replace",
                 process_group=guard.pid,
+                umask=umask,
             )
         except FileNotFoundError as error:
             raise errors.MissingToolError(
@@ -95,9 +100,10 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout: float | None = None,
+    tool: str = "",
 ) -> Result:
     """Run a program to its end and keep what it printed. A non-zero exit is for the caller to judge."""
-    with running(argv, env=env, cwd=cwd) as child:
+    with running(argv, env=env, cwd=cwd, tool=tool) as child:
         try:
             stdout, stderr = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as error:
@@ -112,9 +118,10 @@ def check(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     next_step: str = "",
+    tool: str = "",
 ) -> Result:
     """Run a program that must succeed; otherwise raise the error that fits what it printed."""
-    result = run(argv, env=env, cwd=cwd)
+    result = run(argv, env=env, cwd=cwd, tool=tool)
     if result.returncode != 0:
         raise errors.from_tool(what, result.output, next_step=next_step)
     return result

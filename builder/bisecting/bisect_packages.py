@@ -213,7 +213,8 @@ class Search:
         self.report(f"installing {what}")
         named = replace(held, name=self.between.name)
         try:
-            environment = hostenv.prepare(self.project, named, own, lambda _: None)
+            cache = self.scratch / "uv"
+            environment = hostenv.prepare(self.project, named, own, lambda _: None, keep=False, cache=cache)
         except (errors.NetworkError, errors.StorageError, errors.MissingToolError, errors.BadInputError):
             raise
         except errors.VettedError as error:

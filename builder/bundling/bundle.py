@@ -13,21 +13,16 @@ import json
 import re
 import shutil
 import tarfile
-import threading
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from builder import debian, errors, lock, render, resolve, suite
+from builder import archives, debian, errors, lock, render, resolve, suite
 from builder.bundling import bundled, unbundle
 from builder.bundling.bundled import Carried, Contents
 from builder.lock import Entry, Lock
@@ -39,10 +34,9 @@ Report = Callable[[str], None]
 
 TOOL = Path(__file__).parents[1]
 ENTRY = "run.py"
-DOWNLOADS = "wheels"  # below the state: every file that was downloaded, by its hash
+DOWNLOADS = archives.FOLDER
 OLDEST_PYTHON = (3, 11)  # that the verifier, which is this tool, runs on
 CHUNK = 1 << 20
-AT_ONCE = 4
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -137,7 +131,7 @@ def make(
     build = _locked(project, held, tools, scratch, held.build if source else ())
     report("looking up the verifier's own files")
     own = _offered(tools, scratch, tool_pins(python), "the verifier's own packages")
-    paths = _fetch_all(project, scratch, [*files, *build, *own], report)
+    paths = archives.download(project, scratch, [*files, *build, *own], report)
 
     contents = Contents(
         stack=held.name, lock=held.digest, suite=suite.digest(project.smoke), python=python,
@@ -197,8 +191,10 @@ def _locked(project: Project, held: Lock, stack: Stack, scratch: Path, entries: 
     """The file of each entry: the locked one, or for another Python than the stack's the best that fits."""
     if not entries:
         return []
-    if stack.python == held.stack.python and None not in (kept := [_kept(project, entry) for entry in entries]):
-        return [file for file in kept if file]  # all are here: no index is asked
+    if stack.python == held.stack.python:
+        kept = {entry: path for entry in entries if (path := archives.kept(project, entry))}
+        if len(kept) == len(entries):  # all are here: no index is asked
+            return [File(one.name, one.version, path.name, str(path), one.sha256) for one, path in kept.items()]
     try:
         offered = resolve.offers(stack, scratch, [f"{entry.name}=={entry.version}" for entry in entries])[0]
     except errors.BadInputError as error:
@@ -208,16 +204,10 @@ def _locked(project: Project, held: Lock, stack: Stack, scratch: Path, entries: 
     files = []
     for entry in entries:
         offers = offered.get(entry.name, [])
-        locked = next((file for file in offers if file.sha256 == entry.sha256), None)
-        if locked is None and (stack.python == held.stack.python or not offers):
-            raise errors.NetworkError(
-                f"{entry.name}=={entry.version}: no file that is offered has the locked hash\n"
-                f"expected sha256:{entry.sha256}\n"
-                f"got      {' '.join(f'sha256:{file.sha256}' for file in offers[:1]) or 'nothing'}",
-                cause="the lock was edited, or the index serves other bytes than on the day of the lock",
-                next_step=f"vetted lock --check {held.name}",
-            )
-        files.append(locked or offers[0])
+        if stack.python == held.stack.python or not offers:
+            files.append(archives.of_hash(entry, offers))
+        else:
+            files.append(next((file for file in offers if file.sha256 == entry.sha256), offers[0]))
     return files
 
 
@@ -266,78 +256,6 @@ def _offered(stack: Stack, scratch: Path, pins: Mapping[str, Mapping[str, set[st
             )
         files.append(good[0])
     return files
-
-
-# --- downloading ---------------------------------------------------------------------------------------------------
-
-
-def _folder(project: Project, sha256: str) -> Path:
-    return project.state / DOWNLOADS / sha256
-
-
-def _kept(project: Project, entry: Entry) -> File | None:
-    """A locked file that was downloaded before, whole: it gets its name only then."""
-    folder = _folder(project, entry.sha256)
-    found = [path for path in folder.glob("*") if not path.name.endswith(".partial")] if folder.is_dir() else []
-    if len(found) != 1:
-        return None
-    return File(entry.name, entry.version, found[0].name, str(found[0]), entry.sha256)
-
-
-def _fetch_all(project: Project, scratch: Path, files: Sequence[File], report: Report) -> dict[File, Path]:
-    done: dict[File, Path] = {}
-    stopping = threading.Event()
-
-    def fetch(file: File) -> None:
-        def say(size: int) -> None:
-            if stopping.is_set():
-                raise CancelledError
-            report(f"downloading: {len(done)} of {len(files)} files; {size / 1e6:.0f} MB of {file.filename}")
-
-        done[file] = _fetch(project, scratch, file, say)
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        try:
-            for _ in pool.map(fetch, files):
-                pass
-        finally:  # on Ctrl-C or an error, the downloads under way end as well
-            stopping.set()
-            pool.shutdown(cancel_futures=True)
-    return done
-
-
-def _fetch(project: Project, scratch: Path, file: File, say: Callable[[int], None]) -> Path:
-    """The verified file, from the downloads that are kept or else from where it is offered."""
-    target = _folder(project, file.sha256) / file.filename
-    if target.is_file() and sha256_file(target) == f"sha256:{file.sha256}":
-        return target
-    partial = scratch / f"{file.sha256}.partial"
-    digest = hashlib.sha256()
-    url = file.url if "://" in file.url else Path(file.url).absolute().as_uri()
-    try:
-        with urllib.request.urlopen(url, timeout=60) as response, partial.open("wb") as written:
-            size = 0
-            while chunk := response.read(CHUNK):
-                digest.update(chunk)
-                written.write(chunk)
-                size += len(chunk)
-                say(size)
-    except (urllib.error.URLError, TimeoutError, HTTPException, ConnectionError) as error:
-        raise errors.NetworkError(
-            f"{file.filename}: {getattr(error, 'reason', error)}",
-            cause="the index named the file, but its host did not answer, or the connection broke",
-            next_step="run this again: what was downloaded is kept",
-        ) from error
-    if digest.hexdigest() != file.sha256:
-        raise errors.NetworkError(
-            f"{file.name}: the file that was served is not the locked one\n"
-            f"expected sha256:{file.sha256}\ngot      sha256:{digest.hexdigest()}",
-            cause="the download was cut short, or the index serves other bytes than on the day of the lock",
-            next_step="run this again; then vetted lock --check",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial.replace(target)
-    return target
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -141,7 +141,8 @@ def prepare(
     present = of_host(host, contents.left_out) if contents.left_out else []
     identity = sha256(json.dumps([contents.digest, str(host), [_identity(one) for one in present]]).encode())
     final = project.state / "host" / f"{held.name}-{identity.removeprefix('sha256:')[:12]}"
-    if final.is_dir():
+    what = f"environment of a bundle {identity}"
+    if hostenv.is_kept(final, what, report):
         return final
     usable = {one.name for one in present if one.files is not None}
     if lacking := [name for name in contents.left_out if name not in usable]:
@@ -159,13 +160,14 @@ def prepare(
         build=_entries(contents.build),
     )
     made = scratch / "host"
-    source = ["--no-index", "--find-links", str(project.root / WHEELS)]
-    hostenv.install(fitted, made, scratch, report, str(host), source)
+    carried = [*contents.distributions, *contents.build]
+    files = dict(zip(_entries(carried), (project.root / WHEELS / one.file for one in carried), strict=True))
+    hostenv.install(fitted, made, scratch, report, files, str(host))
     if present:
         report(f"linking {len(present)} distributions of the host")
     for one in present:
         link(one, made, made / fitted.site_packages)
-    hostenv.finish(project, fitted, made, final, scratch, report)
+    hostenv.finish(project, fitted, made, final, scratch, report, what)
     return final
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hmac
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from builder import build, engine, errors, oci
+from builder import archives, build, engine, errors, hostenv, machine, oci, seal
 from builder.project import Project
 from tests.conftest import TINY, Small
 from tests.unit.test_oci import Layout
@@ -15,11 +18,13 @@ from tests.unit.test_oci import Layout
 # A Docker engine of which a test chooses to which image a tag points, and what its containers run.
 DOCKER = """\
 #!/bin/sh
-echo "$*" >> "$CALLS"
+cd "$(dirname "$0")"
+echo "$*" >> calls
 case "$1 $2" in
-  "image inspect") cat "$TAGGED" ;;
-  "container inspect") cat "$RUNS" ;;
-  "ps --all") for known in $CONTAINERS; do case "$*" in *"label=${known#*:}"*) echo "${known%%:*}" ;; esac; done ;;
+  "image inspect") cat tagged ;;
+  "container inspect") cat runs ;;
+  "ps --all")
+    for known in $(cat containers); do case "$*" in *"label=${known#*:}"*) echo "${known%%:*}" ;; esac; done ;;
   "load "*) cat > /dev/null ;;
 esac
 """
@@ -33,10 +38,8 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "docker").write_text(DOCKER)
     (folder / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    for name in ("calls", "tagged", "runs"):
+    for name in ("calls", "tagged", "runs", "containers"):
         (folder / name).touch()
-        monkeypatch.setenv(name.upper(), str(folder / name))
-    monkeypatch.setenv("CONTAINERS", "")
     return folder
 
 
@@ -71,12 +74,132 @@ def test_two_branches_with_one_lock_share_a_tag(small: Small) -> None:
     assert build.reference(small.project, small.lock) != before
 
 
-def test_a_run_removes_the_containers_of_another_clone(
-    docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_removes_the_containers_of_another_clone(docker: Path, tmp_path: Path) -> None:
     """Two clones certify the same stack on one Docker engine."""
     ours, theirs = Project(tmp_path / "ours"), Project(tmp_path / "theirs")
     labels = [engine.run_label(one, TINY) for one in (ours, theirs)]
-    monkeypatch.setenv("CONTAINERS", f"ours:{labels[0]} theirs:{labels[1]}")
+    (docker / "containers").write_text(f"ours:{labels[0]} theirs:{labels[1]}")
     engine.remove_leftovers(ours, TINY)
     assert (docker / "calls").read_text().splitlines()[-1] == "rm --force ours"
+
+
+def prepared(small: Small) -> tuple[Path, list[str]]:
+    """The environment that the host engine runs, and what was said while it was made."""
+    said: list[str] = []
+    return hostenv.prepare(small.project, small.lock, small.scratch(), said.append), said
+
+
+def greeting(small: Small, environment: Path) -> str:
+    return (environment / small.lock.site_packages / "tiny_lib.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "name", ["zz.pth", "sitecustomize.py", "tiny_lib.so", "__pycache__/tiny_lib.cpython-311.pyc", "other/__init__.py"]
+)
+def test_a_file_is_planted_in_a_kept_environment(wheels: Small, name: str) -> None:
+    """Python would run or import it before anything of the stack."""
+    environment, _ = prepared(wheels)
+    planted = environment / wheels.lock.site_packages / name
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text("import os")
+    again, said = prepared(wheels)
+    assert "installing 1 locked distributions" in said
+    assert not planted.exists() or planted.read_bytes() != b"import os"
+    assert again == environment
+
+
+@pytest.mark.parametrize("how", ["written", "linked", "mode"])
+def test_a_file_of_a_kept_environment_is_changed(wheels: Small, how: str, tmp_path: Path) -> None:
+    """The change keeps the size, and the times are set back."""
+    environment, _ = prepared(wheels)
+    file = environment / wheels.lock.site_packages / "tiny_lib.py"
+    before, times = file.read_text(), file.stat()
+    if how == "written":
+        file.write_text(before.replace("first = 1", "first = 2"))
+    elif how == "linked":
+        file.rename(tmp_path / "moved.py")
+        file.symlink_to(tmp_path / "moved.py")
+    else:
+        file.chmod(0o777)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    environment, _ = prepared(wheels)
+    assert greeting(wheels, environment) == before
+    assert not file.is_symlink() and file.stat().st_mode & 0o777 != 0o777
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_made_up_environment_stands_where_the_locked_one_is_looked_for(
+    wheels: Small, sealed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its Python would answer for the suite; the forger may have a key, but not this user's."""
+    fake = hostenv.path(wheels.project, wheels.lock)
+    (fake / "bin").mkdir(parents=True)
+    (fake / "bin" / "python").write_text("#!/bin/sh\necho forged\n")
+    if sealed:
+        with monkeypatch.context() as forger:
+            forger.setenv("XDG_STATE_HOME", str(tmp_path / "forger"))
+            seal.put(hostenv._seal(fake), hostenv._sealed_as(wheels.lock.digest), seal.tree(fake), wheels.scratch())
+    environment, said = prepared(wheels)
+    assert "installing 1 locked distributions" in said
+    assert (environment / "bin" / "python").read_bytes() != b"#!/bin/sh\necho forged\n"
+
+
+def test_the_environment_of_another_lock_is_renamed_to_this_ones(wheels: Small) -> None:
+    """It was made here and is whole, with its seal, but of another lock."""
+    patch = wheels.patch.read_text()
+    wheels.patch.write_text(patch.replace("+greeting = 'somebody'", "+greeting = 'everybody'"))
+    other, _ = prepared(wheels)
+    wheels.patch.write_text(patch)
+    ours = hostenv.path(wheels.project, wheels.lock)
+    hostenv._seal(other).rename(hostenv._seal(ours))
+    other.rename(ours)
+    assert "somebody" in greeting(wheels, prepared(wheels)[0])
+
+
+def test_a_wheel_that_uv_unpacked_earlier_is_poisoned(
+    wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`--require-hashes` checks archives; what uv's cache holds unpacked installs without a look."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    (wheel,) = wheels.wheelhouse.iterdir()
+    argv = [machine.uv_binary(), "pip", "install", "--target", str(tmp_path / "x"), "--no-deps", "--no-index"]
+    subprocess.run([*argv, "--find-links", str(wheel.parent), "tiny-lib"], check=True, capture_output=True)
+    poisoned = [path for path in (tmp_path / "cache").rglob("tiny_lib.py") if path.is_file()]
+    assert poisoned
+    for path in poisoned:
+        path.write_text(path.read_text().replace("first = 1", "first = 666"))
+    assert "666" not in greeting(wheels, prepared(wheels)[0])
+
+
+def test_a_kept_archive_is_exchanged(wheels: Small) -> None:
+    """It lies under the hash that it should have."""
+    prepared(wheels)
+    (kept,) = (wheels.project.state / archives.FOLDER).rglob("*.whl")
+    good = kept.read_bytes()
+    kept.write_bytes(good.replace(b"first = 1", b"first = 6"))
+    shutil.rmtree(wheels.project.state / "host")
+    assert "first = 1" in greeting(wheels, prepared(wheels)[0])
+    assert kept.read_bytes() == good
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660])
+def test_a_key_that_others_may_read_seals_nothing(
+    wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int
+) -> None:
+    """Whoever reads it can seal what he likes."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "open"))
+    key = seal.key_file()
+    assert key is not None
+    key.parent.mkdir(parents=True)
+    key.write_bytes(b"k" * seal.SIZE)
+    key.chmod(mode)
+    path = wheels.scratch() / "x.seal"
+    seal.put(path, "this", "sha256:1", wheels.scratch())
+    known = hmac.new(b"k" * seal.SIZE, b'["this", "sha256:1"]', "sha256").hexdigest()
+    assert path.read_text().strip() != known
+    key.chmod(0o600)
+    seal._key.cache_clear()
+    assert not seal.holds(path, "this", "sha256:1")
+    path.write_text(known)
+    assert seal.holds(path, "this", "sha256:1")  # only the mode of the file made the difference
+    seal._key.cache_clear()

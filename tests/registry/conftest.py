@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from builder import build, certificate, oci, render
+from builder import build, certificate, oci
 from builder.build import Built
-from builder.project import sha256, write
+from builder.project import sha256
 from builder.publishing import registry
 from builder.publishing.registry import Repository
 from tests.conftest import TINY, Answer, Small
@@ -222,21 +222,25 @@ def make_image(small: Small, content: str = "content", metadata: str = METADATA)
         "usr/share/doc/bsdutils/copyright": COPYRIGHT,
         "etc/content": content,
     }
-    image = image_of(images / TINY, [files], build.reference(small.project, held))
-    inputs = build.inputs_of(small.project, held, render.dockerfile(small.project, held))
-    record = {"inputs": inputs, "manifest": image.manifest, "buildkit": "v0"}
-    write(images / f"{TINY}.json", json.dumps(record), small.scratch())
+    reference = build.reference(small.project, held)
+    image = image_of(images / TINY, [files], reference, build.own_labels(held))
+    build.put_record(small.project, held, Built(image, reference, "v0", small.inputs), small.scratch())
     built = build.existing(small.project, held)
     assert built is not None
     return built
 
 
-def image_of(layout: Path, layers: Sequence[Mapping[str, str | Path]], name: str = "it:1") -> oci.Image:
+def image_of(
+    layout: Path,
+    layers: Sequence[Mapping[str, str | Path]],
+    name: str = "it:1",
+    labels: Mapping[str, str] | None = None,
+) -> oci.Image:
     """An OCI layout of an image with these files, as BuildKit writes one; a path is a link."""
     oci.begin(layout)
     archives = [tar(files) for files in layers]
     config = {
-        "architecture": "amd64", "os": "linux", "config": {"Labels": {"dev.vetted.stack": TINY}},
+        "architecture": "amd64", "os": "linux", "config": {"Labels": {"dev.vetted.stack": TINY, **(labels or {})}},
         "rootfs": {"type": "layers", "diff_ids": [sha256(data) for data in archives]},
     }  # fmt: skip
     kind = "application/vnd.oci.image.layer.v1.tar+zstd"

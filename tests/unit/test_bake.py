@@ -19,7 +19,8 @@ def without_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_debian")
-def test_the_file_names_all_that_a_build_of_one_image_is_told(small: Small) -> None:
+def test_the_file_names_all_that_a_build_of_one_image_is_told(wheels: Small) -> None:
+    small = wheels
     path = bake.prepare(small.project, [small.lock], small.scratch(), lambda _: None)
     assert path == small.project.state / "bake" / "docker-bake.json"
     document = json.loads(path.read_text())
@@ -39,7 +40,8 @@ def test_the_file_names_all_that_a_build_of_one_image_is_told(small: Small) -> N
 
 
 @pytest.mark.usefixtures("without_debian")
-def test_what_an_earlier_file_named_is_gone(small: Small) -> None:
+def test_what_an_earlier_file_named_is_gone(wheels: Small) -> None:
+    small = wheels
     bake.folder(small.project).joinpath("other").mkdir(parents=True)
     bake.prepare(small.project, [small.lock], small.scratch(), lambda _: None)
     assert sorted(path.name for path in bake.folder(small.project).iterdir()) == [bake.FILE, TINY]

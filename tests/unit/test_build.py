@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builder import build, engine, errors, oci
+from builder import build, debian, engine, errors, lock, oci, render
 from builder.build import Step
 from tests.conftest import TINY, Small
-from tests.unit.test_oci import Layout
+from tests.unit.test_oci import File, Layout
 
 DIGEST = "sha256:" + "1" * 64
 
 
-def put_image(small: Small) -> Layout:
-    """What a build of today's lock and Dockerfile leaves behind."""
-    images = small.project.state / "images"
-    layout = Layout(images / TINY)
-    dockerfile = small.project.dockerfile(TINY).read_text()
-    record = {
-        "inputs": build.inputs_of(small.project, small.lock, dockerfile),
-        "manifest": layout.manifest["digest"],
-        "buildkit": "v0.19",
-    }
-    (images / f"{TINY}.json").write_text(json.dumps(record))
+def put_image(small: Small, *, labels: Mapping[str, str] | None = None, content: bytes = b"content") -> Layout:
+    """What a build of today's lock and Dockerfile leaves behind; the labels are besides, or instead of, its own."""
+    files = [File("etc/content", content)]
+    root = small.project.state / "images" / TINY
+    layout = Layout(root, [files], labels={**build.own_labels(small.lock), **(labels or {})})
+    built = build.Built(oci.read(root), build.reference(small.project, small.lock), "v0.19", small.inputs)
+    build.put_record(small.project, small.lock, built, small.scratch())
     return layout
 
 
@@ -129,22 +126,18 @@ def test_the_image_says_what_it_is_made_of(small: Small) -> None:
     assert [patch["package"] for patch in described["patches"]] == ["tiny-lib"]
 
 
-def test_only_the_locked_wheels_of_the_wheelhouse_enter_a_build(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VETTED_WHEELHOUSE", str(small.wheelhouse))
-    (wheel,) = small.wheelhouse.iterdir()
-    (small.wheelhouse / "other_lib-1.0-py3-none-any.whl").write_bytes(wheel.read_bytes())
-    (small.wheelhouse / "tiny_lib-1.1-py3-none-any.whl").write_bytes(wheel.read_bytes())
-    assert list(build._locked_wheels(small.lock)) == [wheel]
-    wheel.write_bytes(wheel.read_bytes() + b"x")
-    assert list(build._locked_wheels(small.lock)) == []
-
-
-def test_how_the_machine_reaches_packages_is_told_to_the_build_alone(
-    small: Small, monkeypatch: pytest.MonkeyPatch
+def test_every_layer_has_its_own_files_in_a_build(
+    wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert build._uv_configuration(small.lock) == ""
-    monkeypatch.setenv("PIP_INDEX_URL", 'http://mirror.test/"simple"')
-    assert build._uv_configuration(small.lock) == 'index-url = "http://mirror.test/\\"simple\\""\n'
+    (tmp_path / "rootfs.tar").touch()
+    monkeypatch.setattr(debian, "rootfs", lambda *_, **__: tmp_path / "rootfs.tar")
+    (wheel,) = wheels.wheelhouse.iterdir()
+    (wheels.wheelhouse / "tiny_lib-1.1-py3-none-any.whl").write_bytes(wheel.read_bytes())
+    folder = build.context(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
+    assert [path.relative_to(folder) for path in (folder / "wheels").rglob("*.*")] == [
+        Path("wheels") / render.OTHERS / wheel.name
+    ]
+    assert (folder / "requirements" / f"{render.OTHERS}.txt").read_text() == lock.format_python(wheels.lock.python)
 
 
 EVENTS: list[dict[str, Any]] = [

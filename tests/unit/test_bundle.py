@@ -155,7 +155,7 @@ def test_a_download_is_kept_and_one_that_was_damaged_is_made_anew(bare: Small, t
     shutil.rmtree(bare.wheelhouse)
     assert make(bare, out) == made  # no index was asked, and no wheelhouse
     kept.write_bytes(b"damaged")
-    with pytest.raises(errors.NetworkError):
+    with pytest.raises(errors.VettedError):
         make(bare, out)
 
 

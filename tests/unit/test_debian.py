@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_a_cuda_stack_has_a_compiler_and_the_headers_of_its_python(small: Small)
 
 APT_GET = """\
 #!/bin/sh
+. "$(dirname "$0")/settings"
 # Answers as the mirror of a bad day does.
 case "$1 $FAULT" in
   "update down") echo "E: Failed to fetch $URI  Connection refused" >&2; exit 100 ;;
@@ -71,6 +73,7 @@ esac
 """
 APT_CACHE = """\
 #!/bin/sh
+. "$(dirname "$0")/settings"
 echo " $NAME | $OFFERED | http://mirror.test/debian bookworm/main amd64 Packages"
 """
 
@@ -90,8 +93,14 @@ def mirror(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sma
     for key, value in {
         "FAULT": "", "FILE": FILE, "NAME": NAME, "OFFERED": VERSION, "SERVED": DEB.decode(), "SHA256": sha256,
     }.items():  # fmt: skip
-        monkeypatch.setenv(key, value)
+        setting(small, key, value)
     return small
+
+
+def setting(small: Small, key: str, value: str) -> None:
+    """What the mirror does from here on."""
+    with (small.root.parent / "programs" / "settings").open("a") as file:
+        file.write(f"{key}={shlex.quote(value)}\n")
 
 
 def fetch(small: Small) -> dict[str, Path]:
@@ -99,23 +108,21 @@ def fetch(small: Small) -> dict[str, Path]:
     return {entry.name: path for entry, path in found.items()}
 
 
-def test_a_version_with_an_epoch_is_fetched_and_kept_by_its_hash(
-    mirror: Small, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_with_an_epoch_is_fetched_and_kept_by_its_hash(mirror: Small) -> None:
     path = fetch(mirror)[NAME]
     assert path.read_bytes() == DEB
     assert path.name == f"{hashlib.sha256(DEB).hexdigest()}.deb"
-    monkeypatch.setenv("FAULT", "down")
+    setting(mirror, "FAULT", "down")
     assert fetch(mirror)[NAME] == path
 
 
-def test_only_the_packages_that_are_named_are_fetched(mirror: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAULT", "down")
+def test_only_the_packages_that_are_named_are_fetched(mirror: Small) -> None:
+    setting(mirror, "FAULT", "down")
     assert debian.fetch(mirror.project, mirror.lock, mirror.scratch(), ["libnuma1"]) == {}
 
 
-def test_a_superseded_package_is_named_with_the_two_ways_on(mirror: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFERED", "1:2.38.1-5+deb12u4")
+def test_a_superseded_package_is_named_with_the_two_ways_on(mirror: Small) -> None:
+    setting(mirror, "OFFERED", "1:2.38.1-5+deb12u4")
     with pytest.raises(errors.NetworkError, match="no longer has") as caught:
         fetch(mirror)
     assert f"{NAME} {VERSION}" in caught.value.what
@@ -123,8 +130,8 @@ def test_a_superseded_package_is_named_with_the_two_ways_on(mirror: Small, monke
     assert "vetted lock --upgrade debian" in caught.value.next_step
 
 
-def test_a_package_with_other_bytes_names_expected_and_got(mirror: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SERVED", "other bytes")
+def test_a_package_with_other_bytes_names_expected_and_got(mirror: Small) -> None:
+    setting(mirror, "SERVED", "other bytes")
     with pytest.raises(errors.NetworkError) as caught:
         fetch(mirror)
     assert caught.value.what.splitlines() == [
@@ -135,10 +142,8 @@ def test_a_package_with_other_bytes_names_expected_and_got(mirror: Small, monkey
     assert list((mirror.project.state / "debs").iterdir()) == []
 
 
-def test_a_mirror_that_does_not_answer_is_a_matter_of_the_network(
-    mirror: Small, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAULT", "down")
+def test_a_mirror_that_does_not_answer_is_a_matter_of_the_network(mirror: Small) -> None:
+    setting(mirror, "FAULT", "down")
     with pytest.raises(errors.NetworkError, match="the Debian mirror did not answer") as caught:
         fetch(mirror)
     assert caught.value.exit_code == 5
@@ -151,10 +156,8 @@ def test_what_apt_would_install_is_locked_in_the_order_of_the_names(mirror: Smal
     assert {entry.sha256 for entry in entries} == {hashlib.sha256(DEB).hexdigest()}
 
 
-def test_packages_that_cannot_be_installed_together_are_an_error(
-    mirror: Small, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAULT", "conflict")
+def test_packages_that_cannot_be_installed_together_are_an_error(mirror: Small) -> None:
+    setting(mirror, "FAULT", "conflict")
     with pytest.raises(errors.VettedError, match="held broken packages"):
         debian.resolve(mirror.lock.stack, mirror.scratch())
 

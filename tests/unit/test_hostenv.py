@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from builder import debian, errors, hostenv, machine, project
+from builder import debian, errors, hostenv, machine, project, sdist, seal
 from tests.conftest import LIBRARY, PYTHON, TINY, Small, make_wheel
 
 
@@ -23,7 +25,7 @@ def module(small: Small, environment: Path) -> Path:
 
 
 def environments(small: Small) -> list[str]:
-    return sorted(path.name for path in (small.project.state / "host").glob("*"))
+    return sorted(path.name for path in (small.project.state / "host").glob("*") if path.is_dir())
 
 
 def test_the_environment_holds_the_locked_and_patched_distributions(wheels: Small) -> None:
@@ -38,10 +40,25 @@ def test_the_environment_holds_the_locked_and_patched_distributions(wheels: Smal
 
 def test_the_same_lock_is_not_installed_twice(wheels: Small) -> None:
     environment, _ = prepare(wheels)
-    (environment / "mark").touch()
+    before = environment.stat().st_ino
     again, said = prepare(wheels)
-    assert (again, said) == (environment, [])
-    assert (environment / "mark").exists()
+    assert (again, said) == (environment, ["checking the environment"])
+    assert environment.stat().st_ino == before
+
+
+def test_what_is_not_kept_is_made_each_time(wheels: Small) -> None:
+    environment = hostenv.prepare(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, keep=False)
+    assert module(wheels, environment).is_file()
+    said = prepare(wheels)[1]
+    assert "installing 1 locked distributions" in said
+
+
+def test_running_writes_nothing_into_an_environment(wheels: Small) -> None:
+    environment, _ = prepare(wheels)
+    before = seal.tree(environment)
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run([str(environment / "bin" / "python"), "-c", "import tiny_lib"], env=env, check=True)
+    assert seal.tree(environment) == before
 
 
 def test_the_environment_of_an_earlier_lock_goes_and_that_of_another_stack_stays(wheels: Small) -> None:
@@ -69,7 +86,7 @@ def test_one_digit_changed_in_a_locked_hash_names_package_expected_and_got(wheel
 
 
 def test_a_wheel_that_is_nowhere_is_an_error_and_leaves_no_environment(small: Small) -> None:
-    with pytest.raises(errors.VettedError, match="installing tiny"):
+    with pytest.raises(errors.BadInputError, match="the locked versions cannot be found"):
         prepare(small)
     assert environments(small) == []
 
@@ -213,8 +230,12 @@ def test_a_full_disk_is_told_as_one_and_what_was_there_is_untouched(
     assert caught.value.exit_code == 6
 
 
-def test_only_what_has_no_wheel_may_be_built(wheels: Small) -> None:
-    assert hostenv._no_wheels(wheels.lock) == ["--only-binary", ":all:"]
-    text = wheels.file("requirements.txt").read_text()
-    wheels.file("requirements.txt").write_text(f"{text}deepspeed==1.0 --hash=sha256:{'0' * 64}\n")
-    assert hostenv._no_wheels(wheels.lock) == ["--only-binary", ":all:", "--no-binary", "deepspeed"]
+def test_only_what_has_no_wheel_may_be_built(wheels: Small, tmp_path: Path) -> None:
+    archive = tmp_path / "tiny_lib-1.0.tar.gz"
+    archive.write_bytes(b"any")
+    entry = replace(wheels.lock.python[0], sha256=project.sha256_file(archive)[7:])
+    with pytest.raises(errors.BadInputError, match=r"tiny_lib-1\.0\.tar\.gz is no wheel"):
+        sdist.refuse({entry: archive})
+    sdist.refuse({replace(entry, name="deepspeed"): archive})
+    with pytest.raises(errors.NetworkError, match="the file is not the locked one"):
+        sdist.refuse({replace(entry, name="deepspeed", sha256="0" * 64): archive})

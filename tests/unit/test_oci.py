@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,13 +72,17 @@ class Layout:
         media: str = ZSTD,
         annotation: str = "",
         kind: int = tarfile.PAX_FORMAT,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.root = root
         (root / "blobs" / "sha256").mkdir(parents=True)
         archives = [tar(files, kind) for files in layers]
         diff_ids = [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in archives]
         self.layers = [self.blob(COMPRESS[media](data, level), media) for data in archives]
-        config = {"config": {"User": user}, "rootfs": {"type": "layers", "diff_ids": diff_ids}}
+        config = {
+            "config": {"User": user, "Labels": dict(labels or {})},
+            "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        }
         self.config = self.blob(json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json")
         manifest: dict[str, Any] = {"schemaVersion": 2, "config": self.config, "layers": self.layers}
         if annotation:

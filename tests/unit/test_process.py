@@ -82,8 +82,8 @@ def test_what_a_program_prints_is_kept_apart_and_whole() -> None:
 
 
 def test_the_environment_is_added_to_and_the_folder_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KEPT", "kept")
-    result = process.run(["sh", "-c", "echo $KEPT $ADDED; pwd -P"], env={"ADDED": "added"}, cwd=tmp_path)
+    monkeypatch.setenv("LC_KEPT", "kept")
+    result = process.run(["sh", "-c", "echo $LC_KEPT $ADDED; pwd -P"], env={"ADDED": "added"}, cwd=tmp_path)
     assert result.stdout == f"kept added\n{tmp_path.resolve()}\n"
 
 

@@ -1,0 +1,40 @@
+"""What a child process sees of this process's environment variables: what its program needs, and nothing else.
+
+Secrets go to the one program that they are for. A stack, its suite, and what is built of foreign source get none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+_ANY = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_.*", "TZ", "TERM", "TMPDIR", "NO_COLOR")
+# How to reach the network. A proxy's URL may hold a password.
+_NETWORK = (
+    "(?i:(https?|ftp|no|all)_proxy)",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NIX_SSL_CERT_FILE",
+    "XDG_.*",
+)  # fmt: skip
+_DEVICE = ("LD_LIBRARY_PATH", "CUDA_.*", "NVIDIA_.*", "NCCL_(?!.*(KEY|TOKEN)).*", "OMP_NUM_THREADS")
+_REGISTRY = (*_NETWORK, "DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
+# By the name of the program; every other one sees _ANY and _DEVICE.
+_PROGRAMS: dict[str, tuple[str, ...]] = {
+    "uv": (*_NETWORK, "UV_.*", "PIP_.*", "NETRC"),
+    "apt-get": (*_NETWORK, "APT_CONFIG"),
+    "docker": (*_NETWORK, "DOCKER_.*", "BUILDX_.*", "BUILDKIT_.*", "COMPOSE_.*", "SSH_AUTH_SOCK"),
+    "oras": _REGISTRY,
+    "skopeo": _REGISTRY,
+    "cosign": (
+        *_REGISTRY, "COSIGN_.*", "SIGSTORE_.*", "TUF_ROOT",
+        # of the cloud whose key service signs
+        "AWS_.*", "AZURE_.*", "GOOGLE_.*", "CLOUDSDK_.*", "VAULT_.*", "TRANSIT_SECRET_ENGINE_PATH", "KUBECONFIG",
+    ),
+}  # fmt: skip
+
+
+def of(program: str, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a program, by its name or path, with what it is given besides."""
+    allowed = re.compile("|".join((*_ANY, *_PROGRAMS.get(os.path.basename(program), _DEVICE))))  # noqa: PTH119
+    kept = {name: value for name, value in os.environ.items() if allowed.fullmatch(name)}
+    return {**kept, **(given or {})}

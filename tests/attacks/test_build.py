@@ -1,0 +1,338 @@
+"""Attacks on what an image is made from, and on who sees this machine's secrets: each worked once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder import bake, build, debian, environment, errors, process, project, sdist
+from builder.lock import Entry
+from builder.project import Project
+from tests.conftest import TINY, Small
+from tests.unit.test_build import put_image
+
+# --- the image that is kept ----------------------------------------------------------------------------------------
+
+
+def existing(small: Small) -> build.Built | None:
+    return build.existing(small.project, small.lock)
+
+
+@pytest.mark.parametrize("label", ["org.opencontainers.image.title", "dev.vetted.stack", "dev.vetted.lock"])
+def test_the_layout_and_record_of_another_image_stand_in(small: Small, label: str) -> None:
+    """The record names the inputs of today and the other image, and even its seal is good."""
+    put_image(small, labels={label: "another"})
+    assert existing(small) is None
+    shutil.rmtree(small.project.state / "images")
+    put_image(small)
+    assert existing(small) is not None
+
+
+@pytest.mark.parametrize("part", ["layer", "config", "manifest"])
+def test_a_blob_of_a_kept_image_is_changed(small: Small, part: str) -> None:
+    """Its size stays, and its time is set back."""
+    layout = put_image(small)
+    path = layout.path({"layer": layout.layers[0], "config": layout.config, "manifest": layout.manifest}[part])
+    content, times = path.read_bytes(), path.stat()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert existing(small) is None
+
+
+def test_a_record_is_written_for_an_image_that_was_never_built(small: Small) -> None:
+    """All of it agrees, but it has no seal, or that of another image."""
+    layout = put_image(small)
+    (sealed,) = (small.project.state / "images").glob("*.seal")
+    kept = sealed.read_bytes()
+    sealed.unlink()
+    assert existing(small) is None
+    sealed.write_bytes(kept)
+    assert existing(small) is not None
+    shutil.rmtree(layout.root)
+    other = put_image(small, content=b"other content")
+    assert existing(small) is not None
+    sealed.write_bytes(kept)
+    assert other.manifest != layout.manifest
+    assert existing(small) is None
+
+
+@pytest.mark.parametrize("record", ["[]", "1", "null", '"x"', "[" * 100_000, '{"inputs": [], "manifest": {}}'])
+def test_a_record_of_another_shape_ends_in_a_traceback(small: Small, record: str) -> None:
+    """It is a list, a number, or nested deeply."""
+    put_image(small)
+    (small.project.state / "images" / f"{TINY}.json").write_text(record)
+    assert existing(small) is None
+
+
+# --- Debian packages and the root filesystem -----------------------------------------------------------------------
+
+
+def locked_deb(small: Small, content: bytes) -> Path:
+    """A kept package that has the locked hash."""
+    sha256 = project.sha256(content).removeprefix("sha256:")
+    small.edit("debian.txt", "d" * 64, sha256)
+    kept = small.project.state / "debs" / f"{sha256}.deb"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(content)
+    return kept
+
+
+def test_a_kept_debian_package_is_exchanged(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lies under the hash that it should have; now it is fetched again."""
+    kept = locked_deb(small, b"a package")
+    assert list(debian.fetch(small.project, small.lock, small.scratch()).values()) == [kept]
+    kept.write_bytes(b"a changed one")
+    asked = []
+
+    def apt(root: Path, suite: str) -> None:
+        asked.append((root, suite))
+        raise errors.NetworkError("the mirror is asked")
+
+    monkeypatch.setattr(debian, "Apt", apt)
+    with pytest.raises(errors.NetworkError, match="the mirror is asked"):
+        debian.fetch(small.project, small.lock, small.scratch())
+    assert len(asked) == 1
+
+
+def test_a_kept_root_filesystem_is_exchanged(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named after the packages that it should be made of."""
+    made: list[Path] = []
+
+    def mmdebstrap(target: Path, *_: object) -> None:
+        target.write_bytes(b"the root filesystem")
+        made.append(target)
+
+    monkeypatch.setattr(debian, "_mmdebstrap", mmdebstrap)
+    monkeypatch.setattr(debian, "fetch", lambda *_: {})
+    first = debian.rootfs(small.project, small.lock, small.scratch())
+    assert debian.rootfs(small.project, small.lock, small.scratch()) == first
+    assert len(made) == 1
+    first.write_bytes(b"another filesystem!")
+    assert debian.rootfs(small.project, small.lock, small.scratch()).read_bytes() == b"the root filesystem"
+    assert len(made) == 2
+
+
+# --- what a build has --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dockerfile(real: Project) -> str:
+    return (real.root / "images" / "trl1.16-cpu" / "Dockerfile").read_text()
+
+
+def steps(text: str) -> list[str]:
+    return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("RUN")]
+
+
+def test_a_setup_py_calls_home_while_the_image_is_built(dockerfile: str) -> None:
+    """It had the network, and the index's credentials as a secret mount; now no step has either."""
+    found = steps(dockerfile)
+    assert len(found) > 10
+    for step in found:
+        assert "--network=none" in step
+        assert "type=secret" not in step
+
+
+def test_two_poisoned_builds_prove_each_other(dockerfile: str) -> None:
+    """A cache mount outlives `--no-cache`: what is unpacked in it would go into both builds."""
+    assert "type=cache" not in dockerfile
+    for step in (one for one in steps(dockerfile) if "uv pip install" in one or "uv build" in one):
+        assert "--no-cache" in step and "--no-index" in step and "--offline" in step
+        assert "--require-hashes" in step or "from=source-wheels,source=/wheels" in step
+
+
+def test_a_setup_py_writes_into_the_layers_folder(dockerfile: str) -> None:
+    """The stage that builds a wheel runs foreign code: only its wheels are taken, by a stage that ran none."""
+    stages = dockerfile.split("\nFROM ")
+    (building,) = [stage for stage in stages if "uv build" in stage]
+    assert building.startswith("base AS source-wheels")
+    assert "/layer" not in building
+    users = [line for line in dockerfile.splitlines() if "from=source-wheels" in line]
+    assert [line.strip(" \\") for line in users] == [
+        "--mount=type=bind,from=source-wheels,source=/wheels,target=/mnt/wheels"
+    ]
+    (installing,) = [stage for stage in stages if "from=source-wheels" in stage]
+    assert installing.startswith("base AS source\n")
+
+
+@pytest.fixture
+def without_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "rootfs.tar").touch()
+    monkeypatch.setattr(debian, "rootfs", lambda *_, **__: tmp_path / "rootfs.tar")
+
+
+@pytest.mark.usefixtures("without_debian")
+def test_a_bake_folder_is_handed_over_with_the_indexs_password(wheels: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was in a file that everybody could read; now nothing of it is in the folder."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://somebody:planted-secret@mirror.test/simple")
+    bake.prepare(wheels.project, [wheels.lock], wheels.scratch(), lambda _: None)
+    files = [path for path in bake.folder(wheels.project).rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        assert b"planted-secret" not in path.read_bytes()
+
+
+@pytest.mark.usefixtures("without_debian")
+@pytest.mark.parametrize("name", ["with space", "with,comma", 'with"quote', "with:colon", "wi=th"])
+def test_a_path_is_read_as_options(wheels: Small, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """buildx reads the output's options as a line of CSV: a comma in the path begins another option."""
+    monkeypatch.setenv("VETTED_STATE", str(tmp_path / name))
+    goal = build.target(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
+    (output,) = goal.output
+    (fields,) = csv.reader([output])
+    assert fields[2] == f"dest={wheels.project.scratch(TINY) / build.LAYOUT}"
+    assert len(fields) == 6
+
+
+@pytest.mark.usefixtures("without_debian")
+def test_what_a_build_is_given_cannot_be_read_under_a_tight_umask(wheels: Small) -> None:
+    """What an image carries must be readable for its user, whatever the umask of this machine is."""
+    before = os.umask(0o077)
+    try:
+        goal = build.target(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
+        result = process.run(["sh", "-c", "umask"])
+        with process.running(["sh", "-c", "umask"], umask=0o022) as child:
+            opened = child.communicate()[0]
+    finally:
+        os.umask(before)
+    for path in (Path(goal.context) / "runtime").rglob("*"):
+        assert path.stat().st_mode & 0o044 == 0o044, path
+    assert (result.stdout.strip(), opened.strip()) == ("0077", "0022")
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+SECRETS = {
+    "COSIGN_PASSWORD": {"cosign"},
+    "AWS_SECRET_ACCESS_KEY": {"cosign"},
+    "VAULT_TOKEN": {"cosign"},
+    "HF_TOKEN": set[str](),
+    "WANDB_API_KEY": set[str](),
+    "GITHUB_TOKEN": set[str](),
+    "UV_INDEX_PRIVATE_PASSWORD": {"uv"},
+    "UV_DEFAULT_INDEX": {"uv"},
+    "HTTPS_PROXY": {"uv", "cosign", "docker", "oras", "apt-get", "skopeo"},
+    "DOCKER_AUTH_CONFIG": {"docker"},
+}
+PROGRAMS = (
+    "uv",
+    "cosign",
+    "docker",
+    "oras",
+    "skopeo",
+    "apt-get",
+    "mmdebstrap",
+    "python",
+    "unshare",
+    "sh",
+    sdist.FOREIGN,
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_child_looks_for_secrets_in_its_environment(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each secret is for one program, and no program of a stack has any."""
+    for name in SECRETS:
+        monkeypatch.setenv(name, "planted-secret")
+    seen = environment.of(f"/opt/{program}")
+    assert {name for name in SECRETS if name in seen} == {name for name, known in SECRETS.items() if program in known}
+    assert seen["PATH"] == os.environ["PATH"]
+
+
+def test_a_suite_finds_the_password_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ran with all that the tool itself has."""
+    for name in SECRETS:
+        monkeypatch.setenv(name, "planted-secret")
+    found = process.run([sys.executable, "-c", "import os; print(os.environ)"], env={"GIVEN": "given"})
+    assert found.returncode == 0
+    assert "planted-secret" not in found.output
+    assert "'GIVEN': 'given'" in found.output
+
+
+SETUP = """\
+import os, socket
+from setuptools import setup
+found = sorted(name for name, value in os.environ.items() if "planted-secret" in value)
+try:
+    socket.create_connection(("127.0.0.1", {port}), 2).close()
+    found.append("network")
+except OSError:
+    pass
+setup(name="deepspeed", version="1.0", py_modules=[], description=" ".join(found) or "nothing")
+"""
+BACKEND = """\
+import os, runpy, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    said = {}
+    import sys, types
+    sys.modules["setuptools"] = fake = types.ModuleType("setuptools")
+    fake.setup = lambda **given: said.update(given)
+    runpy.run_path("setup.py")
+    name = "deepspeed-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("deepspeed-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\\nName: deepspeed\\nVersion: 1.0\\nSummary: " + said["description"] + "\\n")
+        wheel.writestr("deepspeed-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("deepspeed-1.0.dist-info/RECORD", "")
+    return name
+"""
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A service of this machine, whose port it is."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stop = threading.Event()
+        server.settimeout(0.1)
+
+        def answer() -> None:
+            while not stop.is_set():
+                try:
+                    server.accept()[0].close()
+                except TimeoutError:
+                    continue
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield server.getsockname()[1]
+        stop.set()
+        thread.join()
+
+
+def test_a_setup_py_on_the_host_takes_the_credentials_and_calls_home(
+    wheels: Small, listening: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It saw every secret of the machine, and the network."""
+    for name in SECRETS:
+        monkeypatch.setenv(name, "planted-secret")
+    archive = tmp_path / "deepspeed-1.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        for name, text in {
+            "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+            "setup.py": SETUP.format(port=listening),
+            "backend.py": BACKEND,
+            "PKG-INFO": "Metadata-Version: 2.1\nName: deepspeed\nVersion: 1.0\n",
+        }.items():
+            member = tarfile.TarInfo(f"deepspeed-1.0/{name}")
+            member.size = len(text.encode())
+            packed.addfile(member, io.BytesIO(text.encode()))
+    entry = Entry("deepspeed", "1.0", project.sha256_file(archive)[7:])
+    made = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
+    said: list[str] = []
+    built = sdist.build({entry: archive}, {}, made, wheels.scratch(), said.append)
+    metadata = subprocess.run(["unzip", "-p", str(built[entry]), "*/METADATA"], capture_output=True, check=True).stdout
+    summary = metadata.decode().partition("Summary: ")[2].splitlines()[0]
+    assert summary == ("network" if any("allows no network namespace" in one for one in said) else "nothing")

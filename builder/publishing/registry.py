@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from builder import errors, process
+from builder import text as texts
 from builder.oci import DIGEST
 from builder.project import sha256
 
@@ -301,10 +302,10 @@ def _ask(repository: Repository) -> str:
 
 def printable(line: str) -> str:
     """A line without what a terminal would take for a command."""
-    return "".join(c if c.isprintable() else "�" for c in line)
+    return texts.line(line)
 
 
-def clean(text: str) -> str:
+def clean(said: str) -> str:
     """What a stranger said, fit for a terminal: the last lines of it, printable, and not too long."""
-    lines = [line for line in text.strip().splitlines() if line.strip()][-4:]
-    return "\n".join(printable(line)[:400] for line in lines)
+    lines = [line for line in said.strip().splitlines() if line.strip()][-4:]
+    return "\n".join(texts.line(line, 400) for line in lines)

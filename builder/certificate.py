@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from builder import errors
+from builder import errors, reading
 from builder.machine import Hardware
 from builder.project import Project
 
@@ -210,8 +210,8 @@ def report_path(project: Project, stack: str, device: str, engine: str) -> Path:
 def read(path: Path) -> Statement:
     """Read a certificate or report. Raises BadInputError when it is not one."""
     try:
-        return Statement.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
+        return Statement.model_validate_json(reading.content(path, str(path)))
+    except (ValidationError, RecursionError) as error:
         raise errors.BadInputError(
             f"{path} is not a certificate: {str(error).splitlines()[0]}",
             cause="the file was edited or cut short",

@@ -14,7 +14,8 @@ UNPRINTABLE = "�"
 LONGEST = 2000  # characters of one line that anybody reads
 
 # `_` inside a word and `#` inside a line mean nothing to Markdown.
-_MEANING = re.compile(r"[\\`*\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]|^[0-9]+(?=[.)])")
+_MEANING = re.compile(r"[\\`*\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]|^[0-9]+(?=[.)](\s|$))")
+_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # GitHub makes links of bare addresses and formulas between dollars; renderers differ in how a cell may hold a bar.
 _ENTITY = re.compile(r":(?=//)|(?<=www)\.|[|$]", re.IGNORECASE)
 
@@ -33,17 +34,29 @@ def line(text: str, most: int = LONGEST) -> str:
 
 
 def markdown(text: str) -> str:
-    """The text as it reads, in one line of Markdown or one cell: no HTML, link, image, emphasis, heading or cell."""
-    said = html.escape(line(text).strip(), quote=False)
-    said = _MEANING.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", said)
-    return _ENTITY.sub(lambda match: f"&#{ord(match[0])};", said)
+    """The text as it reads, in one line of Markdown or one cell: no HTML, link, image, emphasis, heading or cell.
+
+    What stands between two backticks stays code.
+    """
+    parts = _CODE.split(line(text).strip())
+    return "".join(code(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
 
 
 def code(text: str) -> str:
     """The text as inline code of Markdown."""
-    plain = re.fullmatch(r"[^`<>&|\\]+", text) and text.isprintable() and text == text.strip() and len(text) <= LONGEST
+    said = line(text)
     # Between backticks nothing can be escaped.
-    return f"`{text}`" if plain else f"<code>{markdown(text)}</code>"
+    plain = re.fullmatch(r"[^`<>&|\\]+", said) and said == said.strip()
+    return f"`{said}`" if plain else f"<code>{_escaped(said)}</code>"
+
+
+def _escaped(said: str) -> str:
+    said = _MEANING.sub(_backslash, html.escape(said, quote=False))
+    return _ENTITY.sub(lambda match: f"&#{ord(match[0])};", said)
+
+
+def _backslash(match: re.Match[str]) -> str:
+    return f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}"
 
 
 def block(text: str, language: str = "") -> list[str]:

@@ -213,13 +213,17 @@ def _login() -> str | None:
     Docker's alone."""
     if named := os.environ.get("REGISTRY_AUTH_FILE"):
         return named
-    docker = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    try:
+        docker = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    except RuntimeError as error:  # a user without a name, and no HOME
+        raise errors.from_tool("looking for a registry's login", "$HOME is not defined") from error
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     skopeo = Path(runtime, "containers") if runtime else Path("/run/containers", str(os.getuid()))
     return str(skopeo / "auth.json") if (skopeo / "auth.json").is_file() and not docker.is_file() else None
 
 
 ABSENT = re.compile(r": not found\s*$|name unknown|NAME_UNKNOWN|MANIFEST_UNKNOWN|manifest unknown", re.MULTILINE)
+ANSWERED = re.compile(r"response from registry|status code [0-9]{3}\b")
 FULL = re.compile(r"Err:28\b|no space left|quota|insufficient storage|status code 507", re.IGNORECASE)
 REFUSED = re.compile(
     r"unauthorized|authentication|denied|credential|status code 40[13]\b|forbidden", re.IGNORECASE
@@ -235,9 +239,11 @@ SILENT = re.compile(
 BROKEN = re.compile(r"status code 5[0-9]{2}\b")
 
 
-def explain(repository: Repository, output: str) -> errors.NetworkError:
-    """The error that a registry's refusal amounts to, in words."""
+def explain(repository: Repository, output: str) -> errors.VettedError:
+    """The error that a registry's refusal amounts to, in words; or what oras lacks on this machine."""
     host, said = repository.host, clean(output)
+    if not ANSWERED.search(output) and (errors.NO_SPACE.search(output) or errors.NO_HOME.search(output)):
+        return errors.from_tool(f"oras, before {host} could answer", said)
     if FULL.search(output):
         return errors.NetworkError(
             f"{host}: the registry's disk is full\n{said}",

@@ -308,6 +308,11 @@ def spinner(what: str) -> Iterator[None]:
         yield
 
 
+def verbatim(said: str) -> None:
+    """Text of many lines, such as a difference between two files, on stdout."""
+    print(text.printable(said), end="")
+
+
 def note(message: str) -> None:
     """One line for the person, apart from the answer."""
     print(text.printable(message), file=sys.stderr, flush=True)

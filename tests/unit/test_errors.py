@@ -152,7 +152,7 @@ def test_a_full_disk_of_this_machine_is_not_the_registrys() -> None:
     assert "VETTED_STATE" in local.next_step
     remote = registry.explain(
         place,
-        "Error response from registry: unknown: unknown error: write /small/docker/registry/v2/repositories/a/b/_uploads/"
+        "Error response from registry: unknown: unknown error: write /docker/registry/v2/repositories/a/b/_uploads/"
         "645b230e-2605-4b7f-8ab8-8f6d0d2d932d/data: no space left on device",
     )
     assert (type(remote), remote.exit_code) == (errors.NetworkError, 5)

@@ -31,6 +31,10 @@ class Console(RichConsole):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
+    def render_str(self, said: str, **options: Any) -> Text:  # type: ignore[override]
+        """Cells are measured by this: what is replaced later takes its place already."""
+        return super().render_str(text.printable(said), **options)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             # Control segments are Rich's own: they move the cursor back to a progress line.

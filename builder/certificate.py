@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from builder import errors
+from builder import errors, reading
 from builder.machine import Hardware
 from builder.project import Project
 
@@ -232,7 +232,7 @@ def parse(content: bytes) -> Statement:
 def read(path: Path) -> Statement:
     """Read a certificate or report. Raises BadInputError when it is not one."""
     try:
-        return parse(path.read_bytes())
+        return parse(reading.content(path, str(path)))
     except (ValueError, RecursionError) as error:
         raise errors.BadInputError(
             f"{path} is not a certificate: {str(error).splitlines()[0]}",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 
 import typer
 
-from builder import console, errors
+from builder import console, errors, text
 from builder.commands import bisect, carry, doctor, pipeline, proof, registry, upgrade
 from builder.commands.common import print_json
 
@@ -44,12 +47,33 @@ app.command("run-bundle", hidden=True)(carry.run_bundle)
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no letter for ≤ or for a name
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="vetted")
     except errors.VettedError as error:
         _fail(error)
     except OSError as error:
         _fail(errors.from_os(error))
+    except Exception as error:
+        _fail(_unexpected(error))
+
+
+def _unexpected(error: Exception) -> errors.VettedError:
+    """What nobody foresaw: a fault of Vetted, whose traceback is kept for whoever mends it."""
+    try:
+        with tempfile.NamedTemporaryFile("wb", prefix="vetted-", suffix=".txt", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
+            name = file.name
+    except OSError as unwritten:
+        name = f"nowhere: {unwritten.strerror}"
+    said = text.line(f"{type(error).__name__}: {error}", 300)
+    return errors.VettedError(
+        f"Vetted failed in a way that nobody foresaw: {said}\nthe traceback lies in {name}",
+        cause="a fault of Vetted, or a file that was spoiled in a way that it does not know",
+        next_step="git status, which names what was edited; then report it with that traceback",
+    )
 
 
 def _fail(error: errors.VettedError) -> None:

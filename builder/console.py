@@ -7,20 +7,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from builder import advisory
+from builder import advisory, text
 from builder.advisory import Advisory
 from builder.bisecting.bisection import Row, Said
 from builder.build import Step
 from builder.certificate import Measurement, ProbeResult
 from builder.control import Seen
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Console(RichConsole):
+    """A console on which text is text, whoever wrote it: no markup, no emoji codes, no commands to the terminal.
+
+    Whatever is printed, in tables and progress lines too, comes as segments through `render`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+    def render_str(self, said: str, **options: Any) -> Text:  # type: ignore[override]
+        """Cells are measured by this: what is replaced later takes its place already."""
+        return super().render_str(text.printable(said), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            # Control segments are Rich's own: they move the cursor back to a progress line.
+            yield segment if segment.control else Segment(text.printable(segment.text), segment.style)
+
+
+out = Console(width=None if sys.stdout.isatty() else 200)
+err = Console(stderr=True)
 
 STYLES = {"passed": "green", "not-run": "yellow"}
 
@@ -28,10 +50,10 @@ STYLES = {"passed": "green", "not-run": "yellow"}
 def _bar() -> Progress:
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.fields[title]}"),
+        TextColumn("{task.fields[title]}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=err,
         transient=True,
@@ -58,7 +80,9 @@ class Working:
 
     def step(self, step: Step) -> None:
         """Show a step of a build."""
-        self.progress.update(self.task, description=step.current[:60], completed=step.done, total=step.known or None)
+        self.progress.update(
+            self.task, description=text.line(step.current, 60), completed=step.done, total=step.known or None
+        )
 
     def event(self, event: dict[str, Any]) -> None:
         """Show what the suite's runner reports."""
@@ -67,11 +91,15 @@ class Working:
                 self.task, total=len(event["probes"]), title="suite", description="importing the stack", visible=True
             )
         elif event["event"] == "begin":
-            self.progress.update(self.task, description=str(event["probe"]))
+            self.progress.update(self.task, description=text.line(str(event["probe"]), 60))
         elif event["event"] == "end":
             outcome = str(event["outcome"])
             if err.is_terminal:
-                err.print(Text.assemble("  ", (f"{outcome:<8}", STYLES.get(outcome, "red")), f" {event['probe']}"))
+                err.print(
+                    Text.assemble(
+                        "  ", (f"{outcome:<8}", STYLES.get(outcome, "red")), f" {text.line(str(event['probe']), 100)}"
+                    )
+                )
             self.progress.advance(self.task)
 
 
@@ -91,7 +119,7 @@ class Counting:
 
     def say(self, what: str) -> None:
         """Show what is under way."""
-        self.progress.update(self.task, description=what[:60])
+        self.progress.update(self.task, description=text.line(what, 60))
 
     def done(self, what: str, good: bool) -> None:
         """One piece has ended."""
@@ -120,7 +148,7 @@ class Trying:
 
     def say(self, what: str) -> None:
         """Show what is under way."""
-        self.progress.update(self.task, description=what[:60])
+        self.progress.update(self.task, description=text.line(what, 60))
 
     def told(self, row: Row, said: Said) -> None:
         """A set was asked once."""
@@ -132,6 +160,7 @@ class Trying:
 
 VERDICTS = {"green": "green", "red": "red", "other": "yellow", "unclear": "yellow", "flaky": "yellow"}
 SHOWN = 3  # changes of a set that are named in a line
+REASON = 20  # lines of a reason that are shown
 
 
 def _few(changes: Sequence[str]) -> str:
@@ -154,7 +183,7 @@ def tried_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         runs = f"{row['runs']}" + (f" ({row['earlier']} earlier)" if row["earlier"] else "")
         table.add_row(
             str(number_), Text(row["verdict"], VERDICTS.get(row["verdict"], "")), runs, f"{row['seconds']:.1f}",
-            _few(row["changes"]), str(row["reason"]).partition("\n")[0][:120],
+            text.line(_few(row["changes"])), str(row["reason"]).partition("\n")[0][:120],
         )  # fmt: skip
     return table
 
@@ -164,7 +193,7 @@ def number(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.3g}" if value and abs(value) < 0.01 else f"{value:.4g}"
-    return str(value)
+    return text.line(str(value), 100)
 
 
 def bound(measurement: Measurement) -> str:
@@ -183,9 +212,9 @@ def results_table(probes: Sequence[ProbeResult]) -> Table:
         headline = probe.headline
         shown = f"{headline.name} {number(headline.value)} {headline.unit}".rstrip() if headline else ""
         table.add_row(
-            probe.name,
+            text.line(probe.name, 100),
             Text(probe.outcome, STYLES.get(probe.outcome, "red")),
-            shown,
+            text.line(shown, 200),
             bound(headline) if headline else "",
             f"{probe.seconds:.1f}",
         )
@@ -199,18 +228,27 @@ def reasons(
     for probe in probes:
         if probe.outcome == "passed":
             continue
-        yield Text.assemble((probe.name, "bold"), f": {probe.outcome}: {probe.reason or 'no reason given'}")
-        for measurement in probe.measurements:
-            if not measurement.ok:
-                why = f" ({measurement.why})" if measurement.why else ""
-                yield Text(f"  {measurement.name} is {number(measurement.value)}, bound {bound(measurement)}{why}")
+        name, said = text.line(probe.name, 100), _indented(probe.reason or "no reason given")
+        yield Text.assemble((name, "bold"), f": {probe.outcome}: {said}")
+        for one in probe.measurements:
+            if not one.ok:
+                why = f" ({one.why})" if one.why else ""
+                yield Text(text.line(f"  {one.name} is {number(one.value)}, bound {bound(one)}{why}"))
         if probe.outcome == "not-run":
             continue
         if probe.matters:
-            yield Text(f"  why it matters: {probe.matters}")
+            yield Text(text.line(f"  why it matters: {probe.matters}"))
         yield from _known(probe, versions, advisories)
         if probe.log_tail:
-            yield from (Text("  │ " + line, style="dim") for line in probe.log_tail.strip().splitlines()[-8:])
+            yield from (
+                Text("  │ " + text.line(line), style="dim") for line in probe.log_tail.strip().splitlines()[-8:]
+            )
+
+
+def _indented(said: str) -> str:
+    """What a stranger said: a line that follows its first does not look like one of ours."""
+    lines = [text.line(line) for line in said.splitlines()]
+    return "\n    ".join([*lines[:REASON], *(["…"] if len(lines) > REASON else [])])
 
 
 def _known(probe: ProbeResult, versions: Mapping[str, str], advisories: Sequence[Advisory]) -> Iterator[Text]:
@@ -261,7 +299,8 @@ def surprises(seen: Sequence[Seen], advisories: Sequence[Advisory]) -> Iterator[
         for side, results in (("control", one.bad.results), ("twin", one.twin.results)):
             others = [r for r in results if r.name not in one.fails and r.outcome not in ("passed", "not-run")]
             for result in others:
-                yield Text.assemble((one.name, "bold"), f": on the {side} also {result.name}: {result.reason}")
+                said = _indented(result.reason or "")
+                yield Text.assemble((one.name, "bold"), f": on the {side} also {result.name}: {said}")
 
 
 @contextmanager
@@ -269,10 +308,15 @@ def spinner(what: str) -> Iterator[None]:
     if not err.is_terminal:
         yield
         return
-    with err.status(what):
+    with err.status(Text(what)):  # of a plain text it would read the markup
         yield
+
+
+def verbatim(said: str) -> None:
+    """Text of many lines, such as a difference between two files, on stdout."""
+    print(text.printable(said), end="")
 
 
 def note(message: str) -> None:
     """One line for the person, apart from the answer."""
-    print(message, file=sys.stderr, flush=True)
+    print(text.printable(message), file=sys.stderr, flush=True)

@@ -8,13 +8,12 @@ is no twin.txt. A control is no image: controls are installed on the host, and o
 from __future__ import annotations
 
 import shutil
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder import errors, hostenv, lock, resolve, stack, suite
+from builder import errors, hostenv, lock, reading, resolve, stack, suite
 from builder.certificate import ProbeResult
 from builder.lock import Lock
 from builder.project import Project, write
@@ -90,10 +89,10 @@ def load(project: Project, name: str) -> Locked:
 
     def read(file: str) -> str:
         try:
-            return (folder / file).read_text(encoding="utf-8")
-        except (FileNotFoundError, UnicodeDecodeError) as error:
+            return reading.text(folder / file, project.relative(folder / file), command)
+        except FileNotFoundError as error:
             raise errors.BadInputError(
-                f"{project.relative(folder / file)} is missing or not text",
+                f"{project.relative(folder / file)} is missing",
                 cause="the control was never locked",
                 next_step=command,
             ) from error
@@ -101,10 +100,7 @@ def load(project: Project, name: str) -> Locked:
     def entries(file: str) -> tuple[lock.Entry, ...]:
         return lock.parse(read(file), lock.PIN, project.relative(folder / file), command)
 
-    try:
-        meta = tomllib.loads(read("lock.toml"))
-    except tomllib.TOMLDecodeError as error:
-        raise errors.BadInputError(f"{project.relative(folder / 'lock.toml')}: {error}", next_step=command) from error
+    meta = reading.parse_toml(read("lock.toml"), project.relative(folder / "lock.toml"), command)
     if meta != {"intent": lock.intent(wanted), "twin": lock.intent(wanted.good)}:
         raise errors.BadInputError(
             f"{project.relative(folder / 'stack.toml')} was changed after it was locked", next_step=command
@@ -152,7 +148,7 @@ def make(project: Project, name: str, scratch: Path) -> bool:
         if text is None:
             changed |= path.is_file()
             path.unlink(missing_ok=True)
-        elif not path.is_file() or path.read_text() != text:
+        elif not path.is_file() or path.read_bytes() != text.encode():
             write(path, text, scratch)
             changed = True
     return changed

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from builder import (
     build,
@@ -19,6 +20,7 @@ from builder import (
     judgement,
     knowledge,
     lock,
+    reading,
     render,
     stack,
     suite,
@@ -26,6 +28,7 @@ from builder import (
 )
 from builder.lock import Lock
 from builder.project import Project, write
+from builder.text import code, markdown
 
 COLUMNS = ("trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes")
 
@@ -64,7 +67,7 @@ def matrix(project: Project) -> str:
     rows = [f"| stack | {' | '.join(COLUMNS)} | certified on |", "|" + "---|" * (len(COLUMNS) + 2)]
     for name in stack.names(project):
         held = lock.load(project, name)
-        where = "<br>".join(certified_where(project, held)) or "**not certified**"
+        where = "<br>".join(map(markdown, certified_where(project, held))) or "**not certified**"
         cells = [f"`{name}`", *versions(held).values(), where]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"
@@ -80,7 +83,7 @@ def probes(project: Project) -> str:
         measured = {one["name"]: one for one in found.get("measurements", [])}.get(headline["name"])
         seconds = _number(found["seconds"]["median"]) if "seconds" in found else "–"
         cells = [
-            f"`{probe['name']}`", probe["asks"], _named(headline), _limit(headline["bound"]), _range(measured),
+            code(probe["name"]), markdown(probe["asks"]), _named(headline), _limit(headline["bound"]), _range(measured),
             seconds,
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
@@ -97,7 +100,7 @@ def numbers(project: Project) -> str:
         for bound in probe["bounds"]:
             one = measured.get(bound["name"], {})
             spread = [_number(one[key]) if key in one else "–" for key in ("min", "median", "max")]
-            cells = [f"`{probe['name']}`", _named(bound), _limit(bound["bound"]), *spread, bound["why"]]
+            cells = [code(probe["name"]), _named(bound), _limit(bound["bound"]), *spread, markdown(bound["why"])]
             rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
@@ -108,12 +111,13 @@ def false_alarms(project: Project) -> str:
         return "Not measured yet.\n"
     alarms = found["false_alarms"]
     head = (
-        f"**{len(alarms)} red** in {found['runs']} runs of `{found['stack']}` with seeds {found['seeds']}, "
-        f"{found['side_by_side']} runs side by side on {found['cores']} cores. {_source(project, found)}"
+        f"**{len(alarms)} red** in {markdown(str(found['runs']))} runs of {code(str(found['stack']))} with seeds "
+        f"{markdown(str(found['seeds']))}, {markdown(str(found['side_by_side']))} runs side by side on "
+        f"{markdown(str(found['cores']))} cores. {_source(project, found)}"
     )
     lines = [
         head,
-        *(f"- seed {one['seed']}: `{one['probe']}`: {one['reason']}" for one in alarms),
+        *(f"- seed {int(one['seed'])}: {code(one['probe'])}: {markdown(one['reason'])}" for one in alarms),
     ]
     return "\n".join(lines) + "\n"
 
@@ -123,8 +127,8 @@ def controls(project: Project) -> str:
     if found is None:
         return "Not measured yet.\n"
     head = (
-        f"**{found['caught']} of {found['controls']}** caught for the right reason, **{found['false_alarms']}** false "
-        f"alarms on their twins. {_source(project, found)}"
+        f"**{int(found['caught'])} of {int(found['controls'])}** caught for the right reason, "
+        f"**{int(found['false_alarms'])}** false alarms on their twins. {_source(project, found)}"
     )
     rows = [
         head,
@@ -134,7 +138,7 @@ def controls(project: Project) -> str:
     ]
     for row in found["rows"]:
         cells = [
-            f"`{row['control']}`", row["title"], ", ".join(f"`{name}`" for name in row["expected"]),
+            code(row["control"]), markdown(row["title"]), ", ".join(map(code, row["expected"])),
             _outcomes(row["on_control"], row["expected"]), _change(row), _outcomes(row["on_twin"], row["expected"]),
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
@@ -146,19 +150,21 @@ def mutants(project: Project) -> str:
     if found is None:
         return "Not measured yet.\n"
     total = found["total"]
+    killed, of_all = int(total["killed"]), int(total["mutants"])
     rows = [
-        f"**{total['killed']} of {total['mutants']}** killed ({total['rate']:.0%}). {_source(project, found)}",
+        f"**{killed} of {of_all}** killed ({total['rate']:.0%}). {_source(project, found)}",
         "",
         "| package | mutants | killed | rate |",
         "|---|---|---|---|",
-        *(f"| {name} | {one['mutants']} | {one['killed']} | {one['rate']:.0%} |" for name, one in
+        *(f"| {markdown(name)} | {int(one['mutants'])} | {int(one['killed'])} | {one['rate']:.0%} |" for name, one in
           found["packages"].items()),
     ]  # fmt: skip
     survivors = [one for one in found["mutants"] if one["outcome"] == "survived"]
     if survivors:
         rows += ["", "Survivors:", ""]
         rows += [
-            f"- `{one['id']}`: {one['why']}. Why it survives: {one.get('reason_survived') or 'not looked into'}"
+            f"- {code(one['id'])}: {markdown(one['why'])}. "
+            f"Why it survives: {markdown(one.get('reason_survived') or 'not looked into')}"
             for one in survivors
         ]
     return "\n".join(rows) + "\n"
@@ -169,7 +175,7 @@ def speed(project: Project) -> str:
     if found is None:
         return "Not measured yet.\n"
     return (
-        f"{found['probes']} probes in {found['wall_s']:.0f} s: {found['imports_s']:.0f} s of imports and "
+        f"{int(found['probes'])} probes in {found['wall_s']:.0f} s: {found['imports_s']:.0f} s of imports and "
         f"{found['compute_s']:.0f} s of the probes' own compute, **{found['overhead']:.2f}** times the two together. "
         f"The same probes in a fresh process each: {found['fresh_s']:.0f} s, **{found['fresh_over_suite']:.1f}** times "
         f"the suite. {_source(project, found)}\n"
@@ -190,9 +196,9 @@ def images(project: Project) -> str:
         older = "" if found.get("inputs") == _inputs(project, lock.load(project, name)) else ", an earlier image"
         of_them = found["bytes"] / found["files_bytes"]
         cells = [
-            f"`{name}`", f"`{_short(found['manifest'])}`", _megabytes(found["bytes"]), _megabytes(found["files_bytes"]),
+            f"`{name}`", code(_short(found["manifest"])), _megabytes(found["bytes"]), _megabytes(found["files_bytes"]),
             f"{of_them:.2f}{'' if of_them <= weight.GOAL else ' (missed)'}", str(len(found["layers"])),
-            f"{found['date']}{older}",
+            f"{markdown(found['date'])}{older}",
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
@@ -218,8 +224,8 @@ def layers(project: Project) -> str:
         for name in names:
             layer = seen[layer_name].get(name)
             shared = " (shared)" if layer and counts[layer["digest"]] > 1 else ""
-            cells.append(f"`{_short(layer['digest'])}` {_megabytes(layer['bytes'])}{shared}" if layer else "")
-        rows.append(f"| {layer_name} | {' | '.join(cells)} |")
+            cells.append(f"{code(_short(layer['digest']))} {_megabytes(layer['bytes'])}{shared}" if layer else "")
+        rows.append(f"| {markdown(layer_name)} | {' | '.join(cells)} |")
     once = {layer["digest"]: layer["bytes"] for name in names for layer in measured[name]["layers"]}
     total = sum(measured[name]["bytes"] for name in names)
     stored = sum(once.values())
@@ -241,22 +247,27 @@ def builds(project: Project) -> str:
     found = evidence.read(project, "bench")
     if found is None:
         return "Not measured yet.\n"
-    source = f"Measured on {found['date']} ({found['machine']}) by `{found['command']}`."
+    of, bumped = markdown(found["stack"]), markdown(found["bumped"])
     rows = [
-        f"The same locked distributions on the same base, {found['stack']}; the bump is {found['bumped']}. {source}",
+        f"The same locked distributions on the same base, {of}; the bump is {bumped}. {_measured(found)}.",
         "",
         "| way | cold build | one pin changed | image | pulled for that |",
         "|---|---|---|---|---|",
     ]
     for name, way in found["ways"].items():
         seconds = [" · ".join(f"{one:.0f} s" for one in way[key]) for key in ("cold_s", "bump_s")]
-        rows.append(f"| {' | '.join([name, *seconds, _megabytes(way['bytes']), _megabytes(way['pulled_bytes'])])} |")
+        rows.append(
+            f"| {' | '.join([markdown(name), *seconds, _megabytes(way['bytes']), _megabytes(way['pulled_bytes'])])} |"
+        )
     rows += ["", "| ratio | measured | at most |", "|---|---|---|"]
     for name, limit in found["limits"].items():
         ratio = found["ratios"][name]
-        rows.append(f"| {name.replace('_', ' ')} | {ratio:.2f} | {limit:.2f}{'' if ratio <= limit else ' (missed)'} |")
+        rows.append(
+            f"| {markdown(name.replace('_', ' '))} | {ratio:.2f} | {limit:.2f}{'' if ratio <= limit else ' (missed)'} |"
+        )
     steps = ", ".join(
-        f"{name}: {' · '.join(f'{one:.1f} s' for one in seconds)}" for name, seconds in found["first_step_s"].items()
+        f"{markdown(name)}: {' · '.join(f'{one:.1f} s' for one in seconds)}"
+        for name, seconds in found["first_step_s"].items()
     )
     return "\n".join([*rows, "", f"From the start of a container to its first GRPO step: {steps}."]) + "\n"
 
@@ -268,10 +279,10 @@ def without_gpu(project: Project) -> str:
     for name, found in _images(project).items():
         if (ran := found.get("without_gpu")) is None:
             continue
-        red = "<br>".join(f"`{probe}`: {_cell(reason)}" for probe, reason in ran["red"].items())
+        red = "<br>".join(f"{code(probe)}: {markdown(reason)}" for probe, reason in ran["red"].items())
         older = "" if ran["suite"] == today else ", an earlier suite"
-        not_run = ", ".join(f"`{probe}`" for probe in ran["not_run"])
-        cells = [f"`{name}`", str(len(ran["passed"])), red or "none", not_run, f"`{_short(ran['suite'])}`{older}"]
+        not_run = ", ".join(map(code, ran["not_run"]))
+        cells = [code(name), str(len(ran["passed"])), red or "none", not_run, f"{code(_short(ran['suite']))}{older}"]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n" if len(rows) > 2 else "Not run yet.\n"
 
@@ -289,30 +300,28 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB" if size >= 5e5 else f"{size / 1e3:.1f} kB"
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def _source(project: Project, found: dict[str, Any]) -> str:
     older = "" if found["suite"] == suite.digest(project.smoke) else ", an earlier suite"
-    return (
-        f"Measured on {found['date']} ({found['machine']}) by `{found['command']}`; "
-        f"suite `{_short(str(found['suite']))}`{older}."
-    )
+    return f"{_measured(found)}; suite {code(_short(str(found['suite'])))}{older}."
+
+
+def _measured(found: dict[str, Any]) -> str:
+    date, machine = markdown(str(found["date"])), markdown(str(found["machine"]))
+    return f"Measured on {date} ({machine}) by {code(str(found['command']))}"
 
 
 def _outcomes(rows: list[dict[str, Any]], names: list[str]) -> str:
-    return ", ".join(row["outcome"] for row in rows if row["probe"] in names)
+    return ", ".join(markdown(row["outcome"]) for row in rows if row["probe"] in names)
 
 
 def _change(row: dict[str, Any]) -> str:
     """What makes a control good: another distribution, or patches, each with a link to it."""
-    links = [f"patch [{Path(file).stem}](../{file})" for file in row.get("patches", ())]
-    return ", ".join(links) or str(row["twin"])
+    links = [f"patch [{markdown(Path(file).stem)}](../{quote(file)})" for file in row.get("patches", ())]
+    return ", ".join(links) or markdown(str(row["twin"]))
 
 
 def _named(bound: dict[str, Any]) -> str:
-    return f"`{bound['name']}`" + (f", {bound['unit']}" if bound["unit"] else "")
+    return code(bound["name"]) + (f", {markdown(bound['unit'])}" if bound["unit"] else "")
 
 
 def _limit(bound: dict[str, float] | None) -> str:
@@ -324,7 +333,8 @@ def _range(measured: dict[str, Any] | None) -> str:
     if measured is None:
         return "–"
     least, most = _number(measured["min"]), _number(measured["max"])
-    return f"{least} in {measured['n']} runs" if least == most else f"{least} to {most} in {measured['n']} runs"
+    runs = f"in {int(measured['n'])} runs"
+    return f"{least} {runs}" if least == most else f"{least} to {most} {runs}"
 
 
 def _number(value: float) -> str:
@@ -360,10 +370,7 @@ def generated(project: Project) -> dict[Path, str]:
     texts = {}
     for path in (project.root / "README.md", *sorted((project.root / "docs").glob("*.md"))):
         where = project.relative(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise errors.BadInputError(f"{where} is not UTF-8 text", next_step=f"git checkout {where}") from error
+        text = reading.text(path, where, f"git checkout {where}")
         parts = [match["part"] for match in MARK.finditer(text)]
         if unknown := [part for part in parts if part not in PARTS]:
             raise errors.BadInputError(
@@ -374,11 +381,22 @@ def generated(project: Project) -> dict[Path, str]:
                 "README.md: the marks around the matrix are gone", next_step="git checkout README.md"
             )
         if parts:
-            texts[path] = MARK.sub(lambda match: match[1] + PARTS[match["part"]](project) + match[3], text)
+            texts[path] = MARK.sub(lambda match: match[1] + _part(project, match["part"]) + match[3], text)
     if knowledge.path(project).parent.is_dir():
         texts[knowledge.path(project)] = knowledge.text(project, lambda held: certified_where(project, held))
     texts[project.root / "docs" / "certificate.schema.json"] = json.dumps(certificate.schema(), indent=2) + "\n"
     return texts
+
+
+def _part(project: Project, name: str) -> str:
+    try:
+        return PARTS[name](project)
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise errors.BadInputError(
+            f"the evidence of the part {name!r} says something else than what is recorded: {error!r}",
+            cause="a file in docs/evidence/ was edited, or a merge left its marks",
+            next_step="git checkout docs/evidence",
+        ) from error
 
 
 def stale(project: Project) -> list[Path]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder import reading
 from builder.project import Project, write
 from builder.stack import Stack
 
@@ -25,7 +26,7 @@ def pin(project: Project, held: Stack, name: str, image: str, certificates: Path
     certificates.mkdir(parents=True, exist_ok=True)
     target = path(project)
     # Any bytes that a person may have there come back as they were.
-    before = target.read_bytes().decode(errors="surrogateescape") if target.is_file() else ""
+    before = reading.content(target, ".env").decode(errors="surrogateescape") if target.exists() else ""
     values = {
         IMAGE: image,
         STACK: name,

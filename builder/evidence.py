@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from builder import errors, machine, suite
+from builder import machine, reading, suite
 from builder.project import Project, write
 
 
@@ -37,14 +37,8 @@ def store(project: Project, name: str, document: dict[str, Any], scratch: Path) 
 
 def read(project: Project, name: str) -> dict[str, Any] | None:
     """What was recorded, or None. Raises BadInputError when the file is damaged."""
-    target = path(project, name)
+    where = project.relative(path(project, name))
     try:
-        document = json.loads(target.read_text(encoding="utf-8"))
+        return reading.json_object(path(project, name), where, f"git checkout {where}")
     except FileNotFoundError:
         return None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        where = project.relative(target)
-        raise errors.BadInputError(f"{where}: not JSON: {error}", next_step=f"git checkout {where}") from error
-    if not isinstance(document, dict):
-        raise errors.BadInputError(f"{project.relative(target)}: not an object", next_step="git checkout docs")
-    return document

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +17,14 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from builder import errors, stack
+from builder import errors, reading, stack
 from builder.project import Project
 from builder.stack import Stack
 
 PIN = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.+!_-]+) --hash=sha256:(?P<sha256>[0-9a-f]{64})"
 )
+LATEST = 1 << 33  # seconds; archives keep no later time
 PACKAGE = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>[A-Za-z0-9.+:~-]+) sha256:(?P<sha256>[0-9a-f]{64})")
 
 
@@ -117,25 +117,20 @@ def load(project: Project, name: str) -> Lock:
     def read(file: str) -> str:
         path = folder / file
         try:
-            return path.read_text(encoding="utf-8")
+            return reading.text(path, project.relative(path), command)
         except FileNotFoundError as error:
             raise errors.BadInputError(
                 f"{project.relative(path)} does not exist", cause="the stack was never locked", next_step=command
             ) from error
-        except UnicodeDecodeError as error:
-            raise errors.BadInputError(f"{project.relative(path)}: not UTF-8 text", next_step=command) from error
 
     def entries(file: str, pattern: re.Pattern[str]) -> tuple[Entry, ...]:
         return parse(read(file), pattern, project.relative(folder / file), command)
 
     where = project.relative(folder / "lock.toml")
-    try:
-        meta = tomllib.loads(read("lock.toml"))
-        epoch, made_from = meta["epoch"], meta["intent"]
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise errors.BadInputError(f"{where}: not a lock's own file: {error}", next_step=command) from error
-    if not isinstance(epoch, int) or not isinstance(made_from, str):
-        raise errors.BadInputError(f"{where}: `epoch` is a number, `intent` a digest", next_step=command)
+    meta = reading.parse_toml(read("lock.toml"), where, command)
+    epoch, made_from = meta.get("epoch"), meta.get("intent")
+    if type(epoch) is not int or not 0 <= epoch < LATEST or not isinstance(made_from, str):
+        raise errors.BadInputError(f"{where}: `epoch` is a number of seconds, `intent` a digest", next_step=command)
     patches = tuple(project.root / patch.file for patch in wanted.patch)
     python, build, debian = entries("requirements.txt", PIN), entries("build.txt", PIN), entries("debian.txt", PACKAGE)
     return assemble(name, wanted, python, build, debian, epoch, made_from, patches)

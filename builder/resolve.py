@@ -202,7 +202,7 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     changed = False
     for file, text in contents.items():
         path = folder / file
-        if not path.is_file() or path.read_text() != text:
+        if not path.is_file() or path.read_bytes() != text.encode():
             write(path, text, scratch)
             changed = True
     return changed

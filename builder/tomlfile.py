@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from builder import errors
+from builder import errors, reading
 
 
 class Table(BaseModel):
@@ -35,14 +34,13 @@ def read(model: type[T], path: Path, where: str) -> T:
 
     Raises BadInputError that names file, key and fix; FileNotFoundError when there is none.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise errors.BadInputError(f"{where}: not TOML: {error}", next_step=f"correct {where}") from error
+    data = reading.parse_toml(reading.text(path, where, most=reading.WRITTEN), where)
     try:
         return model.model_validate(data)
     except ValidationError as error:
         raise _explain(model, where, error) from error
+    except RecursionError as error:
+        raise errors.BadInputError(f"{where}: nested too deeply", next_step=f"correct {where}") from error
 
 
 def _explain(model: type[BaseModel], where: str, error: ValidationError) -> errors.BadInputError:

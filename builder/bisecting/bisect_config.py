@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from builder import errors, process, suite
+from builder import errors, process, reading, suite
 from builder.bisecting import ddmin
 from builder.bisecting.bisection import Journal, Said, Verdict
 
@@ -37,6 +37,7 @@ NEVER = ("output_dir", "push_to_hub", "hub_model_id", "hub_token", "resume_from_
          "report_to", "disable_tqdm", "run_name", "logging_dir")  # fmt: skip
 # More of these takes longer, and shows nothing more of a tiny model.
 MOST = {"max_completion_length": 32, "max_steps": 2}
+MOST_VALUES = 10_000  # of a configuration
 LENGTHS = ("num_train_epochs",)  # says nothing beside max_steps, which a trial has
 PACKAGES = ("torch", "transformers", "datasets", "peft", "trl")
 
@@ -65,18 +66,20 @@ class Config:
 def read(path: Path, keep: Sequence[str]) -> Config:
     """Read a configuration as `trl grpo --config` does. `keep`: model, data, reward, or a setting, as they are."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(reading.text(path, str(path), most=reading.WRITTEN))
     except FileNotFoundError as error:
         raise errors.BadInputError(f"{path} does not exist", next_step="--config FILE, as for trl grpo") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise errors.BadInputError(
             f"{path}: not YAML: {' '.join(str(error).split())}", next_step=f"correct {path}"
         ) from error
     if not isinstance(data, dict) or not data or not all(isinstance(name, str) for name in data):
         raise errors.BadInputError(f"{path} holds no settings", next_step="write them as name: value")
+    if _more_than(MOST_VALUES, data):
+        raise errors.BadInputError(f"{path} holds more than {MOST_VALUES} values", next_step=f"correct {path}")
     try:
         json.dumps(data, allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise errors.BadInputError(f"{path}: {error}", next_step=f"correct {path}") from error
     ours = tuple(name for name in OURS if name not in keep)
     gone = {*NEVER, *LENGTHS, *(setting for name in ours for setting in OURS[name])} - set(keep)
@@ -92,6 +95,15 @@ def read(path: Path, keep: Sequence[str]) -> Config:
     if not settings:
         raise errors.BadInputError(f"{path} holds nothing to search", next_step="--keep model, data or reward")
     return Config(path, settings, ours, tuple(name for name in data if name in gone), reduced)
+
+
+def _more_than(most: int, data: object) -> bool:
+    """Are there more values than that? An alias of YAML counts as often as it stands there: ten of ten of ten…"""
+    waiting = [data]
+    while waiting and most >= 0:
+        value, most = waiting.pop(), most - 1
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most < 0
 
 
 def _absolute(value: Any, folder: Path) -> Any:

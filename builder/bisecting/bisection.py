@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel, ValidationError
+
+from builder import errors, reading
 from builder.project import Project, write
 
 # "other" failed, but in another way than what is looked for; "unclear" could not be asked; "unresolvable" cannot exist;
@@ -55,6 +58,19 @@ class Row:
     earlier: int = 0  # answers that an earlier, interrupted run left
 
 
+class _KeptRow(BaseModel):
+    changes: list[str]
+    said: list[Said]
+    why_not: str
+
+
+class _Kept(BaseModel):
+    """A journal as its file holds it."""
+
+    lead: int
+    rows: dict[str, _KeptRow]
+
+
 @dataclass
 class Journal:
     """The answers so far. `fault` is the failure that is looked for; `lead` how far ahead an answer must be."""
@@ -73,13 +89,12 @@ class Journal:
         path = project.state / "bisect" / f"{key}.json"
         journal = cls(path, scratch, lead=lead)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            journal.lead = max(lead, int(data["lead"]))
-            for name, row in data["rows"].items():
-                said = [Said(**one) for one in row["said"]]
-                journal.rows[name] = Row(list(row["changes"]), said, row["why_not"], len(said))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            journal.rows.clear()
+            kept = _Kept.model_validate(reading.json_object(path, str(path)))
+        except (OSError, errors.BadInputError, ValidationError, RecursionError):
+            return journal
+        journal.lead = max(lead, kept.lead)
+        for name, row in kept.rows.items():
+            journal.rows[name] = Row(row.changes, row.said, row.why_not, len(row.said))
         return journal
 
     @property

@@ -74,7 +74,7 @@ def text(found: Found, question: Question, name: str, url: str = NOWHERE) -> str
         f"published = {today}",
         f"details = {_quoted(_details(found, question))}",
         *([f"symptoms = [{_quoted(_symptom(said.reason))}]"] if _raised(found) else []),
-        *([f'probes = ["{question.probe}"]'] if question.probe else []),
+        *([f"probes = [{_quoted(question.probe)}]"] if question.probe else []),
         f'references = [{{ type = "REPORT", url = {_quoted(url)} }}]',
         "",
         "[[affected]]",
@@ -129,7 +129,8 @@ def _table(packages: dict[str, str]) -> str:
 
 def _quoted(value: str) -> str:
     # A JSON string is a TOML string, but for the characters that TOML escapes as well.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    whole = value.encode(errors="replace").decode()  # TOML has no halves of surrogate pairs
+    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _one_line(value: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import ValidationError
 
-from builder import control, errors, lock, resolve
+from builder import control, errors, lock, reading, resolve
 from builder.lock import Entry, Lock
 from builder.project import Project
 from builder.stack import Override, Patch, Stack
@@ -64,10 +64,7 @@ def read(project: Project, text: str, scratch: Path, *, python: str, good: Lock 
 
 def _file(path: Path, scratch: Path, like: Stack | None, python: str) -> Lock:
     pins: dict[str, str] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise errors.BadInputError(f"{path}: not UTF-8 text", next_step="pip freeze > FILE") from error
+    lines = reading.text(path, str(path), "pip freeze > FILE").splitlines()
     for number, line in enumerate(lines, start=1):
         line = line.partition("#")[0].strip().removesuffix("\\").strip()
         if not line or line.startswith("--hash"):

@@ -22,7 +22,7 @@ from typing import IO, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from builder import archives, debian, errors, lock, render, resolve, suite
+from builder import archives, debian, errors, lock, reading, render, resolve, suite
 from builder.bundling import bundled, unbundle
 from builder.bundling.bundled import Carried, Contents
 from builder.lock import Entry, Lock
@@ -85,14 +85,11 @@ def parse_have(text: str, where: str) -> dict[str, str]:
 
 
 def read_have(path: Path) -> dict[str, str]:
+    again = "on the host: python3 -m pip freeze > freeze.txt"
     try:
-        return parse_have(path.read_text(encoding="utf-8"), str(path))
+        return parse_have(reading.text(path, str(path), again), str(path))
     except FileNotFoundError as error:
-        raise errors.BadInputError(
-            f"{path} does not exist", next_step="on the host: python3 -m pip freeze > freeze.txt"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise errors.BadInputError(f"{path}: not UTF-8 text", next_step="write it again with `pip freeze`") from error
+        raise errors.BadInputError(f"{path} does not exist", next_step=again) from error
 
 
 def left_out(held: Lock, have: Mapping[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from builder import certify, errors, hostenv, judgement, lock, process, suite
+from builder import certify, errors, hostenv, judgement, lock, process, reading, suite
 from builder.build import Step
 from builder.certificate import Differences, Digest
 from builder.certify import Outcome, Request
@@ -83,10 +83,10 @@ def read(project: Project) -> tuple[Lock, Contents]:
     """The lock and the contents of an unpacked bundle. Raises BadInputError when they do not belong together."""
     again = "unpack the bundle anew, into another --to"
     try:
-        contents = Contents.model_validate_json((project.root / CONTENTS).read_text(encoding="utf-8"))
+        contents = Contents.model_validate_json(reading.content(project.root / CONTENTS, CONTENTS, again))
     except FileNotFoundError as error:
         raise errors.BadInputError(f"{project.root} is no unpacked bundle", next_step="python3 run.py") from error
-    except (ValidationError, UnicodeDecodeError) as error:
+    except (ValidationError, RecursionError) as error:
         raise errors.BadInputError(
             f"{CONTENTS}: {str(error).splitlines()[0]}", cause="another version of Vetted made it", next_step=again
         ) from error

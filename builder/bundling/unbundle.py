@@ -86,7 +86,7 @@ def read_manifest(folder: Path) -> Manifest:
             _check(re.fullmatch(r"[0-9a-f]{64}", part.sha256), "checksum", part.sha256)
         _check(parts and len({part.name for part in parts}) == len(parts), "list of parts", [p.name for p in parts])
         _check(type(size) is int and size == sum(part.size for part in parts), "size", size)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise StopError(1, f"{path} is no manifest: {said}", "it was damaged or edited", copy) from error
     return Manifest(stack, device, python, size, parts, hashlib.sha256(raw).hexdigest())

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from builder import advisory, console, errors, hostenv, lock, project, stack, suite
+from builder import advisory, console, errors, hostenv, lock, project, stack, suite, text
 from builder.bisecting import bisect_config, bisect_packages, draft, reproducer, sides
 from builder.bisecting.bisect_packages import Found, Question
 from builder.bisecting.bisection import Journal
@@ -132,7 +132,7 @@ def _print(home: Project, found: Found, changed: int, journal: Journal, script: 
         console.out.print(f"  {change}", style="bold")
     for change in found.along:
         console.out.print(f"  {change}, because they require it")
-    console.out.print(f"it says: {found.said.reason or found.said.fault}")
+    console.out.print(text.line(f"it says: {found.said.reason or found.said.fault}"))
     console.out.print(f"reproducer: {home.relative(script)}")
     console.out.print(f"draft of an advisory: {home.relative(drafted)}")
     console.out.print(f"next: read and complete the draft, then copy it to {home.relative(home.advisories)}/")
@@ -196,15 +196,15 @@ def config(
     console.out.print(console.tried_table(journal.tried()))
     console.out.print()
     for name, (was, now) in asked.reduced.items():
-        console.out.print(f"reduced: {name} from {was} to {now}")
+        console.out.print(text.line(f"reduced: {name} from {was} to {now}"))
     if asked.replaced:
-        console.out.print(f"replaced by ours: {', '.join(asked.replaced)}")
+        console.out.print(text.line(f"replaced by ours: {', '.join(asked.replaced)}"))
     together = "this setting fails" if len(found.failing) == 1 else f"these {len(found.failing)} fail together"
     console.out.print(f"of {len(asked.settings)} settings, {together}, in {journal.runs} trials:")
     for name in found.failing:
-        console.out.print(f"  {name}: {asked.settings[name]}", style="bold")
-    console.out.print(f"it says: {found.said.reason or found.said.fault}")
-    console.out.print(f"all the rest works without {', '.join(found.without)}")
+        console.out.print(text.line(f"  {name}: {asked.settings[name]}"), style="bold")
+    console.out.print(text.line(f"it says: {found.said.reason or found.said.fault}"))
+    console.out.print(text.line(f"all the rest works without {', '.join(found.without)}"))
     console.out.print(f"the smallest that fails: {home.relative(smallest)}")
     console.out.print(f"the largest that works: {home.relative(works)}")
 

@@ -25,6 +25,7 @@ from builder import (
     render,
     resolve,
     stack,
+    text,
     weight,
 )
 from builder.audit import Finding
@@ -50,7 +51,11 @@ def list_(as_json: AsJson = False) -> None:
     for row in rows:
         held_versions = row["versions"]
         assert isinstance(held_versions, dict)
-        table.add_row(str(row["stack"]), *held_versions.values(), "\n".join(row["certified_on"]) or "not certified")
+        table.add_row(
+            str(row["stack"]),
+            *held_versions.values(),
+            "\n".join(map(text.line, row["certified_on"])) or "not certified",
+        )
     console.out.print(table)
 
 
@@ -132,7 +137,7 @@ def render_(
         console.out.print("everything rendered is up to date")
     for where, difference in differences.items() if not as_json else ():
         if check:
-            print(difference if difference.startswith("---") else f"{where} {difference}", end="")
+            console.verbatim(difference if difference.startswith("---") else f"{where} {difference}")
         else:
             console.out.print(f"rendered {where}")
     if check and differences:

@@ -27,12 +27,15 @@ from builder import (
     project,
     stack,
     suite,
+    text,
 )
 from builder.advisory import Advisory
 from builder.certify import Outcome, Request
 from builder.commands.common import AsJson, Device, EngineName, OneStack, print_json, refuse
 from builder.lock import Lock
 from builder.project import Project
+
+WIDE = 400  # characters of what a certificate says in one line
 
 
 def certify_(
@@ -224,18 +227,17 @@ def show(
 
 
 def _print_certificate(held: Lock, statement: certificate.Statement, doubts: Sequence[str]) -> None:
-    subject = statement.subject[0]
-    console.out.print(f"{held.stack.title}", style="bold")
-    console.out.print(
-        f"  subject   {subject.name}\n            sha256:{subject.digest.sha256 if subject.digest else ''}"
-    )
+    console.out.print(text.line(held.stack.title), style="bold")
+    for subject in statement.subject:
+        digest = f"sha256:{subject.digest.sha256 if subject.digest else ''}"
+        console.out.print(f"  subject   {text.line(subject.name, WIDE)}\n            {digest}")
     for resource in statement.predicate.configuration:
         said = ", ".join(
             f"{key} {value}" for key, value in (resource.annotations or {}).items() if key not in ("class", "name")
         )
         named = (resource.annotations or {}).get("name", "")
         digest = f"sha256:{resource.digest.sha256}" if resource.digest else " ".join(filter(None, (str(named), said)))
-        console.out.print(f"  {resource.name:<9} {digest}")
+        console.out.print(f"  {text.line(resource.name, WIDE):<9} {text.line(digest, WIDE)}")
     predicate = statement.predicate
     if predicate.issued:
         console.out.print(f"  {'issued':<9} {predicate.issued}, expires {predicate.expires}")
@@ -243,5 +245,5 @@ def _print_certificate(held: Lock, statement: certificate.Statement, doubts: Seq
         console.out.print(f"  does not hold: {doubt}", style="yellow")
     console.out.print(console.results_table(predicate.probes))
     for name, reason in predicate.notRun.items():
-        console.out.print(f"not run: {name}: {reason}")
+        console.out.print(text.line(f"not run: {name}: {reason}", WIDE))
     console.out.print()

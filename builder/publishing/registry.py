@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from builder import errors, process
+from builder import text as texts
 from builder.oci import DIGEST
 from builder.project import sha256
 
@@ -212,13 +213,17 @@ def _login() -> str | None:
     Docker's alone."""
     if named := os.environ.get("REGISTRY_AUTH_FILE"):
         return named
-    docker = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    try:
+        docker = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    except RuntimeError as error:  # a user without a name, and no HOME
+        raise errors.from_tool("looking for a registry's login", "$HOME is not defined") from error
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     skopeo = Path(runtime, "containers") if runtime else Path("/run/containers", str(os.getuid()))
     return str(skopeo / "auth.json") if (skopeo / "auth.json").is_file() and not docker.is_file() else None
 
 
 ABSENT = re.compile(r": not found\s*$|name unknown|NAME_UNKNOWN|MANIFEST_UNKNOWN|manifest unknown", re.MULTILINE)
+ANSWERED = re.compile(r"response from registry|status code [0-9]{3}\b")
 FULL = re.compile(r"Err:28\b|no space left|quota|insufficient storage|status code 507", re.IGNORECASE)
 REFUSED = re.compile(
     r"unauthorized|authentication|denied|credential|status code 40[13]\b|forbidden", re.IGNORECASE
@@ -234,9 +239,11 @@ SILENT = re.compile(
 BROKEN = re.compile(r"status code 5[0-9]{2}\b")
 
 
-def explain(repository: Repository, output: str) -> errors.NetworkError:
-    """The error that a registry's refusal amounts to, in words."""
+def explain(repository: Repository, output: str) -> errors.VettedError:
+    """The error that a registry's refusal amounts to, in words; or what oras lacks on this machine."""
     host, said = repository.host, clean(output)
+    if not ANSWERED.search(output) and (errors.NO_SPACE.search(output) or errors.NO_HOME.search(output)):
+        return errors.from_tool(f"oras, before {host} could answer", said)
     if FULL.search(output):
         return errors.NetworkError(
             f"{host}: the registry's disk is full\n{said}",
@@ -301,10 +308,10 @@ def _ask(repository: Repository) -> str:
 
 def printable(line: str) -> str:
     """A line without what a terminal would take for a command."""
-    return "".join(c if c.isprintable() else "�" for c in line)
+    return texts.line(line)
 
 
-def clean(text: str) -> str:
+def clean(said: str) -> str:
     """What a stranger said, fit for a terminal: the last lines of it, printable, and not too long."""
-    lines = [line for line in text.strip().splitlines() if line.strip()][-4:]
-    return "\n".join(printable(line)[:400] for line in lines)
+    lines = [line for line in said.strip().splitlines() if line.strip()][-4:]
+    return "\n".join(texts.line(line, 400) for line in lines)

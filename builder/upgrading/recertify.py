@@ -14,7 +14,7 @@ from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from builder import audit, certificate, certify, errors, lock, render, resolve, stack, suite
+from builder import audit, certificate, certify, errors, lock, render, resolve, stack, suite, text
 from builder.advisory import Advisory
 from builder.audit import Finding
 from builder.bisecting import bisect_packages, draft, reproducer
@@ -27,6 +27,7 @@ from builder.certify import Request
 from builder.lock import Lock
 from builder.project import Project, write
 from builder.suite import Event
+from builder.text import markdown
 from builder.upgrading import aside, compare, difference, outdated
 from builder.upgrading.aside import Aside
 from builder.upgrading.compare import Worse
@@ -278,33 +279,33 @@ def report(result: Result) -> str:
     lines = [f"# {result.name}: the candidate {WORDS.get(result.outcome, result.outcome)}", ""]
     lines += [f"The lock stays {result.old.digest}.", ""]
     if result.said:
-        lines += ["```", result.said, "```", ""]
+        lines += [*text.block(result.said), ""]
     if result.findings:
-        lines += [*(f"- {finding.what}; fix: {finding.fix}" for finding in result.findings), ""]
+        lines += [*(f"- {markdown(finding.what)}; fix: {markdown(finding.fix)}" for finding in result.findings), ""]
     if result.red:
         lines += ["## What broke", ""]
         for probe in result.red:
-            lines += [f"- **{probe.name}** {probe.outcome}: {probe.reason or 'no reason given'}"]
-            lines += [f"  It matters: {probe.matters}."] if probe.matters else []
+            lines += [f"- **{markdown(probe.name)}** {probe.outcome}: {markdown(probe.reason or 'no reason given')}"]
+            lines += [f"  It matters: {markdown(probe.matters)}."] if probe.matters else []
         lines.append("")
     if result.worse:
-        lines += ["## What became worse", "", *(f"- {one}" for one in result.worse), ""]
+        lines += ["## What became worse", "", *(f"- {markdown(str(one))}" for one in result.worse), ""]
     if result.found:
-        lines += ["## The culprit", "", *(f"- {one}" for one in result.found.culprits)]
-        lines += [f"- {one}, because they require it" for one in result.found.along]
-        lines += ["", f"Proved by running both sets: {result.found.said.reason}", ""]
+        lines += ["## The culprit", "", *(f"- {markdown(str(one))}" for one in result.found.culprits)]
+        lines += [f"- {markdown(str(one))}, because they require it" for one in result.found.along]
+        lines += ["", f"Proved by running both sets: {markdown(result.found.said.reason)}", ""]
     elif result.no_culprit:
-        lines += ["## The culprit", "", f"Not found: {result.no_culprit}", ""]
+        lines += ["## The culprit", "", f"Not found: {markdown(result.no_culprit)}", ""]
     if result.reproducer:
         lines += ["A reproducer that needs only uv:", "", f"    uv run --no-project {result.reproducer}", ""]
     if result.advisory:
-        lines += ["## Draft of an advisory", "", "```toml", result.advisory.read_text().rstrip(), "```", ""]
+        lines += ["## Draft of an advisory", "", *text.block(result.advisory.read_text(), "toml"), ""]
     if result.difference:
         words = result.difference.words()
         lines += [
             f"## What changed ({len(result.difference.rows)} distributions, {result.difference.total})",
             "",
-            *(f"- {line}" for line in words),
+            *(f"- {markdown(line)}" for line in words),
             "",
         ]
     return "\n".join(lines)

@@ -161,7 +161,7 @@ def test_a_file_that_is_no_configuration_ends_with_3(bench: Bench, text: str, sa
 
 def test_a_file_that_is_not_there_ends_with_3(bench: Bench) -> None:
     assert "does not exist" in bench.ask(code=3)["error"]["what"]
-    with pytest.raises(errors.BadInputError, match="not YAML"):
+    with pytest.raises(errors.BadInputError, match="not UTF-8 text"):
         bisect_config.read(Path(sys.executable), [])
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from builder import errors
+from builder.publishing import registry
 
 # As uv prints it.
 MISMATCH = """\
@@ -59,6 +61,39 @@ def test_what_a_tool_said_decides_the_error(said: str, kind: type[errors.VettedE
         assert error.next_step == "try again"
 
 
+# What the tools themselves printed when each fault was provoked.
+PROVOKED = tomllib.loads(Path(__file__).with_name("provoked.toml").read_text())
+
+
+@pytest.mark.parametrize("provoked", PROVOKED)
+def test_what_a_real_tool_printed_is_called_by_its_name(provoked: str) -> None:
+    known = PROVOKED[provoked]
+    error = errors.from_tool("the step", known["printed"])
+    assert type(error).__name__ == known["kind"]
+    assert known["says"] in error.what
+    assert "network" not in str(error)
+    assert known["next"] in error.next_step
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/x"), errors.StorageError, "/x does not exist"),
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), errors.StorageError, "the current folder"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), errors.NetworkError, "the network did not answer"),
+        (TimeoutError("timed out"), errors.NetworkError, "the network did not answer: timed out"),
+        (OSError(errno.ENETUNREACH, "unreachable"), errors.NetworkError, "the network did not answer"),
+    ],
+)
+def test_missing_files_and_networks_are_no_matter_of_permission(
+    error: OSError, kind: type[errors.VettedError], said: str
+) -> None:
+    found = errors.from_os(error)
+    assert type(found) is kind
+    assert said in found.what
+    assert "another user" not in str(found)
+
+
 def test_of_a_long_output_the_end_is_shown() -> None:
     what = errors.from_tool("the step", "\n".join(f"line {number}" for number in range(100))).what
     assert what.splitlines() == ["the step failed", *(f"line {number}" for number in range(88, 100))]
@@ -107,3 +142,25 @@ def test_every_kind_of_error_has_an_exit_code_of_its_own() -> None:
         errors.VettedError, errors.BadInputError, errors.MissingToolError, errors.NetworkError, errors.StorageError,
     ]  # fmt: skip
     assert [kind.exit_code for kind in kinds] == [1, 3, 4, 5, 6]
+
+
+def test_a_full_disk_of_this_machine_is_not_the_registrys() -> None:
+    """What oras printed when it wrote to a full tmpfs, and when the registry did."""
+    place = registry.parse("127.0.0.1:5987/a/b", insecure=False)
+    local = registry.explain(place, "Error: write small/x: no space left on device")
+    assert (type(local), local.exit_code) == (errors.StorageError, 6)
+    assert "VETTED_STATE" in local.next_step
+    remote = registry.explain(
+        place,
+        "Error response from registry: unknown: unknown error: write /docker/registry/v2/repositories/a/b/_uploads/"
+        "645b230e-2605-4b7f-8ab8-8f6d0d2d932d/data: no space left on device",
+    )
+    assert (type(remote), remote.exit_code) == (errors.NetworkError, 5)
+    assert "the registry's disk is full" in remote.what
+
+
+def test_oras_without_a_home_is_not_the_registrys_answer() -> None:
+    place = registry.parse("127.0.0.1:5987/a/b", insecure=False)
+    error = registry.explain(place, "Error: failed to get user home directory: $HOME is not defined")
+    assert "there is no home folder" in error.what
+    assert "registry answers" not in error.what

@@ -114,7 +114,7 @@ def test_a_missing_patch_is_named_with_both_ways_out(small: Small) -> None:
 def test_a_file_that_is_not_toml_is_named(small: Small, content: bytes) -> None:
     small.file("stack.toml").write_bytes(content)
     error = load_bad(small)
-    assert error.what.startswith(f"{WHERE}: not TOML: ")
+    assert error.what.startswith((f"{WHERE}: not TOML: ", f"{WHERE}: not UTF-8 text: "))
     assert error.next_step == f"correct {WHERE}"
 
 

@@ -1,0 +1,400 @@
+"""Text that attacks whoever reads it: commands to a terminal, markup, Markdown, and files that no reader can take."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.table import Table
+from rich.text import Text
+
+from builder import console, docs, errors, evidence, reading, text
+from builder.bisecting import bisect_config
+from builder.bisecting.bisection import Journal
+from builder.build import Step
+from builder.certificate import Measurement, ProbeResult
+from tests.conftest import ROOT, TINY, Small, vetted
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
+HOSTILE = f"[/x] [red]{CLIPBOARD}\x9b31m\u202egnp.exe\u200b\ud800 [[override]] :skull:"
+LINK = "[click](https://evil.example) ![x](https://evil.example/x.png) <img src=x onerror=alert(1)> | a | b\n# Heading"
+DEEP = "[" * 100_000
+UNREADABLE = {
+    "nested": b"x = " + DEEP.encode(), "digits": b"x = " + b"9" * 10_000, "binary": b"\xff\xfe\x00",
+    "huge": b"#" * (2 << 20), "list": b"[]", "deep": DEEP.encode(), "number": b"9" * 10_000,
+}  # fmt: skip
+SPOILED = st.text() | st.lists(
+    st.sampled_from(["[x](http://a.b)", "<b>", "`", "``", "\\", "|", "\n", "![](", ")", "*", "_", "<!--", "-->", "1. ",
+                     "# ", "$a$", "&lt;", "www.a.bc", "https://a.bc", "~~", "\x1b[31m", "\u202e", "[[override]]", " "]),
+    max_size=9,
+).map("".join)  # fmt: skip
+
+
+def harmless(said: str) -> bool:
+    return all(letter.isprintable() or letter in "\n\t" for letter in said)
+
+
+def printed(renderable: object, *, terminal: bool = False) -> str:
+    stream = io.StringIO()
+    console.Console(file=stream, width=200, force_terminal=terminal, color_system=None).print(renderable)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_text_that_commands_the_terminal(terminal: bool) -> None:
+    """Escape sequences, markup and emoji codes are printed in a line, a style, a table and an assembled text."""
+    table = Table()
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    for renderable in (HOSTILE, Text(HOSTILE, "red"), Text.assemble((HOSTILE, "bold"), HOSTILE), table):
+        said = printed(renderable, terminal=terminal)
+        assert harmless(said)
+        assert "[/x] [red]" in said
+        assert "[[override]] :skull:" in said
+
+
+def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of steps and probes, which a build's log and a suite say, are shown in a progress line."""
+    stream = io.StringIO()
+    shown = console.Console(file=stream, width=200, force_terminal=True, color_system=None)
+    monkeypatch.setattr(console, "err", shown)
+    with console.Working(HOSTILE) as work:
+        work.step(Step(1, 2, HOSTILE))
+        work.progress.refresh()
+        work.event({"event": "start", "probes": ["a"]})
+        work.event({"event": "begin", "probe": HOSTILE})
+        work.progress.refresh()
+        work.event({"event": "end", "probe": HOSTILE, "outcome": HOSTILE})
+    with console.spinner(HOSTILE):
+        pass
+    said = stream.getvalue()
+    assert "[red]" in said
+    assert CLIPBOARD not in said
+    assert not set("\x9b\u202e\u200b\x07") & set(said)
+
+
+def test_a_reason_that_looks_like_our_own_words() -> None:
+    """A probe's reason has a second line that says `certified:`."""
+    probe = ProbeResult(
+        name="alpha", outcome="failed", reason="bad\ncertified: tiny\rcertified: tiny", log_tail=CLIPBOARD
+    )
+    lines = [line for one in console.reasons([probe], {}, []) for line in one.plain.splitlines()]
+    assert lines[0] == "alpha: failed: bad"
+    assert not any(line.startswith("certified") for line in lines)
+    assert all(map(harmless, lines))
+
+
+def test_a_result_of_ten_megabytes() -> None:
+    """Names, units and reasons of a result are as long as a book."""
+    long = "x" * 10_000_000
+    number = Measurement(name=long, value=long, unit=long, ok=False, headline=True, why=long, bound={"equals": long})
+    probe = ProbeResult(name=long, outcome="failed", reason=long, measurements=[number], matters=long, log_tail=long)
+    assert len(printed(console.results_table([probe]))) < 20_000
+    assert sum(len(one.plain) for one in console.reasons([probe], {}, [])) < 20_000
+
+
+def test_an_error_that_quotes_a_tools_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tool's output, quoted in an error, holds commands to the terminal."""
+    console.note(f"vetted: {errors.from_tool('the step', HOSTILE)}")
+    assert harmless(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", TINY], ["render"], ["render", "--check"], ["certify", TINY]])
+def test_a_certificate_full_of_escape_sequences(small: Small, command: list[str]) -> None:
+    """Every text of a certificate is one that commands the terminal, and crashes Rich's markup."""
+    bad = HOSTILE.replace("\ud800", "")
+    number = Measurement(name=bad, value=bad, unit=bad, bound={"equals": bad}, why=bad, ok=False, headline=True)
+    probes = [
+        ProbeResult(
+            name=f"{bad}{outcome}", outcome=outcome, reason=bad, matters=bad, measurements=[number], log_tail=bad
+        )
+        for outcome in ("passed", "failed", "not-run")
+    ]
+    path = small.issue(probes=probes)
+    said = json.loads(path.read_text())
+    said["subject"][0]["name"] = bad
+    for resource in said["predicate"]["configuration"]:
+        resource["annotations"] = dict.fromkeys(resource.get("annotations") or {}, bad)
+    path.write_text(json.dumps(said))
+    answer = vetted(small.root, *command)
+    assert harmless(answer.out + answer.err)
+    assert answer.code in (0, 1, 3, 4, 5)
+    assert answer.out + answer.err
+
+
+def test_a_title_of_ten_megabytes(small: Small) -> None:
+    """The title of a stack is larger than any stack.toml."""
+    small.edit("stack.toml", '"Tiny"', f'"{"x" * 10_000_000}"')
+    answer = vetted(small.root, "list")
+    assert answer.code == 3
+    assert "lockfiles/tiny/stack.toml is larger than 1 MB" in answer.err
+    assert len(answer.err) < 1000
+
+
+def test_a_title_that_is_markup(small: Small) -> None:
+    """`[/x]` in a title ended `list` with a traceback."""
+    small.edit("stack.toml", '"Tiny"', '"[/x] [bold] [link=https://evil.example]x"')
+    small.issue()
+    answer = vetted(small.root, "show", TINY)
+    assert answer.code == 0
+    assert answer.out.splitlines()[0] == "[/x] [bold] [link=https://evil.example]x"
+
+
+@pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200b", "\x1b", "\x9b", "\x7f", "\u2028"])
+def test_a_title_that_hides_what_it_says(small: Small, character: str) -> None:
+    """A title or a reason turns the reading direction, or holds what nobody sees."""
+    escaped = f"\\u{ord(character):04x}"
+    small.edit("stack.toml", '"Tiny"', f'"Tiny{escaped}"')
+    small.edit("stack.toml", '"it greets nobody"', f'"it{escaped}"')
+    answer = vetted(small.root, "list")
+    assert answer.code == 3
+    assert "`title`: must be one line of printable text" in answer.err
+
+
+@pytest.mark.parametrize("name", ["stack.toml", "lock.toml"])
+@pytest.mark.parametrize("how", ["nested", "digits", "binary", "huge"])
+def test_toml_that_no_reader_can_take(small: Small, name: str, how: str) -> None:
+    """TOML is nested without end, holds a number of ten thousand digits, is no text, or too large."""
+    small.file(name).write_bytes(UNREADABLE[how])
+    answer = vetted(small.root, "list", "--json")
+    assert answer.code == 3
+    assert answer.json["error"]["what"].startswith(f"lockfiles/tiny/{name}")
+    assert answer.json["error"]["next"]
+
+
+@pytest.mark.parametrize("name", ["stack.toml", "lock.toml", "requirements.txt", "certificates/cpu-host.json"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_a_pipe_in_place_of_a_file(small: Small, name: str, kind: str) -> None:
+    """A named pipe, a folder or an endless device stands where a file is read; nobody waits for it."""
+    path = small.file(name)
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    answer = vetted(small.root, "list")
+    assert answer.code == 3
+    assert name in answer.err
+    assert "is not a file" in answer.err
+
+
+@pytest.mark.parametrize("how", ["list", "deep", "number", "binary"])
+def test_json_that_is_no_object(small: Small, how: str) -> None:
+    """A certificate, a piece of evidence and a journal hold a list, nesting without end, or no text."""
+    path = small.issue()
+    path.write_bytes(UNREADABLE[how])
+    answer = vetted(small.root, "show", TINY)
+    assert answer.code == 3
+    assert "is not a certificate" in answer.err
+    recorded = evidence.path(small.project, "controls")
+    recorded.parent.mkdir()
+    recorded.write_bytes(UNREADABLE[how])
+    with pytest.raises(errors.BadInputError, match=r"docs/evidence/controls\.json"):
+        evidence.read(small.project, "controls")
+    journal = small.project.state / "bisect" / "key.json"
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(UNREADABLE[how])
+    assert Journal.open(small.project, "key", small.root).rows == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"lead": 1, "rows": []},
+        {"lead": 1, "rows": {"x": {"changes": "abc", "said": [], "why_not": ""}}},
+        {"lead": 1, "rows": {"x": {"changes": [], "said": [{"outcome": "green", "reason": [[]]}], "why_not": ""}}},
+        {"lead": 1, "rows": {"x": {"changes": [], "said": [{"outcome": "certified"}], "why_not": 7}}},
+        {"lead": [], "rows": {}},
+    ],
+)
+def test_a_journal_of_another_shape(small: Small, said: object) -> None:
+    """The journal of a bisection is valid JSON that says something else."""
+    journal = small.project.state / "bisect" / "key.json"
+    journal.parent.mkdir(parents=True)
+    journal.write_text(json.dumps(said))
+    opened = Journal.open(small.project, "key", small.root)
+    assert (opened.rows, opened.lead, opened.tried()) == ({}, 1, [])
+
+
+@pytest.mark.parametrize("epoch", ["-1", "true", "99999999999999", "1.5", '"1"', "[]"])
+def test_a_lock_of_a_time_that_never_was(small: Small, epoch: str) -> None:
+    """The time of a lock is negative, a truth value, or beyond what archives can keep."""
+    small.edit("lock.toml", "epoch = 1700000000", f"epoch = {epoch}")
+    answer = vetted(small.root, "list")
+    assert answer.code == 3
+    assert "`epoch` is a number" in answer.err
+
+
+@pytest.mark.parametrize("said", ["a: " + "[" * 10_000, "a: " + "9" * 10_000, "a: &a\n  - *a\n"])
+def test_yaml_that_no_reader_can_take(tmp_path: Path, said: str) -> None:
+    """A configuration is nested without end, holds an endless number, or itself."""
+    path = tmp_path / "config.yaml"
+    path.write_text(said)
+    with pytest.raises(errors.BadInputError, match=r"config\.yaml"):
+        bisect_config.read(path, [])
+
+
+def test_yaml_that_grows_when_it_is_read(tmp_path: Path) -> None:
+    """Ten aliases of ten aliases of ten: some hundred bytes that say a billion values."""
+    path = tmp_path / "config.yaml"
+    rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path.write_text("\n".join(["a0: &a0 [1, 2]", *rows]))
+    with pytest.raises(errors.BadInputError, match="more than 10000 values"):
+        bisect_config.read(path, [])
+
+
+def test_evidence_of_another_shape(small: Small) -> None:
+    """Evidence is valid JSON that says something else; the documents are made from it."""
+    recorded = evidence.path(small.project, "controls")
+    recorded.parent.mkdir()
+    recorded.write_text('{"caught": {}, "controls": [], "rows": 7}')
+    (small.root / "docs" / "suite.md").write_text(
+        "<!-- controls: generated by `vetted render` -->\n<!-- end of controls -->\n"
+    )
+    answer = vetted(small.root, "render")
+    assert answer.code == 3
+    assert "git checkout docs/evidence" in answer.err
+
+
+def tokens(said: str) -> list[Token]:
+    found = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough").parse(said)
+    return [*found, *(child for one in found for child in one.children or ())]
+
+
+ALLOWED = {
+    "text", "inline", "paragraph_open", "paragraph_close", "code_inline", "table_open", "table_close", "thead_open",
+    "thead_close", "tbody_open", "tbody_close", "tr_open", "tr_close", "th_open", "th_close", "td_open", "td_close",
+}  # fmt: skip
+
+
+@given(SPOILED)
+@example(LINK)
+@example("`a`` `b` <!-- end of matrix -->")
+@example("\\|`|`\\")
+def test_markdown_that_is_more_than_text(said: str) -> None:
+    """Links, images, HTML, cells, headings and emphasis stand in a cell, in a line, and in code."""
+    for shown in (text.markdown(said), text.code(said)):
+        assert "\n" not in shown
+        assert "<!--" not in shown
+        assert harmless(shown)
+        rows = tokens(f"| a | b |\n|---|---|\n| {shown} | end |\n")
+        kinds = {one.type for one in rows}
+        assert {one.content for one in rows if one.type == "html_inline"} <= {"<code>", "</code>"}
+        assert kinds <= ALLOWED | {"html_inline"}
+        assert [one.type for one in rows].count("td_open") == 2
+        assert rows[[one.type for one in rows].index("tbody_close") - 3].content == "end"
+    assert {one.type for one in tokens(f"x {text.markdown(said)}")} <= ALLOWED | {"html_inline"}
+    assert {one.type for one in tokens(text.markdown(said))} <= ALLOWED | {"html_inline"}
+
+
+@given(SPOILED)
+@example("```\n# Heading\n````\n<b>")
+def test_a_block_of_code_that_ends_itself(said: str) -> None:
+    """What stands in a fenced block holds fences of its own."""
+    found = MarkdownIt("commonmark").parse("\n".join([*text.block(said, "toml"), "", "after"]))
+    assert [one.type for one in found] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert harmless(found[0].content)
+
+
+def test_a_certificate_that_writes_the_readme(small: Small) -> None:
+    """The hardware of a certificate holds a link, HTML, cells and the mark that ends the matrix."""
+    path = small.issue()
+    said = json.loads(path.read_text())
+    for resource in said["predicate"]["configuration"]:
+        if resource["name"] == "hardware":
+            resource["annotations"]["class"] = f"{LINK} <!-- end of matrix -->{CLIPBOARD}"
+    path.write_text(json.dumps(said))
+    shown = docs.matrix(small.project)
+    assert len(shown.splitlines()) == 3
+    assert "\x1b" not in shown
+    assert "<!--" not in shown
+    assert not {"link_open", "image"} & {one.type for one in tokens(shown)}
+    assert {one.content for one in tokens(shown) if one.type == "html_inline"} <= {"<br>"}
+
+
+def test_evidence_that_writes_the_documents(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Titles and outcomes of recorded controls hold links, HTML and cells."""
+    row = {
+        "control": LINK, "title": LINK, "expected": [LINK], "on_control": [{"probe": LINK, "outcome": LINK}],
+        "on_twin": [{"probe": LINK, "outcome": LINK}], "twin": LINK, "patches": [f"images/patches/{LINK}.patch"],
+    }  # fmt: skip
+    found = {
+        "caught": 1, "controls": 1, "false_alarms": 0, "rows": [row], "date": LINK, "machine": LINK, "command": LINK,
+        "suite": LINK,
+    }  # fmt: skip
+    monkeypatch.setattr(evidence, "read", lambda *_: found)
+    shown = docs.controls(small.project)
+    assert len(shown.splitlines()) == 5
+    links = [one.attrs["href"] for one in tokens(shown) if one.type == "link_open"]
+    assert all(str(link).startswith("../images/patches/") for link in links)
+    assert "image" not in {one.type for one in tokens(shown)}
+    assert {one.content for one in tokens(shown) if one.type == "html_inline"} <= {"<code>", "</code>"}
+
+
+def test_what_nobody_foresaw(small: Small, tmp_path: Path) -> None:
+    """A fault of Vetted itself shows no traceback, and keeps one."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from builder import stack\n\n"
+        "def names(project):\n    raise ZeroDivisionError('\\x1b[31m')\n\n"
+        "stack.names = names\n"
+    )
+    answer = vetted(small.root, "list", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}", TMPDIR=str(tmp_path))
+    assert answer.code == 1
+    assert "ZeroDivisionError" in answer.err
+    assert harmless(answer.err)
+    kept = next(tmp_path.glob("vetted-*.txt"))
+    assert str(kept) in answer.err
+    assert "Traceback" in kept.read_text()
+
+
+def test_a_terminal_without_the_letters(small: Small) -> None:
+    """A certificate's bound is shown on a terminal that knows ASCII alone."""
+    probe = ProbeResult(
+        name="alpha",
+        outcome="passed",
+        measurements=[Measurement(name="x", value=1, bound={"at_most": 2}, headline=True)],
+    )
+    small.issue(probes=[probe])
+    answer = vetted(small.root, "show", TINY, PYTHONIOENCODING="ascii")
+    assert answer.code == 0
+    assert "\\u2264 2" in answer.out
+
+
+# Who may write to the terminal without the console: JSON, which escapes; scripts that run elsewhere; and a line with a
+# name that was checked.
+EXEMPT = {
+    "console.py", "patches.py", "project.py", "bundling/unbundle.py", "commands/common.py", "commands/doctor.py",
+}  # fmt: skip
+
+
+def test_a_command_that_prints_past_the_console() -> None:
+    """New code uses print, echo or a console of Rich's own."""
+    found = set()
+    for path in sorted((ROOT / "builder").rglob("*.py")):
+        name = str(path.relative_to(ROOT / "builder"))
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = isinstance(node, ast.Call) and ast.unparse(node.func)
+            imported = isinstance(node, ast.ImportFrom) and node.module in ("rich.console", "rich.markup", "rich")
+            if called in ("print", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write") or imported:
+                found.add(name)
+    assert found <= EXEMPT
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
+    """A file is larger than any that is read whole: sparse, so that it costs its writer nothing."""
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(errors.BadInputError, match="larger than 67 MB"):
+        reading.content(path, "huge")

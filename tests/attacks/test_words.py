@@ -1,0 +1,55 @@
+"""Faults of this machine that were told as faults of the network: provoked with the real tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builder import errors, process
+from builder.publishing import registry
+
+PATH = {"PATH": os.environ["PATH"]}
+
+
+def said_by(*argv: str, **env: str) -> errors.VettedError:
+    """The error that a real tool's words amount to."""
+    if not shutil.which(argv[0]):
+        pytest.skip(f"{argv[0]} is not installed")
+    variables = [f"{name}={value}" for name, value in {**PATH, **env}.items()]
+    result = process.run(["env", "-i", *variables, *argv], timeout=30)
+    assert result.returncode != 0
+    return errors.from_tool("the step", result.output)
+
+
+@pytest.mark.parametrize("content", [b"", b"!<arch>\n", bytes(3000)])
+def test_a_package_that_was_cut_short(tmp_path: Path, content: bytes) -> None:
+    """A .deb in the cache is empty, ends early, or holds zeros."""
+    package = tmp_path / "package.deb"
+    package.write_bytes(content)
+    error = said_by("dpkg-deb", "--field", str(package))
+    assert type(error) is errors.StorageError
+    assert "a Debian package is damaged" in error.what
+    assert "rm -r .vetted/debs" in error.next_step
+
+
+@pytest.mark.parametrize("command", [["version"], ["run", "--rm", "x"], ["load"], ["buildx", "build", "."]])
+def test_a_docker_engine_that_is_gone(tmp_path: Path, command: list[str]) -> None:
+    """The socket of the Docker engine is not there."""
+    where = f"unix://{tmp_path}/none.sock"
+    error = said_by("docker", *command, DOCKER_HOST=where, HOME=str(tmp_path))
+    assert type(error) is errors.MissingToolError
+    assert "the Docker engine is not there, or went away" in error.what
+
+
+def test_a_registry_that_is_asked_without_a_home(tmp_path: Path) -> None:
+    """HOME is not set, and oras says so before it asks the registry."""
+    if not shutil.which("oras"):
+        pytest.skip("oras is not installed")
+    argv = ["env", "-i", f"PATH={PATH['PATH']}", "oras", "resolve", "--plain-http", "127.0.0.1:9/a/b:c"]
+    result = process.run(argv, cwd=tmp_path, timeout=30)
+    error = registry.explain(registry.parse("127.0.0.1:9/a/b", insecure=False), result.output)
+    assert type(error) is errors.StorageError
+    assert "there is no home folder" in error.what

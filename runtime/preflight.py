@@ -11,14 +11,18 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from runtime import names
+
 STACK = "etc/vetted/stack.json"
 CERTIFICATES = "run/vetted/certificates"
 RUNS = "runs"
+HERE = "here"  # the user's folder
 # The first driver of each CUDA major; a driver runs every minor version of its majors.
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 DRIVERS = {"12": 525, "13": 580}
@@ -62,6 +66,7 @@ def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> lis
         *(_driver(root, needs, found) if needs else []),
         *_shared_memory(root, found),
         *_output(root),
+        *_names(root),
     ]
 
 
@@ -246,6 +251,19 @@ def _output(root: Path) -> list[Finding]:
     if free < SPACE:
         return [Finding("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: make room")]
     return []
+
+
+def _names(root: Path) -> list[Finding]:
+    site = root / sysconfig.get_path("purelib").lstrip("/")
+    hidden, winning = names.shared(root / HERE, site)
+    findings = []
+    if winning:
+        said = f"{', '.join(winning)} in /{HERE} would be imported in place of the stack's"
+        findings.append(Finding("stop", said, "rename it"))
+    if hidden:
+        said = f"{', '.join(hidden)} in /{HERE} will not be imported: the stack or Python has a module of that name"
+        findings.append(Finding("advice", said, "rename it, if it is meant to be imported"))
+    return findings
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from runtime import rewards
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path.cwd()))  # reward functions of one's own lie beside the config
+    sys.path.append(str(Path.cwd()))  # reward functions of one's own lie beside the config, and come after the stack
     if not shutil.which("gcc"):
         _no_compiled_collectives()
     import transformers

@@ -216,6 +216,7 @@ def _launcher() -> list[str]:
 
 def _environment() -> None:
     """What the processes to come need, where nobody has said otherwise."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # nor does any worker of a launcher import from the folder that it runs in
     defaults = {
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

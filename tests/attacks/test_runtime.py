@@ -1,0 +1,118 @@
+"""What a folder or an environment of the user's tries against training in an image."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.unit.test_runtime import Machine
+
+CPU = {"torch": "2.13.0+cpu"}
+SITE = sysconfig.get_path("purelib").lstrip("/")
+# A stack as small as the script of a run needs it: it says whose modules it was given, and runs the reward function.
+STACK = {
+    "torch.py": "WHOSE = 'stack'\n",
+    "transformers.py": "class TrainerCallback: ...\nclass Trainer:\n    def train(self): ...\nclass trainer: ...\n",
+    "trl/__init__.py": "",
+    "trl/scripts/__init__.py": "",
+    "trl/scripts/grpo.py": """
+import dataclasses, importlib, json, torch
+
+@dataclasses.dataclass
+class GRPOScriptArguments:
+    reward_funcs: list = None
+
+class Parser:
+    def parse_args_and_config(self):
+        return ()
+
+def make_parser():
+    return Parser()
+
+def main(*_):
+    import mine
+    print(torch.WHOSE, json.__name__, mine.WHOSE)
+""",
+}
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def image(tmp_path: Path) -> Path:
+    """The command `vetted` as an image has it, but for where it lies."""
+    home = tmp_path / "opt"
+    shutil.copytree(ROOT / "runtime", home / "runtime", ignore=shutil.ignore_patterns("__pycache__"))
+    command = home / "vetted"
+    command.write_text((ROOT / "runtime" / "launcher.py").read_text().replace("/opt/vetted", str(home)))
+    return command
+
+
+EVIL = "raise SystemExit('the module of the user was imported')\n"
+
+
+@pytest.mark.parametrize("worker", [["-P"], []], ids=["alone", "of a launcher"])
+def test_a_module_beside_the_config_takes_the_place_of_one_of_the_stack(tmp_path: Path, worker: list[str]) -> None:
+    """`torch.py`, `trl.py` and `json.py` lie beside the config: only `mine.py` is imported."""
+    stack = lay(tmp_path / "stack", STACK)
+    here = lay(
+        tmp_path / "here", {"mine.py": "WHOSE = 'mine'\n"} | dict.fromkeys(("torch.py", "trl.py", "json.py"), EVIL)
+    )
+    # The script is started as `vetted train` starts it: in an environment that it has prepared.
+    prepared = (
+        "import os, sys, subprocess; from runtime import train; train._environment();"
+        f"os.environ['PYTHONPATH'] = os.pathsep.join([{str(ROOT)!r}, {str(stack)!r}]);"
+        f"sys.exit(subprocess.call([sys.executable, *{worker!r}, '-m', 'runtime.script'], cwd={str(here)!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", prepared], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "stack json mine\n", done.stderr
+
+
+def test_a_pythonpath_of_the_user_comes_before_the_stack(tmp_path: Path) -> None:
+    """Neither the command nor what it starts sees it, and it is said."""
+    command = image(tmp_path)
+    evil = lay(tmp_path / "evil", dict.fromkeys(("json.py", "argparse.py", "runtime.py"), EVIL))
+    done = subprocess.run(
+        [sys.executable, "-IB", str(command), "preflight"],
+        env={**os.environ, "PYTHONPATH": str(evil)}, cwd=evil, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "the module of the user" not in done.stderr
+    assert f"vetted: PYTHONPATH={evil} is not used" in done.stderr
+    assert "/runs" in done.stdout  # preflight ran
+    assert command.read_text().startswith("#!/usr/bin/env -S python -IB\n")
+
+
+def test_a_module_that_would_win_over_a_folder_of_the_stack_stops_the_run(tmp_path: Path) -> None:
+    """`nvidia/` of CUDA's wheels has no `__init__.py`: a module `nvidia` wins over it, wherever it lies."""
+    machine = Machine(tmp_path, CPU)
+    machine.write(f"{SITE}/nvidia/cublas/__init__.py", "")
+    machine.write("here/nvidia.py", "")
+    assert machine.stops() == ["nvidia in /here would be imported in place of the stack's\n         rename it"]
+
+
+def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) -> None:
+    """Preflight names every module that will not be imported; a folder of data with such a name is none."""
+    machine = Machine(tmp_path, CPU)
+    machine.write(f"{SITE}/torch/__init__.py", "")
+    machine.write(f"{SITE}/datasets/__init__.py", "")
+    for name in ("torch.py", "json/__init__.py", "datasets/train.jsonl", "rewards.py"):
+        machine.write(f"here/{name}", "")
+    advice = [said for level, said in machine.said() if level == "advice" and "imported" in said]
+    assert [said.splitlines()[0] for said in advice] == [
+        "json, torch in /here will not be imported: the stack or Python has a module of that name"
+    ]
+    assert machine.stops() == []

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 RESET = "!reset"  # Compose's tag: what the file below says is taken away
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML with Compose's tag."""
 
 

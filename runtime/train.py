@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime import parent, preflight
+from runtime import judged, parent, preflight
 
 RUNS = Path("/runs")
 CONFIG = "config.yaml"
@@ -168,7 +168,7 @@ def _new(runs: Path, asked: Asked) -> Path:
         settings = task.make(folder / "task").read_bytes()
     (folder / CONFIG).write_bytes(settings)
     image = {"image": os.environ.get("VETTED_IMAGE"), "stack": os.environ.get("VETTED_STACK")}
-    for path in preflight.certificates(Path("/"), image["image"] or ""):
+    for path in judged.files(Path("/"), preflight.stack(Path("/"))):
         (folder / "certificates").mkdir(exist_ok=True)
         shutil.copyfile(path, folder / "certificates" / path.name)
     (folder / "image.json").write_text(json.dumps(image, indent=2) + "\n", encoding="utf-8")

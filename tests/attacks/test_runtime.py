@@ -10,11 +10,12 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runtime import parent, train
-from tests.conftest import ROOT
+from runtime import parent, preflight, train
+from tests.conftest import ROOT, Small
 from tests.unit.test_runtime import Machine
 
 CPU = {"torch": "2.13.0+cpu"}
@@ -119,6 +120,64 @@ def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) ->
         "json, torch in /here will not be imported: the stack or Python has a module of that name"
     ]
     assert machine.stops() == []
+
+
+# --- what preflight believes ---------------------------------------------------------------------------------------
+
+NONE = "nothing is known of a certificate of tiny"
+
+
+def test_an_unsigned_certificate_in_the_container_covers_the_machine(small: Small, tmp_path: Path) -> None:
+    """Whatever is mounted and whatever the environment says: only the record of `vetted use` counts."""
+    machine = Machine(tmp_path / "root", CPU)
+    issued = small.issue("docker", subject="sha256:" + "a" * 64).read_text()
+    machine.write("run/vetted/certificates/cpu-docker.json", issued)
+    environ = {"VETTED_IMAGE": "there/tiny@sha256:" + "a" * 64, "VETTED_STACK": "tiny"}
+    assert machine.said(environ)[0][1].startswith(NONE)
+
+
+@pytest.mark.parametrize("field", ["stack", "lock", "runtime"])
+def test_the_record_of_one_image_covers_another(tmp_path: Path, field: str) -> None:
+    """The lock and the runtime are compared with those that the image itself carries."""
+    machine = Machine(tmp_path, CPU)
+    other: dict[str, Any] = {field: "another"}
+    machine.judged(**other)
+    level, said = machine.said({"VETTED_IMAGE": "there/tiny@sha256:" + "c" * 64})[0]
+    assert level == "advice"
+    assert "and not this image" in said
+
+
+def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path: Path) -> None:
+    """An image of somebody else's has no lock to compare."""
+    machine = Machine(tmp_path, CPU)
+    machine.judged()
+    machine.write("etc/vetted/stack.json", "{}")
+    assert machine.said()[0][0] == "advice"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("issued", "9998-01-01"),
+        ("expires", "9999"),
+        ("expires", 99999999),
+        ("file", "../../etc/x.json"),
+        ("hardware", "\x1b]52;c;x\x07"),
+        ("hardware", None),
+    ],
+)
+def test_a_record_with_what_use_never_writes_is_believed(tmp_path: Path, field: str, value: object) -> None:
+    """Every field has its form, and a certificate of tomorrow is none of today."""
+    machine = Machine(tmp_path, CPU)
+    good = {
+        "hardware": preflight.hardware(tmp_path, []), "issued": "2026-01-01", "expires": "9999-12-31", "file": "0.json"
+    }  # fmt: skip
+    machine.judged(certificates=[good])
+    assert machine.said()[0][0] == "ok"
+    machine.judged(certificates=[good | {field: value}])
+    level, said = machine.said()[0]
+    assert level == "advice"
+    assert "\x1b" not in said
 
 
 # --- how a run is left behind --------------------------------------------------------------------------------------

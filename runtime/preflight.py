@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from runtime import judged, names
+from runtime import exposed, judged, names
 
 STACK = "etc/vetted/stack.json"
 RUNS = "runs"
@@ -59,6 +59,7 @@ def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> lis
         *_shared_memory(root, found),
         *_output(root),
         *_names(root),
+        *_exposed(root),
     ]
 
 
@@ -238,6 +239,19 @@ def _names(root: Path) -> list[Finding]:
         said = f"{', '.join(hidden)} in /{HERE} will not be imported: the stack or Python has a module of that name"
         findings.append(Finding("advice", said, "rename it, if it is meant to be imported"))
     return findings
+
+
+def _exposed(root: Path) -> list[Finding]:
+    found = exposed.found(root / HERE)
+    if not found:
+        return []
+    return [
+        Finding(
+            "stop",
+            f"/{HERE} holds {', '.join(map(ascii, found))}, which everything that a run imports could read",
+            "move the config to a folder of its own, and run there or set VETTED_WORK to that folder",
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -122,6 +122,56 @@ def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) ->
     assert machine.stops() == []
 
 
+# --- what a run could read -----------------------------------------------------------------------------------------
+
+KEY = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nx\n"
+SECRETS = {
+    "cosign.key": KEY,
+    "renamed.txt": KEY,
+    "id_ed25519": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+    "secrets/hf_token": "x",
+    ".ssh/config": "x",
+    ".aws/credentials": "x",
+    ".netrc": "x",
+    ".bashrc": "x",
+    ".env": "VETTED_IMAGE=x\nHF_TOKEN=hf_abcdefgh\n",
+    ".env.local": "export AWS_SECRET_ACCESS_KEY='abcdefgh'\n",
+    ".git/config": "[remote]\n\turl = https://me:token@git.example/x\n",
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_run_reads_a_secret_beside_the_config(tmp_path: Path, name: str) -> None:
+    """It does not start where one lies."""
+    machine = Machine(tmp_path, CPU)
+    machine.write(f"here/{name}", SECRETS[name])
+    (stop,) = machine.stops()
+    assert stop.startswith(f"/here holds {name.partition('/')[0]!r}, which everything that a run imports could read")
+
+
+def test_a_folder_of_a_project_without_secrets_is_refused(tmp_path: Path) -> None:
+    """What `vetted use` writes, a public key and a configuration are none."""
+    machine = Machine(tmp_path, CPU)
+    (machine.root / "here").mkdir()
+    os.mkfifo(machine.root / "here" / "fifo")
+    for name, text in {
+        ".env": "VETTED_IMAGE=x\nHF_TOKEN=\nMAX_TOKEN=512\nTOKENIZERS_PARALLELISM=disabled\n",
+        "cosign.pub": "-----BEGIN PUBLIC KEY-----\n",
+        "my.yaml": "max_token: 1\n",
+        ".git/config": "[remote]\n\turl = https://git.example/x\n",
+        "tokens/train.jsonl": "{}",
+    }.items():
+        machine.write(f"here/{name}", text)
+    assert machine.stops() == []
+
+
+@pytest.mark.parametrize("name", ["cosign.key", "other.key", "secrets/hf_token", ".env", "work/.env", "work/secrets/x"])
+def test_a_secret_is_committed_unseen(name: str) -> None:
+    """Git ignores them."""
+    done = subprocess.run(["git", "check-ignore", "--quiet", "--no-index", name], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
 # --- what preflight believes ---------------------------------------------------------------------------------------
 
 NONE = "nothing is known of a certificate of tiny"

@@ -40,12 +40,15 @@ fi
 mkdir -p runs
 owner="$(id -u):$(id -g)"
 if [ "$(id -u)" = 0 ]; then owner={nobody}:{nobody}; chown "$owner" runs; fi
+memory=$(awk '/^MemTotal:/ {{ t = int($2 / 1024); a = t - {spared}; b = int(t * 3 / 4); print (a > b ? a : b) "m" }}' \
+    /proc/meminfo)
 cat > .env.partial <<END
 {image_variable}=$image
 {stack_variable}={stack}
 {certificates_variable}=./{judged}
 {user_variable}=$owner
 {files_variable}={files}
+{memory_variable}=$memory
 END
 mv .env.partial .env
 echo "$image"
@@ -111,7 +114,7 @@ def _compose(project: Project, held: Lock, built: Built, folder: Path) -> None:
         image=f"{built.reference.partition(':')[0]}@{built.image.manifest}", stack=held.name,
         nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=dotenv.files("", held.stack.device),
         image_variable=dotenv.IMAGE, stack_variable=dotenv.STACK, certificates_variable=dotenv.CERTIFICATES,
-        user_variable=dotenv.USER, files_variable=dotenv.FILES,
+        user_variable=dotenv.USER, files_variable=dotenv.FILES, memory_variable=dotenv.MEMORY, spared=dotenv.SPARED,
     )  # fmt: skip
     (folder / LOAD).write_text(script)
     (folder / LOAD).chmod(0o755)

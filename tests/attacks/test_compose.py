@@ -36,3 +36,11 @@ def test_a_network_comes_only_with_the_file_that_is_named_after_it() -> None:
         document = read(file)
         assert "networks" not in document
         assert all(service.get("networks", RESET) == RESET for service in document["services"].values())
+
+
+@pytest.mark.parametrize("name", BASE["services"])
+def test_code_in_a_container_takes_all_memory_or_processes_of_the_host(name: str) -> None:
+    """Every service has limits, swap included, with and without a value in .env."""
+    service = BASE["services"][name]
+    assert service["mem_limit"] == service["memswap_limit"] == "${VETTED_MEMORY:-16g}"
+    assert service["pids_limit"] == "${VETTED_PIDS:-4096}"

@@ -12,7 +12,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from builder import certificate, oci
+from builder import certificate, dotenv, oci
 from tests.conftest import ROOT, TINY, Answer
 from tests.registry.conftest import Keys, Stack, verify
 from tests.unit.conftest import Command
@@ -87,6 +87,7 @@ def test_it_is_loaded_from_anywhere_and_chosen_for_compose(certified: Stack, car
     assert chosen == {
         "VETTED_IMAGE": image, "VETTED_STACK": TINY, "VETTED_CERTIFICATES": "./judged",
         "VETTED_USER": f"{runs.st_uid}:{runs.st_gid}", "COMPOSE_FILE": "compose.yaml",
+        "VETTED_MEMORY": dotenv.limits()["VETTED_MEMORY"],
     }  # fmt: skip
     assert runs.st_uid != 0
 

@@ -13,8 +13,13 @@ from builder.stack import Stack
 
 IMAGE, STACK, USER, FILES = "VETTED_IMAGE", "VETTED_STACK", "VETTED_USER", "COMPOSE_FILE"
 CERTIFICATES = "VETTED_CERTIFICATES"
+MEMORY, PIDS = "VETTED_MEMORY", "VETTED_PIDS"
 BASE, GPUS = "compose.yaml", "compose.gpu.yaml"
 NOBODY_IN_PARTICULAR = 1000  # the user of the images
+MIB = 1 << 20
+SPARED = 2048  # MiB that the host keeps, or a quarter of its memory where that is less
+# Of the processes and threads of a run most belong to pools with one for each core.
+PIDS_LEAST, PIDS_PER_CORE = 4096, 128
 
 
 def path(project: Project) -> Path:
@@ -22,7 +27,7 @@ def path(project: Project) -> Path:
 
 
 def pin(project: Project, held: Stack, name: str, image: str, certificates: Path, scratch: Path) -> bool:
-    """Write the image, its stack and certificates, who runs it and which compose files; whether anything changed."""
+    """Write the image, its stack and record, who runs it with what, and the compose files; whether anything changed."""
     certificates.mkdir(parents=True, exist_ok=True)
     target = path(project)
     # Any bytes that a person may have there come back as they were.
@@ -33,11 +38,28 @@ def pin(project: Project, held: Stack, name: str, image: str, certificates: Path
         CERTIFICATES: _value(project, certificates),
         USER: owner(project),
         FILES: files(before, held.device),
+        **{name: value for name, value in limits().items() if not _stands(before, name)},
     }
     after = replaced(before, values)
     if after != before:
         write(target, after.encode(errors="surrogateescape"), scratch)
     return after != before
+
+
+def limits() -> dict[str, str]:
+    """What a container may use of this machine; a person may set other limits."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MIB
+    pids = max(PIDS_LEAST, PIDS_PER_CORE * (os.cpu_count() or 1))
+    return {MEMORY: f"{memory(total)}m", PIDS: str(pids)}
+
+
+def memory(total: int) -> int:
+    """The MiB for a container on a host with so many."""
+    return max(total - SPARED, total * 3 // 4)
+
+
+def _stands(text: str, name: str) -> bool:
+    return re.search(rf"^[ \t]*(?:export[ \t]+)?{name}[ \t]*=[ \t]*\S", text, re.MULTILINE) is not None
 
 
 def _value(project: Project, folder: Path) -> str:

@@ -14,7 +14,17 @@ smoke      the suite, on this machine
 """
 
 
+INTERRUPTED = 130  # as a shell says of Ctrl-C
+
+
 def main() -> int:
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run() -> int:
     command, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "train":
         from runtime import train

@@ -1,14 +1,24 @@
-#!/usr/bin/env -S python -P
-"""The command `vetted` inside an image, where it lies as /usr/local/bin/vetted."""
+#!/usr/bin/env -S python -IB
+"""The command `vetted` inside an image, where it lies as /usr/local/bin/vetted.
+
+Python's isolated mode: nothing is imported from the folder that it runs in, or from where the environment says.
+"""
 
 import os
 import sys
 
 HOME = "/opt/vetted"
 
-# Not from the folder that it happens to run in; and the processes that it starts find it as well.
+if os.environ.get("PYTHONPATH"):
+    print(
+        f"vetted: PYTHONPATH={os.environ['PYTHONPATH']} is not used: it would come before the stack\n"
+        "next: put modules of your own beside the config",
+        file=sys.stderr,
+    )
+for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"):
+    os.environ.pop(name, None)
+os.environ["PYTHONPATH"] = HOME  # for the processes that it starts
 sys.path.insert(0, HOME)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (HOME, os.environ.get("PYTHONPATH"))))
 
 from runtime.__main__ import main  # noqa: E402
 

@@ -11,14 +11,17 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from runtime import exposed, judged, names
+
 STACK = "etc/vetted/stack.json"
-CERTIFICATES = "run/vetted/certificates"
 RUNS = "runs"
+HERE = "here"  # the user's folder
 # The first driver of each CUDA major; a driver runs every minor version of its majors.
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 DRIVERS = {"12": 525, "13": 580}
@@ -38,13 +41,6 @@ class Finding:
         return self.what + (f"\n         {self.then}" if self.then else "")
 
 
-@dataclass(frozen=True)
-class Certificate:
-    subject: str  # the digest of an image
-    hardware: str  # the class of machine it was earned on
-    expires: str  # the last day, as in 2026-11-21
-
-
 def main() -> int:
     findings = look()
     for finding in findings:
@@ -58,10 +54,12 @@ def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> lis
     needs = cuda(here.get("distributions", {}))
     found = gpus(root, environ)
     return [
-        certified(root, here, environ.get("VETTED_IMAGE", ""), found),
+        certified(root, here, found),
         *(_driver(root, needs, found) if needs else []),
         *_shared_memory(root, found),
         *_output(root),
+        *_names(root),
+        *_exposed(root),
     ]
 
 
@@ -74,7 +72,7 @@ def stack(root: Path) -> dict[str, Any]:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -142,58 +140,40 @@ def _text(path: Path) -> str:
 # --- what it means -------------------------------------------------------------------------------------------------
 
 
-def certified(root: Path, stack: Mapping[str, Any], image: str, found: list[str]) -> Finding:
-    """Which certificate speaks of this very image, and whether it was earned on hardware like this."""
+def certified(root: Path, stack: Mapping[str, Any], found: list[str]) -> Finding:
+    """Whether a certificate of this image, as the host judged it, was earned on hardware like this."""
     name = stack.get("stack", "this image")
-    held = certificates(root, image).values()
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    earned = [one.hardware for one in held if today <= one.expires]
-    here = hardware(root, found)
-    if here in earned:
-        return Finding("ok", f"{name} is certified for this hardware: {here}")
-    if held and not earned:
+    said = judged.read(root)
+    if said is None:
+        return Finding("advice", f"nothing is known of a certificate of {name}", f"on the host: vetted use {name}")
+    if not said.of(stack):
         return Finding(
             "advice",
-            f"the certificate of {name} for this image expired on {max(one.expires for one in held)}",
-            "choose a newer image: vetted use; or run the suite here: docker compose run smoke",
+            f"what `vetted use` judged was {said.stack} with another lock or runtime, and not this image",
+            f"on the host: vetted use {name}",
         )
-    if earned:
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    here = hardware(root, found)
+    valid = [one.hardware for one in said.certificates if one.issued <= today <= one.expires]
+    if here in valid:
+        return Finding(
+            "ok", f"{name} is certified for this hardware: {here}, as judged by `vetted use` on {said.judged}"
+        )
+    if valid:
         return Finding(
             "advice",
-            f"{name} is certified on {' and on '.join(earned)}, not on this: {here}",
+            f"{name} is certified on {' and on '.join(valid)}, not on this: {here}",
             "run the suite here: docker compose run smoke",
         )
-    if "@sha256:" not in image:
-        return Finding("advice", f"{name} runs from an image that is not named by its digest", "vetted use pins it")
+    if said.certificates:
+        return Finding(
+            "advice",
+            f"the certificate of {name} for this image expired on {max(one.expires for one in said.certificates)}",
+            "choose a newer image: vetted use; or run the suite here: docker compose run smoke",
+        )
     return Finding(
         "advice", f"{name} has no certificate for this image", "run the suite here: docker compose run smoke"
     )
-
-
-def certificates(root: Path, image: str) -> dict[Path, Certificate]:
-    """The certificates of this very image, expired ones too."""
-    digest = image.rpartition("@sha256:")[2]
-    return {
-        path: held
-        for path in sorted((root / CERTIFICATES).glob("*.json"))
-        if (held := _certificate(path)) and held.subject == digest
-    }
-
-
-def _certificate(path: Path) -> Certificate | None:
-    """What a certificate says; None for what is no passed certificate."""
-    document = _json(path)
-    try:
-        predicate = document["predicate"]
-        resources = {one["name"]: one.get("annotations", {}) for one in predicate["configuration"]}
-        if predicate["result"] != "PASSED" or resources.get("differences"):
-            return None
-        held = Certificate(
-            document["subject"][0]["digest"]["sha256"], resources["hardware"]["class"], predicate["expires"]
-        )
-        return held if all(isinstance(one, str) for one in (held.subject, held.hardware, held.expires)) else None
-    except (KeyError, TypeError, IndexError):
-        return None
 
 
 def _driver(root: Path, needs: str, found: list[str]) -> list[Finding]:
@@ -246,6 +226,32 @@ def _output(root: Path) -> list[Finding]:
     if free < SPACE:
         return [Finding("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: make room")]
     return []
+
+
+def _names(root: Path) -> list[Finding]:
+    site = root / sysconfig.get_path("purelib").lstrip("/")
+    hidden, winning = names.shared(root / HERE, site)
+    findings = []
+    if winning:
+        said = f"{', '.join(winning)} in /{HERE} would be imported in place of the stack's"
+        findings.append(Finding("stop", said, "rename it"))
+    if hidden:
+        said = f"{', '.join(hidden)} in /{HERE} will not be imported: the stack or Python has a module of that name"
+        findings.append(Finding("advice", said, "rename it, if it is meant to be imported"))
+    return findings
+
+
+def _exposed(root: Path) -> list[Finding]:
+    found = exposed.found(root / HERE)
+    if not found:
+        return []
+    return [
+        Finding(
+            "stop",
+            f"/{HERE} holds {', '.join(map(ascii, found))}, which everything that a run imports could read",
+            "move the config to a folder of its own, and run there or set VETTED_WORK to that folder",
+        )
+    ]
 
 
 if __name__ == "__main__":

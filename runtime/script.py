@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runtime import rewards
+from runtime import parent, rewards
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path.cwd()))  # reward functions of one's own lie beside the config
+    parent.follow()
+    sys.path.append(str(Path.cwd()))  # reward functions of one's own lie beside the config, and come after the stack
     if not shutil.which("gcc"):
         _no_compiled_collectives()
     import transformers

@@ -27,7 +27,7 @@ def main(probes: Sequence[str]) -> int:
     red = 0
     environment = {**os.environ, "PYTHONPATH": str(SUITE)}
     with subprocess.Popen(
-        [sys.executable, "-m", "smoke"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-P", "-m", "smoke"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as child:
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(json.dumps(request) + "\n")

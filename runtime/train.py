@@ -6,6 +6,7 @@ certificates of the image. Ctrl-C ends the run with a checkpoint; `--resume` goe
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import json
@@ -19,11 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime import preflight
+from runtime import judged, parent, preflight
 
 RUNS = Path("/runs")
 CONFIG = "config.yaml"
 STOP = ".stop"  # in the folder of a run: end after this step
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130  # as a shell says of Ctrl-C: the run is not at its end, and can be resumed
 # Options that this command sets itself: where a run lies, and what is written there.
 OWN = ("--output_dir", "--resume_from_checkpoint", "--disable_tqdm")
@@ -73,6 +75,7 @@ def parse(arguments: Sequence[str]) -> Asked:
 
 def main(arguments: Sequence[str], runs: Path = RUNS) -> int:
     _environment()
+    parent.when_the_client_goes(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
         asked = parse(arguments)
         if not _ready():
@@ -102,18 +105,22 @@ def _run(argv: Sequence[str], stop: Path) -> int:
     """
     stop.unlink(missing_ok=True)
     killed = False
-    with subprocess.Popen(argv, process_group=0) as child:
+    # A group of its own, because a terminal interrupts a group; runtime.parent ends it when this process is killed.
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, process_group=0, env={**os.environ, parent.TRAIN: str(os.getpid())}
+    ) as child:
 
         def end(_number: int, _frame: object) -> None:
             nonlocal killed
-            if stop.exists():
+            if stop.exists() or not _touched(stop):
                 killed = True
-                os.killpg(child.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
                 return
-            stop.touch()
-            print("\nvetted: ending with a checkpoint after this step; once more ends at once", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the terminal or the pipe may be closed already
+                os.write(2, b"\nvetted: ending with a checkpoint after this step; once more ends at once\n")
 
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, end) for number in SIGNALS}
         try:
             code = child.wait()
         finally:
@@ -124,6 +131,14 @@ def _run(argv: Sequence[str], stop: Path) -> int:
     if killed or (asked and code == 0):
         return INTERRUPTED
     return code if code >= 0 else 128 - code  # as a shell says of a signal
+
+
+def _touched(stop: Path) -> bool:
+    try:
+        stop.touch()
+    except OSError:  # the disk is full, or the folder of the run is gone
+        return False
+    return True
 
 
 def _ready() -> bool:
@@ -153,7 +168,7 @@ def _new(runs: Path, asked: Asked) -> Path:
         settings = task.make(folder / "task").read_bytes()
     (folder / CONFIG).write_bytes(settings)
     image = {"image": os.environ.get("VETTED_IMAGE"), "stack": os.environ.get("VETTED_STACK")}
-    for path in preflight.certificates(Path("/"), image["image"] or ""):
+    for path in judged.files(Path("/"), preflight.stack(Path("/"))):
         (folder / "certificates").mkdir(exist_ok=True)
         shutil.copyfile(path, folder / "certificates" / path.name)
     (folder / "image.json").write_text(json.dumps(image, indent=2) + "\n", encoding="utf-8")
@@ -208,7 +223,7 @@ def _launcher() -> list[str]:
     if found < 2:
         return [sys.executable, "-P", "-m", "runtime.script"]
     return [
-        sys.executable, "-P", "-m", "accelerate.commands.launch",
+        sys.executable, "-P", "-m", "runtime.parent", "accelerate.commands.launch",
         "--num_processes", str(found), "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
         "--module", "runtime.script",
     ]  # fmt: skip
@@ -216,6 +231,7 @@ def _launcher() -> list[str]:
 
 def _environment() -> None:
     """What the processes to come need, where nobody has said otherwise."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # nor does any worker of a launcher import from the folder that it runs in
     defaults = {
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",

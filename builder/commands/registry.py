@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from builder import audit, build, console, dotenv, engine, errors, lock, project, stack
+from builder import audit, build, certificate, console, dotenv, engine, errors, judged, lock, project, stack
 from builder.build import Built, Step
 from builder.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
@@ -177,15 +177,16 @@ def use_(
     chosen = name or _cpu_stack(home)
     held = lock.load(home, chosen)
     with home.holding(chosen) as scratch:
-        certificates = home.stack_dir(chosen) / "certificates"
+        statements: Iterable[Statement] = certificate.of_stack(home, chosen).values()
         if repository:
-            image, statements = _published(home, chosen, repository, public, scratch)
-            if public:
-                certificates = _carried(home, chosen, statements, scratch)
+            image, published = _published(home, chosen, repository, public, scratch)
+            statements = published if public else statements
         else:
             built = build.needed(home, held)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
+        certificates = judged.folder(home, chosen)
+        judged.record(home, held, image.rpartition("@")[2], statements, certificates, scratch)
         changed = dotenv.pin(home, held.stack, chosen, image, certificates, scratch)
     if as_json:
         print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})
@@ -227,17 +228,6 @@ def _published(
             )
         statements = [one.statement for one in verdict.certificates if not one.doubts]
     return f"{repository}@{image}", statements
-
-
-def _carried(home: Project, name: str, statements: Sequence[Statement], scratch: Path) -> Path:
-    """The folder with these certificates of an image that somebody else certified, and with no others."""
-    folder = home.state / "certificates" / name
-    written = [folder / f"{number}.json" for number in range(len(statements))]
-    for path, statement in zip(written, statements, strict=True):
-        project.write(path, statement.to_json(), scratch)
-    for path in set(folder.glob("*.json")).difference(written):
-        path.unlink()
-    return folder
 
 
 def _load(built: Built) -> None:

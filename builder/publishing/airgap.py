@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder import dotenv, errors
+from builder import dotenv, errors, judged
 from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
@@ -23,7 +23,7 @@ from builder.publishing import attached, publish, signing, verify
 IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files
 # What is there beside the image: the files that people run, and what they mount.
-LOAD, CERTIFICATES = "load", "certificates"
+LOAD, JUDGED = "load", "judged"
 SCRIPT = """\
 #!/bin/sh
 # Loads the image into Docker and chooses it. Then, in this folder: docker compose run --rm train
@@ -40,12 +40,15 @@ fi
 mkdir -p runs
 owner="$(id -u):$(id -g)"
 if [ "$(id -u)" = 0 ]; then owner={nobody}:{nobody}; chown "$owner" runs; fi
+memory=$(awk '/^MemTotal:/ {{ t = int($2 / 1024); a = t - {spared}; b = int(t * 3 / 4); print (a > b ? a : b) "m" }}' \
+    /proc/meminfo)
 cat > .env.partial <<END
 {image_variable}=$image
 {stack_variable}={stack}
-{certificates_variable}=./{certificates}
+{certificates_variable}=./{judged}
 {user_variable}=$owner
 {files_variable}={files}
+{memory_variable}=$memory
 END
 mv .env.partial .env
 echo "$image"
@@ -88,6 +91,7 @@ def make(
         said = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
         (partial / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     _compose(project, held, built, partial)
+    judged.record(project, held, image, certificates, partial / JUDGED, scratch)
     report("verifying it, offline")
     verdict = verify.local(project, partial / IMAGE, None, partial / KEY, scratch, None)
     if not verdict.good:
@@ -106,15 +110,11 @@ def _compose(project: Project, held: Lock, built: Built, folder: Path) -> None:
     for source in sorted(project.root.glob("compose*.yaml")):
         shutil.copyfile(source, folder / source.name)
     shutil.copytree(project.smoke, folder / project.smoke.name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / CERTIFICATES).mkdir()
-    for path in folder.glob("certificate*.json"):
-        if not path.name.endswith(".dsse.json"):
-            shutil.copyfile(path, folder / CERTIFICATES / path.name)
     script = SCRIPT.format(
         image=f"{built.reference.partition(':')[0]}@{built.image.manifest}", stack=held.name,
-        nobody=dotenv.NOBODY_IN_PARTICULAR, certificates=CERTIFICATES, files=dotenv.files("", held.stack.device),
+        nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=dotenv.files("", held.stack.device),
         image_variable=dotenv.IMAGE, stack_variable=dotenv.STACK, certificates_variable=dotenv.CERTIFICATES,
-        user_variable=dotenv.USER, files_variable=dotenv.FILES,
+        user_variable=dotenv.USER, files_variable=dotenv.FILES, memory_variable=dotenv.MEMORY, spared=dotenv.SPARED,
     )  # fmt: skip
     (folder / LOAD).write_text(script)
     (folder / LOAD).chmod(0o755)

@@ -12,7 +12,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from builder import certificate, oci
+from builder import certificate, dotenv, oci
 from tests.conftest import ROOT, TINY, Answer
 from tests.registry.conftest import Keys, Stack, verify
 from tests.unit.conftest import Command
@@ -31,10 +31,12 @@ def carried(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> P
 
 def test_it_holds_image_statements_signatures_and_key(certified: Stack, carried: Path, keys: Keys) -> None:
     statements = [f"{name}{end}" for name in ("certificate", "provenance", "sbom") for end in (".dsse.json", ".json")]
-    files = ["compose.yaml", "compose.gpu.yaml", "compose.network.yaml", "smoke", "certificates", "load"]
+    files = [path.name for path in ROOT.glob("compose*.yaml")] + ["smoke", "judged", "load"]
     assert sorted(path.name for path in carried.iterdir()) == sorted([*statements, *files, "cosign.pub", "image"])
-    (mounted,) = (carried / "certificates").iterdir()
-    assert mounted.read_bytes() == (carried / "certificate.json").read_bytes()
+    (mounted,) = (carried / "judged" / "certificates").iterdir()
+    assert json.loads(mounted.read_text()) == json.loads((carried / "certificate.json").read_text())
+    record = json.loads((carried / "judged" / "certificates.json").read_text())
+    assert (record["image"], len(record["certificates"])) == (certified.image, 1)
     assert (carried / "cosign.pub").read_text() == keys.public.read_text()
     path = certificate.path(certified.small.project, TINY, "cpu", "docker")
     assert json.loads((carried / "certificate.json").read_text()) == json.loads(path.read_text())
@@ -83,8 +85,9 @@ def test_it_is_loaded_from_anywhere_and_chosen_for_compose(certified: Stack, car
     runs = (carried / "runs").stat()
     chosen = dict(line.split("=", 1) for line in (carried / ".env").read_text().splitlines())
     assert chosen == {
-        "VETTED_IMAGE": image, "VETTED_STACK": TINY, "VETTED_CERTIFICATES": "./certificates",
+        "VETTED_IMAGE": image, "VETTED_STACK": TINY, "VETTED_CERTIFICATES": "./judged",
         "VETTED_USER": f"{runs.st_uid}:{runs.st_gid}", "COMPOSE_FILE": "compose.yaml",
+        "VETTED_MEMORY": dotenv.limits()["VETTED_MEMORY"],
     }  # fmt: skip
     assert runs.st_uid != 0
 

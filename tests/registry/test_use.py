@@ -17,7 +17,7 @@ def test_the_image_of_a_registry_is_pinned_by_its_digest(
     assert answer.code == 0, answer.err
     written = (certified.root / ".env").read_text().splitlines()
     assert written[:2] == [f"VETTED_IMAGE={repository}@{certified.image}", f"VETTED_STACK={TINY}"]
-    assert written[2] == f"VETTED_CERTIFICATES=./.vetted/certificates/{TINY}"
+    assert written[2] == f"VETTED_CERTIFICATES=./.vetted/judged/{TINY}"
     assert "not verified" not in answer.err
 
 
@@ -25,7 +25,7 @@ def test_an_image_that_was_verified_brings_its_certificates_and_no_older_ones(
     command: Command, certified: Stack, repository: Repository, keys: Keys
 ) -> None:
     publish(command, certified, repository, keys)
-    held = certified.root / ".vetted" / "certificates" / TINY
+    held = certified.root / ".vetted" / "judged" / TINY / "certificates"
     held.mkdir(parents=True)
     (held / "9.json").write_text("of an earlier image")
     answer = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
@@ -44,7 +44,7 @@ def test_the_cpu_stack_is_the_default_and_what_is_not_verified_is_said(
     assert answer.code == 0
     assert f"{TINY}: {repository}@{certified.image}" in answer.out
     assert "not verified: add --key cosign.pub" in answer.err
-    assert f"VETTED_CERTIFICATES=./lockfiles/{TINY}/certificates" in (certified.root / ".env").read_text()
+    assert f"VETTED_CERTIFICATES=./.vetted/judged/{TINY}" in (certified.root / ".env").read_text()
     again = command(certified.root, "use", "--registry", str(repository), "--json")
     assert again.json == {
         "stack": TINY, "image": f"{repository}@{certified.image}", "file": str(certified.root / ".env"),

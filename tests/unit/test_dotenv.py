@@ -84,3 +84,28 @@ def test_results_belong_to_the_owner_of_the_folder_and_nothing_runs_as_root(smal
     if os.geteuid() == 0:
         os.chown(runs, 4321, 1234)
         assert dotenv.owner(small.project) == "4321:1234"
+
+
+@pytest.mark.parametrize(("total", "given"), [(4096, 3072), (8192, 6144), (65536, 63488), (1, 0)])
+def test_a_host_keeps_some_of_its_memory(total: int, given: int) -> None:
+    assert dotenv.memory(total) == given
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("VETTED_MEMORY=3g\nVETTED_PIDS=99\n", {"VETTED_MEMORY": "3g", "VETTED_PIDS": "99"}),
+        ("export VETTED_MEMORY = 3g\n", {"VETTED_MEMORY": "3g"}),
+        ("VETTED_MEMORY=\n", {}),
+        ("", {}),
+    ],
+)
+def test_limits_are_those_of_the_machine_unless_a_person_set_others(
+    small: Small, before: str, kept: dict[str, str]
+) -> None:
+    dotenv.path(small.project).write_text(before)
+    dotenv.pin(small.project, small.lock.stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    lines = [line.removeprefix("export ").split("=", 1) for line in dotenv.path(small.project).read_text().splitlines()]
+    found = {name.strip(): value.strip() for name, value in lines}
+    assert {name: found[name] for name in ("VETTED_MEMORY", "VETTED_PIDS")} == {**dotenv.limits(), **kept}
+    assert len(lines) == len(found)

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from builder import build, certificate
-from builder.certificate import ProbeResult
-from runtime import metrics, preflight, train
+from builder import build
+from runtime import judged, metrics, preflight, train
 from runtime.train import Asked, UsageError
 from tests.conftest import ROOT, Small
 
-DIGEST = "a" * 64
+OF_THIS_IMAGE = {"lock": "sha256:" + "a" * 64, "runtime": "sha256:" + "b" * 64}
 CUDA = {"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Wed Jan  1 00:00:00 UTC 2026\nGCC version: 12\n"
 
@@ -29,7 +28,8 @@ class Machine:
 
     def __init__(self, root: Path, distributions: Mapping[str, str], driver: str | None = None, gpus: int = 0) -> None:
         self.root = root
-        self.write("etc/vetted/stack.json", json.dumps({"stack": "tiny", "distributions": dict(distributions)}))
+        said = {"stack": "tiny", **OF_THIS_IMAGE, "distributions": dict(distributions)}
+        self.write("etc/vetted/stack.json", json.dumps(said))
         self.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC\n")
         (root / "dev/shm").mkdir(parents=True)
         (root / "runs").mkdir()
@@ -48,8 +48,21 @@ class Machine:
         self.write(f"proc/driver/nvidia/gpus/0000:0{number}/information", said)
         self.write(f"dev/nvidia{minor}", "")
 
-    def said(self, image: str = "") -> list[tuple[str, str]]:
-        return [(one.level, str(one)) for one in preflight.look(self.root, {"VETTED_IMAGE": image})]
+    def judged(self, hardware: str = "", expires: int = 1, issued: int = 0, **other: object) -> None:
+        """A record as `vetted use` writes it, of this image and machine but for what is said; days from today."""
+        today = datetime.datetime.now(datetime.UTC).date()
+        certificate = {
+            "hardware": hardware or preflight.hardware(self.root, []), "file": "0.json",
+            "issued": str(today + datetime.timedelta(issued)), "expires": str(today + datetime.timedelta(expires)),
+        }  # fmt: skip
+        said = {
+            "image": "sha256:" + "c" * 64, "stack": "tiny", **OF_THIS_IMAGE, "judged": str(today),
+            "certificates": [certificate], **other,
+        }  # fmt: skip
+        self.write("run/vetted/certificates.json", json.dumps(said))
+
+    def said(self, environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        return [(one.level, str(one)) for one in preflight.look(self.root, environ or {})]
 
     def stops(self) -> list[str]:
         return [said for level, said in self.said() if level == "stop"]
@@ -119,33 +132,43 @@ def test_a_gpu_of_the_host_that_the_container_was_not_given_is_not_seen(tmp_path
     assert preflight.gpus(tmp_path, {}) == ["NVIDIA H1"]
 
 
-def test_a_certificate_covers_the_hardware_that_it_was_earned_on_and_no_other(small: Small, tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "root", {"torch": "2.13.0+cpu"})
-    here = preflight.hardware(machine.root, [])
-    issued = certificate.read(small.issue("docker", subject=f"sha256:{DIGEST}"))
-    text = issued.to_json().replace(str((issued.resource("hardware").annotations or {})["class"]), here)
-    image = f"there/tiny@sha256:{DIGEST}"
-    assert machine.said(image)[0][1].startswith("tiny has no certificate for this image")
-    machine.write("run/vetted/certificates/cpu-docker.json", text)
-    assert machine.said(image)[0] == ("ok", f"tiny is certified for this hardware: {here}")
-    assert machine.said(f"there/tiny@sha256:{'b' * 64}")[0][0] == "advice", "another image"
-    assert machine.said("there/tiny:latest")[0][1].startswith("tiny runs from an image that is not named by its digest")
-    machine.write("run/vetted/certificates/cpu-docker.json", text.replace(here, "Another CPU, 64 cores"))
-    assert "certified on Another CPU, 64 cores, not on this" in machine.said(image)[0][1]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"predicate": {}}', '{"predicate": {"configuration": [1]}}'])
-def test_what_is_no_certificate_covers_nothing(tmp_path: Path, text: str) -> None:
+def test_a_certificate_covers_the_hardware_that_it_was_earned_on_and_no_other(tmp_path: Path) -> None:
     machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
-    machine.write("run/vetted/certificates/cpu-docker.json", text)
-    assert machine.said(f"there/tiny@sha256:{DIGEST}")[0][0] == "advice"
+    here = preflight.hardware(machine.root, [])
+    today = datetime.datetime.now(datetime.UTC).date()
+    assert machine.said()[0] == (
+        "advice",
+        "nothing is known of a certificate of tiny\n         on the host: vetted use tiny",
+    )
+    machine.judged()
+    said = f"tiny is certified for this hardware: {here}, as judged by `vetted use` on {today}"
+    assert machine.said()[0] == ("ok", said)
+    machine.judged(hardware="Another CPU, 64 cores")
+    assert machine.said()[0][1].startswith(f"tiny is certified on Another CPU, 64 cores, not on this: {here}")
+    machine.judged(certificates=[])
+    assert machine.said()[0][1].startswith("tiny has no certificate for this image")
+    machine.judged(expires=0)
+    assert machine.said()[0] == ("ok", said), "it holds to the end of its last day"
+    machine.judged(expires=-1)
+    yesterday = today - datetime.timedelta(1)
+    assert machine.said()[0][1].startswith(f"the certificate of tiny for this image expired on {yesterday}")
 
 
-def test_a_failed_run_covers_nothing(small: Small, tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "root", {"torch": "2.13.0+cpu"})
-    failed = small.issue("docker", subject=f"sha256:{DIGEST}", probes=[ProbeResult(name="alpha", outcome="failed")])
-    machine.write("run/vetted/certificates/cpu-docker.json", failed.read_text())
-    assert "no certificate" in machine.said(f"there/tiny@sha256:{DIGEST}")[0][1]
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"certificates": [1]}', '{"certificates": 1}', "[" * 100_000])
+def test_what_is_no_record_covers_nothing(tmp_path: Path, text: str) -> None:
+    machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
+    machine.write("run/vetted/certificates.json", text)
+    assert machine.said()[0][1].startswith("nothing is known of a certificate of tiny")
+
+
+def test_the_certificates_behind_the_record_of_this_image_are_kept_with_a_run(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
+    for name in ("0.json", "1.json"):
+        machine.write(f"run/vetted/certificates/{name}", "{}")
+    machine.judged()
+    image = preflight.stack(machine.root)
+    assert [path.name for path in judged.files(machine.root, image)] == ["0.json"]
+    assert judged.files(machine.root, {**image, "lock": "another"}) == []
 
 
 def test_a_folder_for_runs_that_is_not_there_stops(tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ def test_what_was_built_here_is_pinned_by_its_digest(command: Command, small: Sm
     pinned = f"vetted/{TINY}@{built.image.manifest}"
     lines = (small.root / ".env").read_text().splitlines()
     assert lines[:3] == ["PORT=1", f"VETTED_IMAGE={pinned}", f"VETTED_STACK={TINY}"]
-    assert lines[3] == f"VETTED_CERTIFICATES=./lockfiles/{TINY}/certificates"
-    assert [line.partition("=")[0] for line in lines[4:]] == ["VETTED_USER", "COMPOSE_FILE"]
+    assert lines[3] == f"VETTED_CERTIFICATES=./.vetted/judged/{TINY}"
+    assert [line.partition("=")[0] for line in lines[4:]] == [
+        "VETTED_USER", "COMPOSE_FILE", "VETTED_MEMORY", "VETTED_PIDS",
+    ]  # fmt: skip
     assert f"{TINY}: {pinned}\n  written to .env" in answer.out
     assert "no Docker engine answers: the image is pinned, and loaded by running this again" in answer.err
     again = command(small.root, "use", "--json")

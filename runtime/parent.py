@@ -1,0 +1,83 @@
+"""The processes of a run end with `vetted train`, however that ends. `python -m runtime.parent MODULE [ARGUMENT]...`"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import runpy
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TRAIN = "VETTED_TRAIN"  # the process id of `vetted train`
+CLIENT = "VETTED_CLIENT"  # set by compose.yaml: standard input is held open by whoever started the container
+NO_INPUT = 2.0  # seconds: an input that ends before was empty from the beginning, such as /dev/null
+_PR_SET_PDEATHSIG = 1
+
+
+def follow() -> None:
+    """End this process when its parent ends, and now if `vetted train` is gone already.
+
+    For every process between `vetted train` and the ranks, because a launcher gives its ranks a session of their own.
+    Interrupts are for `vetted train`: it ends the run with a checkpoint. Slurm sends them to all processes of a step.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if TRAIN not in os.environ:
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if not _descends_from(int(os.environ[TRAIN])):
+        sys.exit("vetted: the command that started this run is gone")
+
+
+def _descends_from(ancestor: int) -> bool:
+    process = os.getpid()
+    while process > 0:
+        if process == ancestor:
+            return True
+        try:
+            status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        process = int(re.search(r"^PPid:\s*(\d+)$", status, re.MULTILINE)[1])  # type: ignore[index]
+    return False
+
+
+def when_the_client_goes(then: Callable[[], None]) -> threading.Thread | None:
+    """Watch standard input in a thread: Docker closes a container's when the client that was attached to it goes.
+
+    `docker compose run` without a terminal passes no signal on, so this is how a container learns of Ctrl-C.
+    """
+    if CLIENT not in os.environ or not _is_pipe(0):
+        return None
+    started = time.monotonic()
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 65536):
+                pass
+        if time.monotonic() - started > NO_INPUT:
+            then()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    follow()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from builder import build, certificate
+from builder import build, certificate, judgement
 from builder.certificate import Statement
 from builder.lock import Lock
 from builder.project import Project, write
@@ -23,19 +23,13 @@ def folder(project: Project, stack: str) -> Path:
     return project.state / "judged" / stack
 
 
-def judged(home: Project, held: Lock, image: str, statements: Iterable[Statement]) -> list[Statement]:  # noqa: ARG001
-    """Those of the statements that are certificates of this image (its digest) today."""
-    # TODO: judge with builder.judgement; `home` and `held` are what it needs.
-    day, digest = certificate.today(), certificate.bare(image)
-    return [
-        one for one in statements
-        if one.earned and not one.lapsed(day) and [subject.digest for subject in one.subject] == [digest]
-    ]  # fmt: skip
-
-
 def record(home: Project, held: Lock, image: str, statements: Iterable[Statement], target: Path, scratch: Path) -> None:
-    """Write the record of an image (its digest) to a folder, and nothing of an earlier one is left there."""
-    held_by = judged(home, held, image, statements)
+    """Write the record of an image (its digest) to a folder, and nothing of an earlier one is left there.
+
+    What does not hold today is left out.
+    """
+    terms = judgement.terms(home, held)
+    held_by = [one for one in statements if judgement.holds(one, terms, image)]
     files = [f"{number}.json" for number in range(len(held_by))]
     for name, one in zip(files, held_by, strict=True):
         write(target / RAW / name, one.to_json(), scratch)
@@ -47,7 +41,7 @@ def record(home: Project, held: Lock, image: str, statements: Iterable[Statement
         "judged": str(certificate.today()),
         "certificates": [
             {
-                "hardware": (one.resource("hardware").annotations or {})["class"],
+                "hardware": one.hardware,
                 "issued": str(one.predicate.issued),
                 "expires": str(one.predicate.expires),
                 "file": name,

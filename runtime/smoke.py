@@ -25,10 +25,10 @@ def main(probes: Sequence[str]) -> int:
         "distributions": stack["distributions"],
     }
     red = 0
-    environment = {**os.environ, "PYTHONPATH": str(SUITE)}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "smoke"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as child:
+    # As the tool runs it: the supervisor in an isolated interpreter, the probes in the stack's.
+    command = [sys.executable, "-I", "-S", str(SUITE / "smoke" / "__main__.py"), "--python", sys.executable]
+    environment = {**os.environ, "PYTHONPATH": ""}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(json.dumps(request) + "\n")
         child.stdin.flush()  # and left open: the runner ends when it closes

@@ -202,13 +202,12 @@ def _distributions(project: Project, held: Lock, folder: Path, scratch: Path, re
     source = groups.get(render.SOURCE, ())
     if source:
         groups[BUILD] = held.build
-    files = archives.fetch(
-        project,
-        held.stack,
-        [entry for entries in groups.values() for entry in entries],
-        scratch,
-        lambda said: report(Step(0, 0, f"{held.name}: {said}")),
-    )
+    files: dict[lock.Entry, Path] = {}
+    # Apart: what builds a source distribution may be another version of what is installed.
+    for wanted in (held.python, held.build if source else ()):
+        files |= archives.fetch(
+            project, held.stack, wanted, scratch, lambda said: report(Step(0, 0, f"{held.name}: {said}"))
+        )
     for name, entries in groups.items():
         (folder / "requirements" / f"{name}.txt").write_text(lock.format_python(entries))
         archives.gather((files[entry] for entry in entries), folder / "wheels" / name)

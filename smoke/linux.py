@@ -13,7 +13,10 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
-_CAP_SYS_PTRACE = 19
+# What training may need of root, on a host where it runs as root: its files, locked memory, priorities and limits.
+# CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, IPC_LOCK, SYS_NICE, SYS_RESOURCE.
+_CAPABILITIES = (0, 1, 2, 3, 4, 14, 23, 24)
+_LAST_CAPABILITY = 63
 _PR_SET_CHILD_SUBREAPER = 36
 
 # Versions 2 and 1 of control groups, as seen from inside a container (its own group is the root there).
@@ -46,15 +49,18 @@ def adopt_orphans() -> None:
 def hide() -> None:
     """Close this process to others of the same user: its memory, its descriptors, and debuggers.
 
-    Forked processes inherit it; a program that is executed is open again. A process with CAP_SYS_PTRACE still gets in.
+    Forked processes inherit it; a program that is executed is open again. Privileged processes still get in: those that
+    can trace others, watch performance, or administrate the system.
     """
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def give_up_tracing() -> None:
-    """Give up CAP_SYS_PTRACE for this process's programs to come, so that `hide` holds against root as well."""
-    with suppress(OSError):  # not root: there is nothing to give up
-        _prctl(_PR_CAPBSET_DROP, _CAP_SYS_PTRACE)
+def give_up_privileges() -> None:
+    """Give up root's privileges for this process's programs to come, so that `hide` holds against root as well."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in _CAPABILITIES:
+            with suppress(OSError):  # not root, or no such capability: there is nothing to give up
+                _prctl(_PR_CAPBSET_DROP, capability)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

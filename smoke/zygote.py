@@ -50,8 +50,8 @@ class Stack:
 
     @property
     def account(self) -> dict[str, Any]:
-        """The arguments of subprocess that start a program as that user, without the right to trace others."""
-        own: dict[str, Any] = {"preexec_fn": linux.give_up_tracing}
+        """The arguments of subprocess that start a program as that user, without root's privileges."""
+        own: dict[str, Any] = {"preexec_fn": linux.give_up_privileges}
         if self.user is not None:
             own |= {"user": self.user[0], "group": self.user[1], "extra_groups": []}
         return own

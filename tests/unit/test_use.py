@@ -53,7 +53,7 @@ def test_a_key_without_a_registry_has_nothing_to_verify(command: Command, small:
     assert "--key" in answer.err
 
 
-def test_an_env_that_is_a_folder_ends_with_6(command: Command, small: Small) -> None:
+def test_an_env_that_is_a_folder_ends_with_3(command: Command, small: Small) -> None:
     make_image(small)
     (small.root / ".env").mkdir()
     answer = command(small.root, "use", TINY)

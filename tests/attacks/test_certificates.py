@@ -1,0 +1,353 @@
+"""Attacks on the certificate: whatever is changed in it is refused, or is something that nobody can know again."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from builder import advisory, build, catalogue, certificate, judgement, lock, stack
+from builder.certificate import Measurement, ProbeResult, Resource, Statement
+from builder.judgement import Terms
+from builder.machine import Hardware
+from builder.project import Project
+from tests.conftest import ROOT
+
+STACK = "trl1.16-cpu"
+IMAGE = "sha256:" + "1" * 64
+DAY = datetime.date(2026, 11, 22)
+Path_ = tuple[str | int, ...]
+
+# What only the run itself saw. A change of it is refused where it cannot be true, and else means what it says: it is
+# the word of whoever ran the suite. A number stays within its bound.
+OBSERVED = ("seconds", "peak_memory_mib", "value", "version", "buildkit", "kernel", "cpu")
+
+
+@pytest.fixture(scope="module")
+def terms() -> Terms:
+    project = Project(ROOT)
+    return dataclasses.replace(judgement.terms(project, lock.load(project, STACK)), day=DAY)
+
+
+@pytest.fixture(scope="module")
+def genuine(terms: Terms) -> dict[str, Any]:
+    """The certificate of a run of today's suite in which every number kept its bound, as JSON."""
+    read: dict[str, Any] = json.loads(earned(terms).to_json())
+    return read
+
+
+def earned(terms: Terms) -> Statement:
+    held = terms.held
+    return certificate.statement(
+        subject=Resource(name=build.tag(held, terms.inputs), digest=certificate.bare(IMAGE)),
+        lock=held.digest, suite=terms.suite, inputs=terms.inputs, hardware=Hardware("Some CPU", 2),
+        engine={"name": "docker", "version": "26.1", "buildkit": "v0.13", "kernel": "6.1"},
+        python=f"{held.stack.python}.2", probes=[result(probe, terms) for probe in terms.probes],
+    ).dated(DAY)  # fmt: skip
+
+
+def result(probe: catalogue.Probe, terms: Terms) -> ProbeResult:
+    reason = next((skip.reason for skip in probe.skips if skip.holds("cpu", dict(terms.held.versions))), None)
+    if reason is not None:
+        return ProbeResult(name=probe.name, matters=probe.matters, outcome="not-run", reason=reason)
+    measured = []
+    for bound in probe.bounds:
+        value = next(iter((bound.bound or {"equals": 1.0}).values()))
+        fields = {"name": bound.name, "unit": bound.unit, "bound": bound.bound, "why": bound.why}
+        measured.append(Measurement.model_validate({**fields, "value": value, "headline": bound.headline}))
+    return ProbeResult(
+        name=probe.name, matters=probe.matters, outcome="passed", measurements=measured, seconds=1.5,
+        peak_memory_mib=100.0,
+    )  # fmt: skip
+
+
+def accepted(document: object, terms: Terms) -> bool:
+    """Would anybody take this JSON for a certificate of the image?"""
+    try:
+        statement = certificate.parse((json.dumps(document, indent=2) + "\n").encode())
+    except (ValueError, RecursionError):
+        return False
+    return judgement.holds(statement, terms, IMAGE)
+
+
+def meaning(document: Any, path: Path_ = ()) -> Any:
+    """A certificate without what only the run itself saw."""
+    if isinstance(document, dict):
+        keys = {key: one for key, one in document.items() if not (key in OBSERVED and observed((*path, key)))}
+        return {key: meaning(one, (*path, key)) for key, one in keys.items()}
+    return [meaning(one, path) for one in document] if isinstance(document, list) else document
+
+
+def observed(path: Path_) -> bool:
+    return path[:2] == ("predicate", "probes") or path[:2] == ("predicate", "configuration")
+
+
+def places(document: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Every place of a document: each key, each member of a list, and the document itself."""
+    yield path
+    members = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, one in members:
+        yield from places(one, (*path, key))
+
+
+def at(document: Any, path: Path_) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def put(document: Any, path: Path_, value: Any) -> Any:
+    """A copy with another value at a place; `...` removes it."""
+    if not path:
+        return value
+    changed = copy.deepcopy(document)
+    holder = at(changed, path[:-1])
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return changed
+
+
+def others(value: Any) -> list[Any]:
+    """Values of the same and of other kinds, none of them the same."""
+    known: list[Any] = [
+        ...,
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        10**9,
+        0.5,
+        1e300,
+        "",
+        "x",
+        "PASSED",
+        "9999-12-31",
+        [],
+        {},
+        [1],
+    ]
+    if isinstance(value, str):
+        known += [value + " ", value.upper(), value[:-1], f"{value}\u200b"]
+    if isinstance(value, bool):
+        known += [not value]
+    elif isinstance(value, int | float):
+        known += [value + 1, -value, str(value)]
+    elif isinstance(value, list):
+        known += [value[1:], value[::-1], value * 2, [*value, *value[:1]]]
+    elif isinstance(value, dict):
+        known += [{**value, "x": 1}, {key.upper(): one for key, one in value.items()}]
+    return [one for one in known if type(one) is not type(value) or one != value]
+
+
+def test_the_genuine_one_is_accepted(genuine: dict[str, Any], terms: Terms) -> None:
+    assert accepted(genuine, terms)
+
+
+def test_every_field_of_a_certificate_is_changed(genuine: dict[str, Any], terms: Terms) -> None:
+    """Each place once with a value of the same kind; those of probes and measurements in the first of each."""
+    forged = 0
+    for path in places(genuine):
+        if any(isinstance(key, int) and key > 2 for key in path[:-1]):
+            continue
+        for value in others(at(genuine, path))[-3:]:
+            document = put(genuine, path, value)
+            forged += 1
+            if accepted(document, terms):
+                assert meaning(document) == meaning(genuine), (path, value)
+    assert forged > 500
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no probes": lambda said: said.update(probes=[], passedTests=[], notRun={}),
+    "one probe only": lambda said: said.update(
+        probes=said["probes"][:1], passedTests=said["passedTests"][:1], notRun={}
+    ),
+    "a probe twice": lambda said: said["probes"].append(said["probes"][0]),
+    "probes of nobody": lambda said: said["probes"][0].update(name="looks-good"),
+    "a failed probe": lambda said: said["probes"][0].update(outcome="failed"),
+    "failed, and listed as passed": lambda said: said["probes"][1].update(outcome="crashed", reason="SIGFPE"),
+    "a failed test listed": lambda said: said.update(failedTests=["imports"]),
+    "all not run": lambda said: said.update(
+        passedTests=[], notRun={one["name"]: "no time" for one in said["probes"]},
+        probes=[{**one, "outcome": "not-run", "reason": "no time", "measurements": []} for one in said["probes"]],
+    ),
+    "a value outside its bound": lambda said: said["probes"][0]["measurements"][0].update(value=1e9),
+    "a bound loosened": lambda said: said["probes"][0]["measurements"][0].update(bound={"at_most": 1e9}),
+    "a bound taken away": lambda said: said["probes"][0]["measurements"][0].pop("bound"),
+    "no measurements": lambda said: said["probes"][0].update(measurements=[]),
+    "not a number": lambda said: said["probes"][0]["measurements"][0].update(value="nan"),
+    "expires never": lambda said: said.update(expires="9999-12-31"),
+    "issued in the future": lambda said: said.update(issued="2099-01-01", expires="2099-04-01"),
+    "no dates": lambda said: [said.pop("issued"), said.pop("expires")],
+    "expired": lambda said: said.update(issued="2026-01-01", expires="2026-04-01"),
+    "no hardware": lambda said: said["configuration"].pop(3),
+    "eight H200": lambda said: said["configuration"][3].update(
+        annotations={
+            "class": "8x NVIDIA H200, driver 580", "cpu": "x", "cores": 2, "gpus": ["NVIDIA H200"] * 8, "driver": "580",
+        }
+    ),
+    "another class of hardware": lambda said: said["configuration"][3]["annotations"].update({"class": "8x H200"}),
+    "no engine": lambda said: said["configuration"].pop(4),
+    "an engine of nobody": lambda said: said["configuration"][4]["annotations"].update(name="podman"),
+    "other inputs": lambda said: said["configuration"][2].update(digest={"sha256": "2" * 64}),
+    "no inputs": lambda said: said["configuration"].pop(2),
+    "another lock": lambda said: said["configuration"][0].update(digest={"sha256": "2" * 64}),
+    "a second lock": lambda said: said["configuration"].insert(1, {"name": "lock", "digest": {"sha256": "2" * 64}}),
+    "another suite": lambda said: said["configuration"][1].update(digest={"sha256": "2" * 64}),
+    "another Python": lambda said: said["configuration"][5].update(annotations={"version": "3.12.1"}),
+    "differences": lambda said: said["configuration"].append({"name": "differences", "annotations": {"x": "y"}}),
+    "a result of nothing": lambda said: said.update(result="FAILED"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_certificate_is_forged(genuine: dict[str, Any], terms: Terms, name: str) -> None:
+    """Every one of these was signed by `publish` and accepted by `verify` once."""
+    document = copy.deepcopy(genuine)
+    FORGERIES[name](document["predicate"])
+    assert document != genuine
+    assert not accepted(document, terms)
+
+
+def test_a_certificate_of_an_older_image_of_the_same_lock_is_replayed(terms: Terms) -> None:
+    assert judgement.holds(earned(terms), terms, IMAGE)
+    assert not judgement.holds(earned(terms), terms, "sha256:" + "2" * 64)
+
+
+def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
+    """Its lock is the image's, but the image did not run."""
+    held = terms.held
+    statement = certificate.statement(
+        subject=Resource(name=f"lockfiles/{held.name}", digest=certificate.bare(held.digest)),
+        lock=held.digest, suite=terms.suite, hardware=Hardware("Some CPU", 2),
+        engine={"name": "host", "system": "Debian", "kernel": "6"}, python=f"{held.stack.python}.2",
+        probes=[result(probe, terms) for probe in terms.probes],
+    ).dated(DAY)  # fmt: skip
+    assert judgement.holds(statement, terms)
+    assert judgement.against(statement, terms, IMAGE) == ["it was earned on a host, not in the image"]
+
+
+@pytest.mark.parametrize("name", [name for name in stack.names(Project(ROOT)) if name != STACK])
+def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
+    """A CPU alone ran, or a GPU is named and the probes that need one say that there was none."""
+    cuda = dataclasses.replace(judgement.terms(Project(ROOT), lock.load(Project(ROOT), name)), day=DAY)
+    assert any("without a GPU" in doubt for doubt in judgement.against(earned(cuda), cuda))
+    said = earned(cuda)
+    machine = Hardware("x", 2, ("NVIDIA H200",), "580.1")
+    annotations = {"class": machine.hardware_class, "cpu": "x", "cores": 2, "gpus": ["NVIDIA H200"], "driver": "580.1"}
+    resources = [
+        one.model_copy(update={"annotations": annotations}) if one.name == "hardware" else one
+        for one in said.predicate.configuration
+    ]
+    said = said.model_copy(update={"predicate": said.predicate.model_copy(update={"configuration": resources})})
+    doubts = judgement.against(said, cuda)
+    assert any(
+        doubt.startswith("cublas-loaded: it was not run for a reason that does not hold here") for doubt in doubts
+    )
+
+
+def test_a_certain_advisory_is_older_than_the_certificate(terms: Terms) -> None:
+    """The fault was known before the run, and no probe saw it."""
+    torch = terms.held.versions["torch"]
+    one = advisory.Advisory.model_validate({
+        "id": "VETTED-9001", "summary": "wrong", "details": "wrong", "severity": "silent-wrong",
+        "published": datetime.date(2020, 1, 1), "affected": [{"packages": {"torch": f"=={torch}"}}],
+        "fix": [{"note": "another torch"}], "evidence": {"kind": "executed", "says": "it is"},
+        "references": [{"type": "REPORT", "url": "https://github.com/x/y"}],
+    })  # fmt: skip
+    (doubt,) = judgement.against(earned(terms), dataclasses.replace(terms, advisories=[one]), IMAGE)
+    assert doubt.startswith("withdrawn by VETTED-9001")
+
+
+def test_one_thing_is_written_in_two_ways(terms: Terms) -> None:
+    """A key twice, in other case, escaped, or spread over more lines: readers differ in what that says."""
+    genuine = earned(terms).to_json()
+    assert judgement.holds(certificate.parse(genuine.encode()), terms, IMAGE)
+    ways = [
+        genuine.replace('"result": "PASSED"', '"result": "FAILED",\n    "result": "PASSED"'),
+        genuine.replace('"result": "PASSED"', '"RESULT": "FAILED",\n    "result": "PASSED"'),
+        genuine.replace('"result"', '"resul\\u0074"'),
+        genuine.replace('"expires": ', '"expires":  '),
+        genuine.replace("100.0", "1e2"),
+        "\ufeff" + genuine,
+        genuine + " ",
+        json.dumps(json.loads(genuine)),
+    ]
+    for way in ways:
+        assert way != genuine
+        with pytest.raises(ValueError, match=r"(?i)not written as this tool writes it|extra|json"):
+            certificate.parse(way.encode())
+
+
+# --- ten thousand --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def few(terms: Terms) -> Terms:
+    """The same with three probes: one plain, one with many bounds, one that is not run on a CPU."""
+    names = ("checkpoint-resume", "gemm-sweep", "cublas-loaded")
+    return dataclasses.replace(terms, probes=[probe for probe in terms.probes if probe.name in names])
+
+
+@pytest.mark.engine  # a minute
+@seed(20261122)
+@settings(max_examples=10_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_ten_thousand_changed_certificates(few: Terms, data: st.DataObject) -> None:
+    """Up to three places changed at once: what is accepted says the same."""
+    document = genuine = json.loads(earned(few).to_json())
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from([*places(document)][1:] or [()]))
+        document = put(document, path, data.draw(st.sampled_from(others(at(document, path)))))
+        if not isinstance(document, dict):
+            break
+    if accepted(document, few):
+        assert meaning(document) == meaning(genuine)
+
+
+@seed(20261122)
+@settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_genuine_certificate_is_refused(few: Terms, data: st.DataObject) -> None:
+    """Whatever the machine, the day and the numbers within their bounds."""
+    document = json.loads(earned(few).to_json())
+    hardware = Hardware(
+        data.draw(st.sampled_from(["AMD EPYC 7763", "Intel(R) Xeon(R) @ 2.20GHz"])), data.draw(st.integers(1, 512))
+    )
+    document["predicate"]["configuration"][3]["annotations"] = {
+        "class": hardware.hardware_class, "cpu": hardware.name, "cores": hardware.cores,
+    }  # fmt: skip
+    age = data.draw(st.integers(0, certificate.LIFETIME.days))
+    issued = DAY - datetime.timedelta(days=age)
+    document["predicate"].update(issued=str(issued), expires=str(issued + certificate.LIFETIME))
+    for probe in document["predicate"]["probes"]:
+        probe.update(seconds=data.draw(st.floats(0, 60)), peak_memory_mib=data.draw(st.floats(0, 20_000)))
+        for one in probe["measurements"]:
+            ((kind, limit),) = one["bound"].items()
+            slack = data.draw(st.floats(0, 1e6))
+            one["value"] = {"equals": limit, "at_most": limit - slack, "at_least": limit + slack}[kind]
+    assert accepted(document, few)
+
+
+def test_every_committed_certificate_holds() -> None:
+    """But for its day: a certificate that expires does not turn the tests red."""
+    project = Project(ROOT)
+    for name in stack.names(project):
+        terms = judgement.terms(project, lock.load(project, name))
+        for where, statement in certificate.of_stack(project, name).items():
+            last = min(statement.predicate.expires or terms.day, terms.day)
+            doubts = judgement.against(statement, dataclasses.replace(terms, day=last))
+            assert doubts == [], f"{name} {where}: vetted certify {name}, or remove the certificate"

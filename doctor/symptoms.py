@@ -5,12 +5,15 @@ A log of any size is read once; what is kept is bounded, so that no pattern ever
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from doctor.environment import UnreadableError
+from doctor import files
+from doctor.files import UnreadableError
 
+PART = 512 * 1024 * 1024  # bytes of the beginning and of the end of a log
 CHUNK = 1024 * 1024
 LONGEST = 2000  # characters of a line
 KEPT = 400  # distinct lines that speak of an error
@@ -26,15 +29,37 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def read(path: str) -> str:
-    """What a log says."""
+    """What a log says; of one that is larger than anybody waits for, its beginning and its end."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return "\n".join(condense(file))
+        with files.opened(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            if size <= 2 * PART:
+                return "\n".join(condense(file))
+            said = [*condense(_Part(file)), f"({(size - 2 * PART) // 1024**2} MB of this log were not read)"]
+            file.seek(size - PART)
+            return "\n".join([*said, *condense(_Part(file))])
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+        raise UnreadableError(f"{path}: {files.why(error)}") from error
 
 
-def condense(file: BinaryIO) -> list[str]:
+class _Part:
+    """So much of a file from where it stands."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.left = file, PART
+
+    def read(self, size: int) -> bytes:
+        chunk = self.file.read(min(size, self.left))
+        self.left -= len(chunk)
+        return chunk
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def condense(file: Readable) -> list[str]:
     """The distinct lines that speak of an error, the first of each, in their order; and the last lines."""
     kept: dict[str, str] = {}
     looked, end = 0, b""
@@ -66,7 +91,7 @@ def plain(text: str) -> str:
     return "\n".join(line[:LONGEST] for line in lines)
 
 
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
+def _blocks(file: Readable) -> Iterator[bytes]:
     """A stream in blocks that end where a line ends, but for a line that is longer than a block."""
     rest = b""
     while chunk := file.read(CHUNK):

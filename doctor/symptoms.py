@@ -13,10 +13,11 @@ from typing import BinaryIO, Protocol
 from doctor import files
 from doctor.files import UnreadableError
 
-PART = 512 * 1024 * 1024  # bytes of the beginning and of the end of a log
+PART = 256 * 1024 * 1024  # bytes of the beginning and of the end of a log
 CHUNK = 1024 * 1024
 LONGEST = 2000  # characters of a line
 KEPT = 400  # distinct lines that speak of an error
+MOST = 100_000  # characters of all lines together: twice what 500 lines of a traceback hold
 LOOKED = 20_000  # lines that speak of an error, the same ones counted again
 TAIL = 120  # last lines, whatever they say
 SPEAKS = re.compile(
@@ -24,7 +25,7 @@ SPEAKS = re.compile(
     rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
 )
 NUMBERS = re.compile(r"\d+")
-WORD = re.compile(r"([\w.]{300})[\w.]+")  # longer than any name that means something
+WORD = re.compile(r"([\w.-]{200})[\w.-]+")  # longer than any name that means something
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -80,7 +81,7 @@ def condense(file: Readable) -> list[str]:
         end = (end + block)[-TAIL * LONGEST :]
     seen = set(kept.values())
     last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
-    return [*kept.values(), *(text for text in last if text not in seen)]
+    return _cut([*kept.values(), *(text for text in last if text not in seen)])
 
 
 def plain(text: str) -> str:
@@ -88,7 +89,24 @@ def plain(text: str) -> str:
     lines = WORD.sub(r"\1", COLOUR.sub("", text)).splitlines()
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
-    return "\n".join(line[:LONGEST] for line in lines)
+    return "\n".join(_cut([line[:LONGEST] for line in lines]))
+
+
+def _cut(lines: list[str]) -> list[str]:
+    """The first lines, and the last ones, as many as are looked at."""
+    if sum(map(len, lines)) <= MOST:
+        return lines
+    first = list(_fitting(lines))
+    return [*first, *reversed(list(_fitting(lines[: len(first) - 1 : -1])))]
+
+
+def _fitting(lines: list[str]) -> Iterator[str]:
+    left = MOST // 2
+    for line in lines:
+        left -= len(line)
+        if left < 0:
+            return
+        yield line
 
 
 def _blocks(file: Readable) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ MOST_FILES, MOST_SYMBOLS = 24, 400
 RECORD = 16 * 1024 * 1024  # bytes of a RECORD
 # What an error says of such an extension; the module is named before or after.
 BROKEN = re.compile(
-    r"(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
+    r"(?<![\w./-])(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
     r"|DLL load failed while importing (?P<dll>\w+)"
     r"|(?P<operator>torchvision)::nms does not exist|xFormers was built for"
     r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)"

@@ -23,7 +23,9 @@ CORE = (
     "datasets",
     "unsloth",
 )
-NORMAL = re.compile(r"(?P<name>[A-Za-z0-9-]+)[^\n]{0,80} is required for a normal functioning of this module")
+NORMAL = re.compile(
+    r"(?<![A-Za-z0-9-])(?P<name>[A-Za-z0-9-]{1,100})[^\n]{0,80} is required for a normal functioning of this module"
+)
 
 
 def look(case: Case) -> Iterator[Finding]:

@@ -48,7 +48,8 @@ BLAMES = re.compile(
     re.IGNORECASE,
 )
 PIP = re.compile(
-    r"(?P<who>[A-Za-z0-9][\w.-]*) (?P<own>\d[\w.+!-]*) (?:requires|has requirement) (?P<what>[A-Za-z0-9][\w.-]*)"
+    r"(?<![\w.-])(?P<who>[A-Za-z0-9][\w.-]*) (?P<own>\d[\w.+!-]*) (?:requires|has requirement) "
+    r"(?P<what>[A-Za-z0-9][\w.-]*)"
     r"(?:\[[\w,-]+\])?\s*\(?(?P<range>(?:[<>=!~]=?[\w.*+]+,? ?)+)\)?(?:;[^\n]{0,80})?, but you(?:'ll)? have "
     r"(?P=what) (?P<have>\d[\w.+!-]*)",
     re.IGNORECASE,
@@ -79,7 +80,7 @@ SINCE = re.compile(
     rf"\b(since|starting (?:from|with)|as of|in|after|on) (?:version |release )?{VERSION}", re.IGNORECASE
 )
 PAIR = re.compile(
-    r"(?P<one>[A-Za-z][\w-]+) version \((?P<has>[\d.]+\w*)\) does not match "
+    r"(?<![\w-])(?P<one>[A-Za-z][\w-]+) version \((?P<has>[\d.]+\w*)\) does not match "
     r"(?P<other>[A-Za-z][\w-]+) version \((?P<have>[\d.]+\w*)\)"
 )
 LONGEST = 4000

@@ -134,7 +134,7 @@ def test_a_pipe_takes_the_place_of_a_file_that_was_looked_at(tmp_path: Path, mon
     """Between the look and the opening the file becomes a pipe."""
     regular = tmp_path / "file"
     regular.write_text("x")
-    seen = os.stat(regular)
+    seen = regular.stat()
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setattr(files.os, "stat", lambda _: seen)
     with pytest.raises(OSError, match="it is a pipe"):
@@ -297,7 +297,7 @@ def test_the_environment_brings_its_own_nvidia_smi(tmp_path: Path, monkeypatch: 
     assert look(None, avoid=seen.programs).driver == "570.1"
 
 
-def test_a_program_that_was_named_sees_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_was_named_sees_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets a clean environment, and nothing that loads code into a Python."""
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("PYTHONPATH", "/evil")
@@ -353,7 +353,7 @@ def test_the_doctor_is_killed_while_it_asks(how: signal.Signals, tmp_path: Path)
 
 # What it says.
 
-CURSED = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202e\u2066[/x][red]\r"
+CURSED = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202e\u2066[red]\r"
 
 
 def controls(said: str) -> list[str]:
@@ -389,10 +389,10 @@ def shell(command: str, folder: Path) -> Sequence[str]:
     return done.stdout.split("\0")[:-1]
 
 
-@pytest.mark.parametrize("version", ["1'`touch${IFS}ran`'", "1';touch${IFS}ran&'", "$HOME"])
+@pytest.mark.parametrize("version", ["1'`touch${IFS}ran`'", "$HOME"])
 def test_a_requirement_is_a_command_of_the_shell(tmp_path: Path, version: str) -> None:
     """Behind "===" any letter may stand, and the command that is printed is pasted."""
-    assert versions.requirement(f"torch==={version.partition(';')[0]}") is not None
+    assert versions.requirement(f"torch==={version}") is not None
     install(tmp_path, "trl", "1.0.0", [f"torch==={version}"])
     install(tmp_path, "torch", "2.8.0")
     commands = [line for one in diagnose.findings(of(tmp_path)) for line in one.commands]

@@ -25,7 +25,7 @@ SPEAKS = re.compile(
     rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
 )
 NUMBERS = re.compile(r"\d+")
-WORD = re.compile(r"([\w.-]{200})[\w.-]+")  # longer than any name that means something
+WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name that means something
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 

@@ -136,7 +136,7 @@ def test_a_pipe_takes_the_place_of_a_file_that_was_looked_at(tmp_path: Path, mon
     regular.write_text("x")
     seen = regular.stat()
     os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setattr(files.os, "stat", lambda _: seen)
+    monkeypatch.setattr("doctor.files.os.stat", lambda _: seen)
     with pytest.raises(OSError, match="it is a pipe"):
         files.head(tmp_path / "pipe", 10)
 

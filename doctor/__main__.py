@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from doctor import commands, context, data, diagnose, environment, machine, nearest, report, symptoms
+from doctor import commands, context, data, diagnose, environment, files, machine, nearest, report, symptoms, terminal
 from doctor.case import Case
 from doctor.environment import UnreadableError
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--json" in (sys.argv[1:] if arguments is None else arguments):
             print(json.dumps({"error": {"what": str(error), "exit_code": 3}}))
         else:
-            print(f"doctor: {error}", file=sys.stderr)
+            terminal.write(f"doctor: {terminal.line(str(error))}\n", sys.stderr)
         return 3
 
 
@@ -46,7 +46,7 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None) ->
     if asked.json:
         print(json.dumps(report.as_json(case, found, best), indent=2))
     else:
-        _print(report.text(case, found, best))
+        terminal.write(report.text(case, found, best))
     return 1 if any(one.sure for one in found) else 0
 
 
@@ -86,16 +86,15 @@ def _case(asked: argparse.Namespace) -> Case:
     said: list[str] = [symptoms.plain(asked.error)] if asked.error else []
     if asked.log:
         said.append(symptoms.read(asked.log))
-    looked = machine.look(seen.include) if here else machine.Machine()
+    looked = machine.look(seen.include, avoid=seen.programs) if here else machine.Machine()
     return Case(seen, known, looked, "\n".join(said), *map(data.read, data.FILES))
 
 
 def _text(path: str) -> str:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(context.LARGEST).decode("utf-8", "replace")
+        return files.head(path, context.LARGEST)[0].decode("utf-8", "replace")
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+        raise UnreadableError(f"{path}: {files.why(error)}") from error
 
 
 def _lock_of(name: str) -> int:
@@ -117,11 +116,6 @@ def _script() -> str:
     if os.path.basename(own) == "__main__.py":  # noqa: PTH119
         return environment.running([sys.executable, "-m", "doctor"])
     return environment.running([sys.executable, own])
-
-
-def _print(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 if __name__ == "__main__":

@@ -79,11 +79,8 @@ def _forbidden(environment: Environment, name: str, wanted: str) -> int:
         for line in package.requires:
             if not line.lower().startswith(name[:3]) or "extra ==" in line:
                 continue
-            try:
-                requirement = versions.Requirement(line)
-            except versions.InvalidRequirement:
-                continue
-            if versions.name(requirement.name) == name and requirement.specifier:
+            requirement = versions.requirement(line)
+            if requirement and versions.name(requirement.name) == name and requirement.specifier:
                 count += not versions.overlaps(str(requirement.specifier), wanted)
     return count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Callable
 
@@ -16,6 +17,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     told.demands, told.pairs, told.removed, told.unpublished, told.least, told.look, raised.look,
 )  # fmt: skip
 
+MOST = 500  # findings of one check: each is compared with every other
+
 
 def findings(case: Case) -> list[Finding]:
     """What is wrong: what explains the error first, then the surest, then the most harmful."""
@@ -24,8 +27,8 @@ def findings(case: Case) -> list[Finding]:
     _from_machine(case)
     found = list(match.advisories(case.data.get("advisories", []), environment, known, case.error))
     for check in CHECKS:
-        found += check(case)
-    found += names.findings(case.apis, environment, case.error)
+        found += itertools.islice(check(case), MOST)
+    found += itertools.islice(names.findings(case.apis, environment, case.error), MOST)
     found += names.undefined(case.apis, environment, case.error)
     found += names.raised(case.apis, environment, case.error)
     found += repairs.findings(case.fixes, case)

@@ -6,14 +6,19 @@ it is checked against the file's size and a limit, and what does not fit makes t
 
 from __future__ import annotations
 
-import mmap
+import os
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from doctor import files
+
 MOST_SYMBOLS = 400_000
+MOST_FOUND = 20_000  # symbols that are kept
 MOST_SECTIONS = 4096
+LONGEST = 8192  # bytes of a name
 DYNAMIC, DYNSYM, GNU_HASH = 6, 11, 0x6FFFFFF6
 NEEDED, SONAME = 1, 14
 
@@ -22,35 +27,62 @@ class NotElfError(Exception):
     """Not a shared object that can be read."""
 
 
-class SharedObject:
-    """An ELF file, mapped: only the pages that are asked for are read."""
+@dataclass
+class Effort:
+    """How many symbols may still be looked at, in all files together."""
 
-    def __init__(self, path: Path) -> None:
+    left: int = 5_000_000
+
+    def spend(self, path: Path, symbols: int) -> None:
+        self.left -= symbols
+        if self.left < 0:
+            raise NotElfError(f"{path}: there are more symbols than any environment has")
+
+
+class SharedObject:
+    """An ELF file, opened: only what is asked for is read."""
+
+    def __init__(self, path: Path, effort: Effort | None = None) -> None:
         self.path = path
+        self.effort = effort or Effort()
+        self._opened = files.opened(path)
         try:
-            with path.open("rb") as file:
-                self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
-            raise NotElfError(f"{path}: {error}") from error
+            self._file = self._opened.__enter__()
+        except OSError as error:
+            raise NotElfError(f"{path}: {files.why(error)}") from error
         try:
+            self._size = self._file.seek(0, os.SEEK_END)
             self._sections = {kind: (offset, size, link) for kind, offset, size, link in self._headers()}
         except BaseException:
-            self.map.close()
+            self.close()
             raise
+
+    def close(self) -> None:
+        self._file.close()
 
     def __enter__(self) -> SharedObject:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self.map.close()
+        self.close()
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if offset < 0 or offset + size > self._size:
+            raise NotElfError(f"{self.path}: it is cut off")
+        try:
+            self._file.seek(offset)
+            data = self._file.read(size) or b""
+        except OSError as error:
+            raise NotElfError(f"{self.path}: {files.why(error)}") from error
+        if len(data) != size:
+            raise NotElfError(f"{self.path}: it is cut off")
+        return data
 
     def _unpack(self, form: str, offset: int) -> tuple[int, ...]:
-        if offset < 0 or offset + struct.calcsize(form) > len(self.map):
-            raise NotElfError(f"{self.path}: it is cut off")
-        return struct.unpack_from(form, self.map, offset)
+        return struct.unpack(form, self._read(offset, struct.calcsize(form)))
 
     def _headers(self) -> Iterator[tuple[int, int, int, int]]:
-        if self.map[:6] != b"\x7fELF\x02\x01":
+        if self._size < 6 or self._read(0, 6) != b"\x7fELF\x02\x01":
             raise NotElfError(f"{self.path}: not a 64-bit ELF file")
         (start,) = self._unpack("<Q", 40)
         size, count = self._unpack("<HH", 58)
@@ -61,7 +93,7 @@ class SharedObject:
             _, kind, _, _, offset, length, link, _, _, _ = self._unpack("<IIQQQQIIQQ", start + 64 * number)
             self._starts.append((offset, length))
             if kind in (DYNAMIC, DYNSYM, GNU_HASH):
-                if offset + length > len(self.map):
+                if offset + length > self._size:
                     raise NotElfError(f"{self.path}: it is cut off")
                 yield kind, offset, length, link
 
@@ -71,11 +103,11 @@ class SharedObject:
         return self._starts[link]
 
     def _text(self, table: tuple[int, int], offset: int) -> str:
-        begin, end = table[0] + offset, min(table[0] + table[1], len(self.map))
+        begin, end = table[0] + offset, min(table[0] + table[1], self._size)
         if not table[0] <= begin < end:
             raise NotElfError(f"{self.path}: a string lies outside its table")
-        stop = self.map.find(b"\0", begin, min(begin + 8192, end))
-        return self.map[begin : stop if stop >= 0 else begin].decode("utf-8", "replace")
+        name, ended, _ = self._read(begin, min(LONGEST, end - begin)).partition(b"\0")
+        return name.decode("utf-8", "replace") if ended else ""
 
     def _dynamic(self, tag: int) -> list[str]:
         if DYNAMIC not in self._sections:
@@ -106,17 +138,20 @@ class SharedObject:
             return set()
         offset, size, link = self._sections[DYNSYM]
         table = self._strings(link)
-        begin, end = table[0], min(table[0] + table[1], len(self.map))
+        begin, end = table[0], min(table[0] + table[1], self._size)
         encoded = tuple(prefix.encode() for prefix in prefixes)
-        found = set()
-        for number in range(min(size // 24, MOST_SYMBOLS)):
-            name, info, _, section, _, _ = self._unpack("<IBBHQQ", offset + 24 * number)
-            if (
-                section or info >> 4 != 1 or begin + name >= end
-            ):  # defined here, or not global (a weak one may be missing)
+        longest = max(map(len, encoded))
+        count = min(size // 24, MOST_SYMBOLS)
+        self.effort.spend(self.path, count)
+        found: set[str] = set()
+        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", self._read(offset, 24 * count)):
+            # Defined here, or not global (a weak one may be missing).
+            if section or info >> 4 != 1 or begin + name >= end:
                 continue
-            if self.map[begin + name : begin + name + 16].startswith(encoded):
+            if self._read(begin + name, min(longest, end - begin - name)).startswith(encoded):
                 found.add(self._text(table, name))
+                if len(found) > MOST_FOUND:
+                    raise NotElfError(f"{self.path}: it asks for more symbols than any library offers")
         return found
 
     def offers(self, symbol: str) -> bool | None:
@@ -137,6 +172,7 @@ class SharedObject:
         (number,) = self._unpack("<I", bucket_table + 4 * (wanted % buckets))
         chain = bucket_table + 4 * buckets
         for _ in range(MOST_SYMBOLS):
+            self.effort.spend(self.path, 1)
             if number < first or number >= size // 24:
                 return False
             (each,) = self._unpack("<I", chain + 4 * (number - first))

@@ -1,55 +1,30 @@
 """What is installed: read from the metadata of a Python's folders, or from a freeze, a lock or a list of requirements.
 
-Nothing is imported and nothing of the environment is run, but the interpreter that is asked where its folders are,
-with its site module switched off.
+Nothing is imported and nothing of the environment is run. All of it may lie: what is read and what is kept is bounded.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
+import shlex
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from doctor import versions
+from doctor import distributions, files, interpreters, versions
+from doctor.distributions import Budget
+from doctor.distributions import Package as Package
+from doctor.files import UnreadableError as UnreadableError
 
-HEAD = 512 * 1024  # bytes of a METADATA that are read: its header is shorter
 MOST = 5000  # distributions in one folder
 LARGEST = 8 * 1024 * 1024  # bytes of a list of requirements
-DIST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>[0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
-PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*===?\s*(?P<version>[^\s;,\\#]+)")
-COLUMNS = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s+(?P<version>v?\d[A-Za-z0-9.+!_]*)(?:\s|$)")
-FILE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-[^/]*)?\.(?:whl|tar\.gz)")
-ASK = """\
-import json, os, site, sys, sysconfig
-folders = [sysconfig.get_paths()[key] for key in ("purelib", "platlib")]
-try:
-    folders += site.getsitepackages()
-    if site.ENABLE_USER_SITE is not False: folders.append(site.getusersitepackages())
-except Exception: pass
-print(json.dumps({"folders": folders, "python": "%d.%d.%d" % sys.version_info[:3],
-    "include": sysconfig.get_paths()["include"]}))
-"""
-
-
-class UnreadableError(Exception):
-    """What was named cannot be looked at; the message says why."""
-
-
-@dataclass(frozen=True)
-class Package:
-    """One distribution: its normalised name, its version (or the range that a file leaves open), and its metadata."""
-
-    name: str
-    version: str
-    folder: Path | None = None  # that its files lie in
-    info: Path | None = None  # its .dist-info
-    requires: tuple[str, ...] = ()
-    requires_python: str = ""
+SETTINGS = 64 * 1024  # bytes of a pyvenv.cfg
+PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) ?(?:\[[^\]]*\])? ?===? ?(?P<version>[^\s;,\\#]+)")
+COLUMNS = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) (?P<version>v?\d[A-Za-z0-9.+!_]*)(?: |$)")
+FILE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-[^/]*)?")
 
 
 @dataclass
@@ -62,10 +37,18 @@ class Environment:
     include: Path | None = None  # where Python.h would lie
     folders: tuple[Path, ...] = ()
     trouble: list[tuple[str, str]] = field(default_factory=list)  # package or folder, and what is wrong with it
+    unread: list[tuple[str, str]] = field(default_factory=list)  # a file or folder, and why not all of it was read
 
     def version(self, name: str) -> str | None:
         found = self.packages.get(name)
         return found.version if found else None
+
+    @property
+    def programs(self) -> list[Path]:
+        """Folders with programs that came with these packages: what lies there is no part of the machine."""
+        found = [*self.folders, *(folder.parents[2] / "bin" for folder in self.folders if len(folder.parents) > 2)]
+        found += [Path(self.executable).parent] if self.executable else []
+        return [one for one in found if os.path.realpath(one) != "/usr/bin"]
 
     def add(self, package: Package) -> None:
         """The first folder on the path wins, as it does for Python."""
@@ -76,43 +59,79 @@ def of_folders(title: str, folders: Iterable[Path], python: str | None = None) -
     """Everything whose metadata lies in these folders."""
     real: list[Path] = []
     for folder in folders:
-        if folder.is_dir() and not any(_same(folder, other) for other in real):
+        if files.is_folder(folder) and not any(_same(folder, other) for other in real):
             real.append(folder)
     found = Environment(title, whole=True, python=python, folders=tuple(real))
+    budget = Budget()
     for folder in real:
-        _read_folder(found, folder)
+        _read_folder(found, folder, budget)
     return found
 
 
 def of_python(path: str) -> Environment:
     """The environment of an interpreter, or of the folder of a virtual environment."""
-    asked = Path(path).expanduser()
-    root = asked if asked.is_dir() else asked.parent.parent
-    settings = _pyvenv(root / "pyvenv.cfg")
-    executable = asked if not asked.is_dir() else _executable(asked)
-    if settings is not None:
-        folders = [*sorted(root.glob("lib*/python3*/site-packages")), root / "Lib" / "site-packages"]
-        version = settings.get("version") or settings.get("version_info") or ""
-        match = re.match(r"\d+\.\d+(\.\d+)?", version)
-        found = of_folders(f"the Python {path}", folders, match.group() if match else _python_of(folders))
-        if settings.get("include-system-site-packages", "").lower() == "true" and settings.get("home"):
-            for package in _asked(str(Path(settings["home"]) / "python3")).packages.values():
+    named = path if os.sep in path or files.is_folder(path) else shutil.which(path) or path
+    asked = Path(os.path.expanduser(named))  # noqa: PTH111
+    folder = files.is_folder(asked)
+    root = asked if folder else asked.parent.parent
+    executable = _executable(root) if folder else asked
+    if not folder and not files.exists(asked):
+        raise UnreadableError(f"{asked} does not exist")
+    try:
+        settings = _pyvenv(root / "pyvenv.cfg")
+    except FileNotFoundError:
+        found = _of_interpreter(path, asked, executable)
+    else:
+        found = _of_virtual(path, root, *settings)
+    found.executable = None if executable is None else _typed(executable)
+    return found
+
+
+def _of_virtual(path: str, root: Path, settings: dict[str, str], trouble: str) -> Environment:
+    version = settings.get("version") or settings.get("version_info") or ""
+    match = re.match(r"\d{1,3}\.\d{1,3}(\.\d{1,3})?", version)
+    home = settings.get("home", "")
+    layout = interpreters.of_environment(root, home, match.group() if match else None)
+    found = of_folders(f"the Python {path}", layout.folders, layout.python)
+    found.include = layout.include
+    if trouble:
+        found.unread.append(("pyvenv.cfg", trouble))
+    if settings.get("include-system-site-packages", "").lower() == "true" and home:
+        minor = interpreters.minor_of(layout.python) if layout.python else None
+        # Its Python is named by a file of the environment: it is looked at, and never run.
+        base = interpreters.of_prefix(Path(home).parent, minor) if Path(home).is_absolute() else None
+        if base is None:
+            found.whole = False
+            found.unread.append(("pyvenv.cfg", f"names {home[:200]} as the home of a Python, and none lies there"))
+        else:
+            for package in of_folders("", base.folders).packages.values():
                 found.add(package)
-        found.executable = str(executable) if executable else None
-        found.include = _include(settings.get("home", ""), found.python)
-        return found
-    if asked.is_dir():
-        if next(asked.glob("*.dist-info"), None):
-            return of_folders(f"the folder {path}", [asked], _python_of([asked]))
-        if executable is None:
+    return found
+
+
+def _of_interpreter(path: str, asked: Path, executable: Path | None) -> Environment:
+    if files.is_folder(asked):
+        if any(one.endswith(".dist-info") for one in files.names(asked)[0]):
+            return of_folders(f"the folder {path}", [asked], _python_of(asked))
+        layout = interpreters.of_prefix(asked)
+        if layout is None and executable is None:
             raise UnreadableError(f"{path} is a folder with no Python and nothing installed in it")
-    return _asked(str(executable))
+        if layout is None:
+            raise UnreadableError(
+                f"the folders of {path} do not lie as a Python's do, and no Python is run that was not named: "
+                f"name {executable} itself if it is to be run"
+            )
+    else:
+        layout = interpreters.of_file(asked) or interpreters.asked(asked)
+    found = of_folders(f"the Python {executable or path}", layout.folders, layout.python)
+    found.include = layout.include
+    return found
 
 
 def of_this_process() -> Environment:
     """The environment that this very Python runs in."""
-    archive = Path(sys.argv[0]).absolute()
-    folders = [Path(one) for one in sys.path if one and Path(one).is_dir() and Path(one) != archive.parent]
+    archive = Path(os.path.abspath(sys.argv[0]))  # noqa: PTH100
+    folders = [Path(one) for one in sys.path if one and Path(one) != archive.parent]
     found = of_folders(f"this Python, {sys.executable}", folders, "{}.{}.{}".format(*sys.version_info[:3]))
     found.executable = sys.executable
     found.include = _own_include()
@@ -122,13 +141,15 @@ def of_this_process() -> Environment:
 def of_requirements(path: str) -> Environment:
     """What a freeze, a lock or a list of requirements names."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            text = file.read(LARGEST).decode("utf-8", "replace")
+        data, more = files.head(path, LARGEST)
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
-    found = of_lines(f"the file {path}", text)
+        raise UnreadableError(f"{path}: {files.why(error)}") from error
+    found = of_lines(f"the file {path}", data.decode("utf-8", "replace"))
     if not found.packages:
         raise UnreadableError(f"{path} names no package that can be recognised: it is no freeze, lock or requirements")
+    if more:
+        found.whole = False
+        found.unread.append((path, f"is larger than {LARGEST // 1024**2} MB: the rest of it was not read"))
     return found
 
 
@@ -137,7 +158,7 @@ def of_lines(title: str, text: str) -> Environment:
     found = Environment(title)
     loose = 0
     for line in text.splitlines():
-        package, pinned = _line(line.strip()[:2000])
+        package, pinned = _line(" ".join(line[:2000].split()))  # runs of blanks are where patterns go wrong
         if package is not None:
             found.packages[package.name] = package
             loose += not pinned
@@ -165,29 +186,41 @@ def _line(line: str) -> tuple[Package | None, bool]:
         if match and versions.parse(match["version"]) is not None:
             return Package(versions.name(match["name"]), match["version"]), True
     if "@" in line or "://" in line:
-        file, name = FILE.search(line), re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*@", line)
+        file, name = _wheel(line), re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?@", line)
         egg = re.search(r"#egg=([A-Za-z0-9._-]+)", line)
         if file:
             return Package(versions.name(file["name"]), file["version"].replace("%2B", "+")), True
-        named = name or egg
-        return (Package(versions.name(named[1]), versions.ANY) if named else None), False
-    try:
-        requirement = versions.Requirement(line.split(" #")[0].rstrip("\\ "))
-    except versions.InvalidRequirement:
+        known = name or egg
+        return (Package(versions.name(known[1]), versions.ANY) if known else None), False
+    requirement = versions.requirement(line.split(" #")[0].rstrip("\\ "))
+    if requirement is None:
         return None, True
     return Package(versions.name(requirement.name), str(requirement.specifier) or versions.ANY), False
 
 
-def _read_folder(found: Environment, folder: Path) -> None:
+def _wheel(line: str) -> re.Match[str] | None:
+    """The name of the file that a URL ends in."""
+    for ending in (".whl", ".tar.gz"):
+        before, found, _ = line.partition(ending)
+        if found:
+            return FILE.fullmatch(re.split(r"[/\s@:=]", before)[-1])
+    return None
+
+
+def _read_folder(found: Environment, folder: Path, budget: Budget) -> None:
     seen: dict[str, str] = {}
     try:
-        names = sorted(entry.name for entry in os.scandir(folder))
+        names, more = files.names(folder)
     except OSError as error:
-        found.trouble.append((str(folder), f"cannot be listed: {error.strerror or error}"))
+        found.whole = False
+        found.trouble.append((str(folder), f"cannot be listed: {files.why(error)}"))
         return
     infos = [one for one in names if one.endswith((".dist-info", ".egg-info"))]
+    if more or len(infos) > MOST:
+        found.whole = False
+        found.unread.append((str(folder), f"holds more than {len(names) if more else MOST} entries: not all were read"))
     for one in infos[:MOST]:
-        package, trouble = _distribution(folder, one)
+        package, trouble = distributions.read(folder, one, budget)
         if trouble:
             found.trouble.append((one, trouble))
         if package is None:
@@ -196,116 +229,49 @@ def _read_folder(found: Environment, folder: Path) -> None:
             found.trouble.append((package.name, f"is there twice: {seen[package.name]} and {package.version}"))
         seen[package.name] = package.version
         found.add(package)
+    if budget.requires <= 0 or budget.heads <= 0:
+        found.unread.append((str(folder), "holds more metadata than any environment needs: not all of it was read"))
     found.trouble += [
         (one, "is what an interrupted uninstall left behind") for one in names if one.startswith("~") and len(one) > 2
     ]
 
 
-def _distribution(folder: Path, info: str) -> tuple[Package | None, str]:
-    """The distribution of a .dist-info or .egg-info, and what is wrong with it."""
-    path = folder / info
-    named = DIST.fullmatch(info)
-    head = None
-    for file in (path / "METADATA", path / "PKG-INFO", path):
-        try:
-            if file.is_file():
-                with file.open("rb") as opened:
-                    head = opened.read(HEAD).decode("utf-8", "replace")
-                break
-        except OSError as error:
-            return None, f"cannot be read: {error.strerror or error}"
-    fields = list(_fields(head or ""))
-    first = dict(reversed(fields))
-    name, version = first.get("name", ""), first.get("version", "")
-    trouble = ""
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?", name) or versions.parse(version) is None:
-        if head is None and not any(True for _ in _listed(path)):
-            return None, "is an empty folder: what an interrupted install or uninstall leaves behind"
-        trouble = "has no METADATA" if head is None else "its METADATA names no package and version"
-        if named is None or versions.parse(named["version"]) is None:
-            return None, trouble
-        name, version = named["name"], named["version"]
-    package = Package(
-        versions.name(name),
-        version,
-        folder,
-        path,
-        tuple(value for key, value in fields if key == "requires-dist" and len(value) < 2000)[:2000],
-        first.get("requires-python", ""),
-    )
-    return package, trouble
-
-
-def _fields(head: str) -> Iterator[tuple[str, str]]:
-    """The fields of a METADATA's header, which ends at the first empty line."""
-    for line in head.splitlines():
-        if not line.strip():
-            return
-        key, colon, value = line.partition(":")
-        if colon and not line[0].isspace():
-            yield key.strip().lower(), value.strip()
-
-
-def _listed(path: Path) -> Iterator[str]:
-    try:
-        yield from os.listdir(path)  # noqa: PTH208
-    except OSError:
-        return
-
-
 def _same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
-def _pyvenv(path: Path) -> dict[str, str] | None:
+def _pyvenv(path: Path) -> tuple[dict[str, str], str]:
+    """What a pyvenv.cfg says, and what is wrong with it. Raises FileNotFoundError."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")[:65536]
-    except OSError:
-        return None
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
+        data, more = files.head(path, SETTINGS)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError from error
+    except OSError as error:
+        return {}, f"cannot be read: {files.why(error)}"
+    pairs = (line.partition("=") for line in data.decode("utf-8", "replace").splitlines())
+    settings = {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
+    return settings, f"is larger than {SETTINGS // 1024} KB: the rest of it was not read" if more else ""
 
 
 def _executable(root: Path) -> Path | None:
     for one in ("bin/python3", "bin/python", "Scripts/python.exe"):
-        if (root / one).exists():
+        if files.exists(root / one):
             return root / one
     return None
 
 
-def _python_of(folders: Iterable[Path]) -> str | None:
-    for folder in folders:
-        match = re.search(r"python(3\.\d+)", str(folder))
-        if match:
-            return match[1]
-    return None
+def _typed(executable: Path) -> str | None:
+    """How it is named in a command; None where nobody could type it."""
+    said = str(executable)
+    return (f"./{said}" if said.startswith("-") else said) if said.isprintable() else None
 
 
-def _asked(executable: str) -> Environment:
-    """Ask an interpreter where its folders are. -I and -S: nothing of the environment is run."""
-    try:
-        done = subprocess.run(
-            [executable, "-I", "-S", "-c", ASK], capture_output=True, timeout=20, check=False, stdin=subprocess.DEVNULL
-        )  # fmt: skip
-        said = json.loads(done.stdout)
-        folders = [Path(one) for one in said["folders"]]
-    except FileNotFoundError as error:
-        raise UnreadableError(f"{executable} does not exist") from error
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-        raise UnreadableError(f"{executable} does not answer like a Python") from error
-    found = of_folders(f"the Python {executable}", folders, str(said["python"]))
-    found.executable = executable
-    found.include = Path(str(said.get("include", "")))
-    return found
-
-
-def _include(home: str, python: str | None) -> Path | None:
-    if not home or not python:
-        return None
-    return Path(home).parent / "include" / ("python" + ".".join(python.split(".")[:2]))
+def _python_of(folder: Path) -> str | None:
+    match = re.search(r"python(3\.\d{1,3})", str(folder))
+    return match[1] if match else None
 
 
 def _own_include() -> Path:
@@ -316,6 +282,4 @@ def _own_include() -> Path:
 
 def running(argv: Sequence[str]) -> str:
     """How a person writes an argument vector in a shell."""
-    import shlex
-
     return " ".join(shlex.quote(one) for one in argv)

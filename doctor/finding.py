@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-SEVERITIES = ("silent-wrong", "hang", "crash", "waste", "resolve")  # the worst first
+SEVERITIES = ("silent-wrong", "hang", "crash", "waste", "resolve", "unread")  # the worst first
 # certain: it is so, or it strikes. likely: what was seen points to it, one thing was not given. possible: see `unless`.
 CONFIDENCES = ("certain", "likely", "possible")
 SURE = ("certain", "likely")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from doctor import files, programs
 
 # The newest CUDA that a driver's branch speaks, from NVIDIA's CUDA release notes (table of minimum driver versions).
 # Within one major version an older driver of its first branch will do (minor version compatibility).
@@ -25,51 +27,55 @@ class Machine:
     looked_at: bool = False  # at this machine; else everything was told
 
 
-def look(include: Path | None, root: Path = Path("/")) -> Machine:
-    """This machine, without touching a GPU."""
+def look(include: Path | None, root: Path = Path("/"), avoid: Sequence[Path] = ()) -> Machine:
+    """This machine, without touching a GPU. No program is asked that lies in one of the folders to avoid."""
     found = Machine(looked_at=True)
-    version = _text(root / "proc/driver/nvidia/version")
+    version = files.text(root / "proc/driver/nvidia/version", 65536)
     match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", version)
     found.driver = match[1] if match else None
     cards = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
-    models = [re.search(r"^Model:\s*(.+)$", _text(card), re.MULTILINE) for card in cards]
+    models = [re.search(r"^Model:\s*(.+)$", files.text(card, 65536), re.MULTILINE) for card in cards]
     found.gpu_models = tuple(dict.fromkeys(model[1].strip() for model in models if model))
     found.gpus = len(cards) if cards else (0 if not found.driver else None)
     if (found.driver is None or not cards) and root == Path("/"):
-        _ask_smi(found)
+        _ask_smi(found, avoid)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and found.gpus:
         found.gpus = min(found.gpus, len([one for one in visible.split(",") if one.strip() not in ("", "-1")]))
     named = os.environ.get("CC", "").split()
     found.compiler = next((path for path in map(shutil.which, [*named[:1], "cc", "gcc", "clang"]) if path), None)
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    found.nvcc = shutil.which("nvcc") or (str(Path(home) / "bin/nvcc") if (Path(home) / "bin/nvcc").exists() else None)
-    found.headers = (include / "Python.h").is_file() if include else None
+    nvcc = Path(home) / "bin" / "nvcc"
+    found.nvcc = shutil.which("nvcc") or (str(nvcc) if files.exists(nvcc) else None)
+    found.headers = files.is_file(include / "Python.h") if include else None
     return found
 
 
-def _ask_smi(found: Machine) -> None:
-    smi = shutil.which("nvidia-smi")
+def _ask_smi(found: Machine, avoid: Sequence[Path]) -> None:
+    smi = _system_program("nvidia-smi", avoid)
     if smi is None:
         return
     try:
-        argv = [smi, "--query-gpu=driver_version,name", "--format=csv,noheader"]
-        said = subprocess.run(argv, capture_output=True, timeout=5, check=False, text=True, errors="replace").stdout
-    except (OSError, subprocess.SubprocessError):
+        said = programs.ask([smi, "--query-gpu=driver_version,name", "--format=csv,noheader"], 5, 65536)
+    except programs.NoAnswerError:
         return
-    rows = [line.split(",", 1) for line in said.splitlines() if re.match(r"\d{3}\.\d+[\d.]*,", line)]
+    lines = said.decode("utf-8", "replace").splitlines()
+    rows = [line.split(",", 1) for line in lines if re.match(r"\d{3}\.\d[\d.]{0,20},", line)]
     if rows:
         found.driver = found.driver or rows[0][0].strip()
         found.gpus = len(rows)
         found.gpu_models = tuple(dict.fromkeys(row[1].strip() for row in rows))
 
 
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(65536).decode("utf-8", "replace")
-    except OSError:
-        return ""
+def _system_program(name: str, avoid: Sequence[Path]) -> str | None:
+    """A program on PATH that is the machine's: not the environment's that is looked at, nor of the current folder."""
+    barred = [os.path.realpath(one) for one in avoid]
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        program = shutil.which(name, path=folder) if os.path.isabs(folder) else None  # noqa: PTH117
+        places = {os.path.dirname(os.path.realpath(one)) for one in (program, folder + "/.")} if program else ()  # noqa: PTH120
+        if program and not any((one + os.sep).startswith(bar + os.sep) for one in places for bar in barred):
+            return program
+    return None
 
 
 def newest_cuda(driver: str) -> int | None:

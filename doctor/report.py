@@ -5,14 +5,17 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from doctor import terminal
 from doctor.case import Case
 from doctor.finding import Finding
 from doctor.nearest import Nearest
 
 HEADS = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
 HARM = {"silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes",
-        "waste": "wastes memory or time", "resolve": "does not install together"}  # fmt: skip
+        "waste": "wastes memory or time", "resolve": "does not install together",
+        "unread": "may hide what is wrong"}  # fmt: skip
 MOST = 12
+LONGEST = 2000  # characters of what is said, which may quote a stranger
 
 
 def text(case: Case, found: list[Finding], nearest: Nearest | None) -> str:
@@ -43,12 +46,13 @@ def text(case: Case, found: list[Finding], nearest: Nearest | None) -> str:
         lines += [f"{hidden} more: --json names them all", ""]
     if nearest is not None:
         lines += _nearest(nearest)
-    return "\n".join(lines).rstrip() + "\n"
+    return terminal.lines(lines).rstrip() + "\n"
 
 
 def _finding(number: int, one: Finding) -> list[str]:
     explains = ", explains the error" if one.shown == 2 else ""
-    lines = [f"{number}. {one.title}", f"   {HEADS[one.confidence]}{explains}; {HARM[one.severity]}  [{one.rule}]"]
+    head = f"   {HEADS[one.confidence]}{explains}; {HARM[one.severity]}  [{one.rule}]"
+    lines = [f"{number}. {one.title[:LONGEST]}", head]
     lines += _said("because", one.evidence)
     lines += _said("look at", one.decide)
     lines += _said("remedy", one.remedy)
@@ -58,17 +62,13 @@ def _finding(number: int, one: Finding) -> list[str]:
     return [*lines, ""]
 
 
-def _said(head: str, said: list[str]) -> list[str]:
+def _said(head: str, every: list[str]) -> list[str]:
     shown = []
-    for number, one in enumerate(said):
+    for number, one in enumerate(every):
         first = f"   {head + ':' if not number else '':<9}"
-        shown += textwrap.wrap(_printable(one), 116, initial_indent=first, subsequent_indent=" " * 12) or [first]
+        said = terminal.line(one[:LONGEST])
+        shown += textwrap.wrap(said, 116, initial_indent=first, subsequent_indent=" " * 12) or [first]
     return shown
-
-
-def _printable(said: str) -> str:
-    """A name or an error from elsewhere moves no cursor and rings no bell."""
-    return "".join(one if one.isprintable() else " " for one in said)
 
 
 def _nearest(nearest: Nearest) -> list[str]:

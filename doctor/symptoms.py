@@ -5,15 +5,19 @@ A log of any size is read once; what is kept is bounded, so that no pattern ever
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from doctor.environment import UnreadableError
+from doctor import files
+from doctor.files import UnreadableError
 
+PART = 256 * 1024 * 1024  # bytes of the beginning and of the end of a log
 CHUNK = 1024 * 1024
 LONGEST = 2000  # characters of a line
 KEPT = 400  # distinct lines that speak of an error
+MOST = 100_000  # characters of all lines together: twice what 500 lines of a traceback hold
 LOOKED = 20_000  # lines that speak of an error, the same ones counted again
 TAIL = 120  # last lines, whatever they say
 SPEAKS = re.compile(
@@ -21,20 +25,42 @@ SPEAKS = re.compile(
     rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
 )
 NUMBERS = re.compile(r"\d+")
-WORD = re.compile(r"([\w.]{300})[\w.]+")  # longer than any name that means something
+WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name that means something
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def read(path: str) -> str:
-    """What a log says."""
+    """What a log says; of one that is larger than anybody waits for, its beginning and its end."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return "\n".join(condense(file))
+        with files.opened(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            if size <= 2 * PART:
+                return "\n".join(condense(file))
+            said = [*condense(_Part(file)), f"({(size - 2 * PART) // 1024**2} MB of this log were not read)"]
+            file.seek(size - PART)
+            return "\n".join([*said, *condense(_Part(file))])
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+        raise UnreadableError(f"{path}: {files.why(error)}") from error
 
 
-def condense(file: BinaryIO) -> list[str]:
+class _Part:
+    """So much of a file from where it stands."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.left = file, PART
+
+    def read(self, size: int) -> bytes:
+        chunk = self.file.read(min(size, self.left))
+        self.left -= len(chunk)
+        return chunk
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def condense(file: Readable) -> list[str]:
     """The distinct lines that speak of an error, the first of each, in their order; and the last lines."""
     kept: dict[str, str] = {}
     looked, end = 0, b""
@@ -55,7 +81,7 @@ def condense(file: BinaryIO) -> list[str]:
         end = (end + block)[-TAIL * LONGEST :]
     seen = set(kept.values())
     last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
-    return [*kept.values(), *(text for text in last if text not in seen)]
+    return _cut([*kept.values(), *(text for text in last if text not in seen)])
 
 
 def plain(text: str) -> str:
@@ -63,10 +89,27 @@ def plain(text: str) -> str:
     lines = WORD.sub(r"\1", COLOUR.sub("", text)).splitlines()
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
-    return "\n".join(line[:LONGEST] for line in lines)
+    return "\n".join(_cut([line[:LONGEST] for line in lines]))
 
 
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
+def _cut(lines: list[str]) -> list[str]:
+    """The first lines, and the last ones, as many as are looked at."""
+    if sum(map(len, lines)) <= MOST:
+        return lines
+    first = list(_fitting(lines))
+    return [*first, *reversed(list(_fitting(lines[: len(first) - 1 : -1])))]
+
+
+def _fitting(lines: list[str]) -> Iterator[str]:
+    left = MOST // 2
+    for line in lines:
+        left -= len(line)
+        if left < 0:
+            return
+        yield line
+
+
+def _blocks(file: Readable) -> Iterator[bytes]:
     """A stream in blocks that end where a line ends, but for a line that is longer than a block."""
     rest = b""
     while chunk := file.read(CHUNK):

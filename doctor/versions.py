@@ -33,6 +33,7 @@ __all__ = [
     "name",
     "overlaps",
     "parse",
+    "requirement",
     "specifiers",
     "within",
 ]  # fmt: skip
@@ -54,6 +55,15 @@ def parse(said: str) -> Version | None:
     try:
         return Version(said) if len(said) <= LONGEST else None
     except InvalidVersion:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def requirement(said: str) -> Requirement | None:
+    """A requirement, or None for what is none."""
+    try:
+        return Requirement(said)
+    except (InvalidRequirement, RecursionError):  # a marker of a thousand brackets
         return None
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +19,9 @@ from builder.project import write
 
 CONTAINER = (
     "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-    "--env", "VETTED_DOCTOR=vetted doctor",
+    "--memory", "2g", "--pids-limit", "64", "--env", "VETTED_DOCTOR=vetted doctor",
 )  # fmt: skip
+SECONDS, MOST_SAID = 120, 16 * 1024 * 1024  # for what an image's Python answers, which may be anything
 
 
 def doctor_(
@@ -58,6 +62,7 @@ def doctor_(
     """What is wrong with an environment as it is, how that is known, and the way out."""
     # Not at the top: a bundle carries this tool, and no doctor.
     from doctor import __main__ as program
+    from doctor import terminal
     from doctor.environment import UnreadableError
 
     if len([one for one in (python, requirements, image) if one is not None]) > 1:
@@ -65,15 +70,13 @@ def doctor_(
     if single_file:
         _write(single_file, as_json)
         return
-    asked: list[str] = []
-    for path in config or ():
-        asked += ["--config", path]
-    for option, value in (("--launch", launch), ("--error", error), ("--log", log), ("--lock-of", lock_of)):
+    asked = ["--json"] if as_json else []
+    for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         asked += [f"{option}={value}"] if value is not None else []
-    if as_json:
-        asked.append("--json")
+    given = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]
     if image is not None:
-        raise typer.Exit(_in_image(image, config or [], log, asked))
+        raise typer.Exit(_in_image(image, given, asked))
+    asked += [f"{option}={path}" for option, path in given]
     if requirements is not None:
         asked.append(f"--requirements={requirements}")
     elif lock_of is None:
@@ -82,7 +85,7 @@ def doctor_(
         raise typer.Exit(program.answer(asked, "vetted doctor"))
     except UnreadableError as unreadable:
         raise errors.BadInputError(
-            str(unreadable), cause="another path was meant", next_step="vetted doctor --help"
+            terminal.line(str(unreadable)), cause="another path was meant", next_step="vetted doctor --help"
         ) from unreadable
 
 
@@ -92,7 +95,7 @@ def _usual() -> str:
     if (active := os.environ.get("VIRTUAL_ENV")) and Path(active).resolve() != own:
         return active
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        found = shutil.which("python3", path=folder)
+        found = shutil.which("python3", path=folder) if os.path.isabs(folder) else None  # noqa: PTH117
         if found and not Path(found).absolute().is_relative_to(own):
             return found
     raise errors.BadInputError(
@@ -111,41 +114,71 @@ def _write(target: Path, as_json: bool) -> None:
         print(f"{target}: {len(data) // 1024} KB; python3 {target} runs it, wherever Python 3.9 or newer is")
 
 
-def _in_image(image: str, config: list[str], log: str | None, asked: list[str]) -> int:
+def _in_image(image: str, given: list[tuple[str, str]], asked: list[str]) -> int:
     """Run the single file inside an image: the image's own Python, and nothing else of it."""
+    from doctor import terminal
+
     engine.docker()
     home = project.find()
     with home.holding("doctor") as scratch:
         script = scratch / "doctor.py"
         script.write_bytes(doctorfile.content(home))
-        mounts = ["--volume", f"{script}:/vetted/doctor.py:ro"]
-        for place, path in enumerate([*config, *([log] if log else [])]):
+        mounts = _mount(script, "/vetted/doctor.py")
+        for place, (option, path) in enumerate(given):
             if not Path(path).is_file():
-                raise errors.BadInputError(f"{path} is not a file", next_step=f"ls -l {path}")
-            mounts += ["--volume", f"{Path(path).absolute()}:/vetted/{place}:ro"]
-            asked = [
-                one.replace(path, f"/vetted/{place}") if path in (one, one.partition("=")[2]) else one for one in asked
-            ]
-        argv = [
-            "docker",
-            "run",
-            "--rm",
-            *CONTAINER,
-            *mounts,
-            "--entrypoint",
-            "python3",
-            image,
-            "/vetted/doctor.py",
-            *asked,
-        ]
-        done = process.run(argv)
-    if done.returncode not in (0, 1):
-        if "No such image" in done.stderr or "Unable to find image" in done.stderr:
+                raise errors.BadInputError(f"{path} is not a file", next_step=f"ls -l {shlex.quote(path)}")
+            mounts += _mount(Path(path).absolute(), f"/vetted/{place}")
+            asked = [*asked, f"{option}=/vetted/{place}"]
+        name = f"vetted-doctor-{secrets.token_hex(8)}"
+        argv = ["docker", "run", "--rm", "--name", name, *CONTAINER, *mounts,
+                "--entrypoint", "python3", image, "/vetted/doctor.py", *asked]  # fmt: skip
+        code, said, complaint = _bounded(argv, name, scratch)
+    if code not in (0, 1):
+        if "No such image" in complaint or "Unable to find image" in complaint:
             raise errors.BadInputError(f"Docker has no image {image}", next_step=f"docker pull {image}")
-        if done.returncode in (126, 127):
+        if code in (126, 127):
             raise errors.BadInputError(
                 f"{image} has no python3 to look with", next_step="vetted doctor --requirements FILE"
             )
-        raise errors.from_tool(f"looking into {image}", done.output, next_step=f"docker image inspect {image}")
-    print(done.stdout, end="")
-    return done.returncode
+        complaint = terminal.text((said + complaint)[-4000:])
+        raise errors.from_tool(f"looking into {image}", complaint, next_step=f"docker image inspect {image}")
+    terminal.write(said)
+    return code
+
+
+def _mount(source: Path, target: str) -> list[str]:
+    """A file for a container, under any name: the value is one line of CSV."""
+    quoted = str(source).replace('"', '""')
+    return ["--mount", f'type=bind,"source={quoted}",target={target},readonly']
+
+
+def _bounded(argv: list[str], name: str, scratch: Path) -> tuple[int, str, str]:
+    """Exit code, output and complaints of a container that may say anything, for so long and so much."""
+    printed = [scratch / "stdout", scratch / "stderr"]
+    ended = False
+    try:
+        with (
+            printed[0].open("wb") as out,
+            printed[1].open("wb") as err,
+            process.running(argv, stdout=out, stderr=err) as child,
+        ):
+            ends = time.monotonic() + SECONDS
+            while child.poll() is None:
+                large = any(one.stat().st_size > MOST_SAID for one in printed)
+                if large or time.monotonic() > ends:
+                    raise errors.BadInputError(
+                        f"its Python printed more than {MOST_SAID // 1024**2} MB" if large else
+                        f"its Python gave no answer within {SECONDS} seconds",
+                        cause="python3 in this image is not a Python, or something runs whenever it starts",
+                        next_step="vetted doctor --requirements FILE, with what pip freeze says in it",
+                    )  # fmt: skip
+                time.sleep(0.02)
+            ended = True
+    finally:
+        if not ended:  # Docker's client is gone, its container is not
+            process.run(["docker", "rm", "--force", name], timeout=60)
+    texts = []
+    for one in printed:
+        with one.open("rb") as file:
+            texts.append(file.read(MOST_SAID).decode("utf-8", "replace"))
+    return child.returncode, texts[0], texts[1]

@@ -7,13 +7,15 @@ built for another, and that importing it fails with "undefined symbol".
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor import versions
+from doctor import files, versions
 from doctor.case import Case
-from doctor.elf import NotElfError, SharedObject
+from doctor.elf import Effort, NotElfError, SharedObject
 from doctor.environment import Package
 from doctor.finding import Finding
 
@@ -30,9 +32,10 @@ EXTENSIONS = {
 SYMBOLS = ("_ZN3c10", "_ZNK3c10", "_ZN2at", "_ZNK2at", "_ZN5torch", "_ZNK5torch", "aoti_torch_")
 LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch.so", "libtorch_python.so", "libc10_cuda.so", "libtorch_cuda.so")
 MOST_FILES, MOST_SYMBOLS = 24, 400
+RECORD = 16 * 1024 * 1024  # bytes of a RECORD
 # What an error says of such an extension; the module is named before or after.
 BROKEN = re.compile(
-    r"(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
+    r"(?<![\w./-])(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
     r"|DLL load failed while importing (?P<dll>\w+)"
     r"|(?P<operator>torchvision)::nms does not exist|xFormers was built for"
     r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)"
@@ -51,31 +54,34 @@ def look(case: Case) -> Iterator[Finding]:
     torch = case.environment.packages.get("torch")
     if torch is None or torch.folder is None:
         return
-    libraries = _open(torch.folder / "torch" / "lib")
+    effort = Effort()
+    libraries = _open(torch.folder / "torch" / "lib", effort)
     if not libraries:
         return
     try:
         for name in EXTENSIONS:
             package = case.environment.packages.get(name)
             if package is not None and package.folder is not None:
-                yield from _package(case, package, torch, libraries)
+                yield from _package(case, package, torch, libraries, effort)
     finally:
         for library in libraries.values():
-            library.map.close()
+            library.close()
 
 
-def _open(folder: Path) -> dict[str, SharedObject]:
+def _open(folder: Path, effort: Effort) -> dict[str, SharedObject]:
     found = {}
     for name in LIBRARIES:
         with contextlib.suppress(NotElfError):
-            found[name] = SharedObject(folder / name)
+            found[name] = SharedObject(folder / name, effort)
     return found if "libc10.so" in found and "libtorch_cpu.so" in found else {}
 
 
-def _package(case: Case, package: Package, torch: Package, libraries: dict[str, SharedObject]) -> Iterator[Finding]:
+def _package(
+    case: Case, package: Package, torch: Package, libraries: dict[str, SharedObject], effort: Effort
+) -> Iterator[Finding]:
     for file in _files(package):
         try:
-            with SharedObject(file) as extension:
+            with SharedObject(file, effort) as extension:
                 needed = extension.needed
                 if not any(one.startswith(("libtorch", "libc10")) for one in needed):
                     continue
@@ -83,10 +89,10 @@ def _package(case: Case, package: Package, torch: Package, libraries: dict[str, 
                     one for one in needed if one.startswith(("libtorch_cuda", "libc10_cuda")) and one not in libraries
                 ]
                 wanted = sorted(extension.undefined(SYMBOLS))
+            missing = [] if absent else _missing(wanted, libraries)
         except NotElfError as error:
             yield _unreadable(package, file, str(error))
             return
-        missing = [] if absent else _missing(wanted, libraries)
         if not absent and not missing:
             continue
         shown = 2 if BROKEN.search(case.error) and _named(case.error, package.name) else 0
@@ -117,18 +123,14 @@ def _files(package: Package) -> list[Path]:
     """Its shared objects, by its record; else those that lie where its module is."""
     assert package.folder is not None
     names: list[str] = []
-    try:
-        if package.info is not None:
-            with (package.info / "RECORD").open("rb") as record:
-                lines = record.read(16 * 1024 * 1024).decode("utf-8", "replace").splitlines()
-            names = [line.split(",")[0].strip('"') for line in lines if ".so," in line]
-    except OSError:
-        names = []
-    found = [package.folder / one for one in names if ".." not in one.split("/")]
+    if package.info is not None:
+        lines = files.text(package.info / "RECORD", RECORD).splitlines()
+        names = [line.split(",")[0].strip('"') for line in lines if ".so," in line]
+    found = [package.folder / one for one in names if not one.startswith("/") and ".." not in one.split("/")]
     module = EXTENSIONS[package.name]
     if not found:
-        found = [*sorted(package.folder.glob(f"{module}*.so")), *sorted((package.folder / module).glob("*.so"))]
-    return [file for file in found if file.is_file()][:MOST_FILES]
+        found = [*files.matching(package.folder, f"{module}*.so"), *files.matching(package.folder / module, "*.so")]
+    return list(itertools.islice(filter(files.is_file, found), MOST_FILES))
 
 
 def _unreadable(package: Package, file: Path, why: str) -> Finding:
@@ -136,7 +138,9 @@ def _unreadable(package: Package, file: Path, why: str) -> Finding:
         "broken-file", f"{file.name} of {package.name} {package.version} cannot be read as a shared object",
         {package.name: package.version}, "crash", "likely", [why],
         [f"install {package.name} again"],
-        commands=[f"uv pip install --reinstall-package {package.name} {package.name}=={package.version}"],
+        commands=[
+            f"uv pip install --reinstall-package {package.name} {shlex.quote(f'{package.name}=={package.version}')}"
+        ],
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor import versions
+from doctor import files, versions
 from doctor.case import Case
 from doctor.finding import Finding
 from doctor.machine import NEEDS_DRIVER, newest_cuda
@@ -44,10 +44,7 @@ def of_torch(case: Case) -> str | None:
 
 
 def _version_file(path: Path) -> str | None:
-    try:
-        text = path.read_bytes()[:65536].decode("utf-8", "replace")
-    except OSError:
-        return None
+    text = files.text(path, 65536)
     match = re.search(r"^cuda\s*(?::[^=\n]*)?=\s*(?:'([\d.]+)'|\"([\d.]+)\"|None)", text, re.MULTILINE)
     return (match[1] or match[2] or "") if match else None
 
@@ -158,10 +155,7 @@ def bitsandbytes(case: Case) -> Iterator[Finding]:
 
 
 def _binaries(folder: Path) -> set[str]:
-    try:
-        names = [path.name for path in folder.glob("libbitsandbytes_cuda*.so")]
-    except OSError:
-        return set()
+    names = [one.name for one in files.matching(folder, "libbitsandbytes_cuda*.so")]
     return {match[1] for match in map(NO_BINARY.fullmatch, names) if match}
 
 

@@ -20,3 +20,8 @@ def look(case: Case) -> Iterator[Finding]:
             [f"remove {name} and install the package again" if not twice else f"install {plain} again"],
             decide=[] if twice else ["whether the package that it belongs to can be imported"],
         )  # fmt: skip
+    for where, what in case.environment.unread:
+        yield Finding(
+            "unread", f"{where[:200]} {what}", {}, "unread", "likely",
+            ["no environment that works looks like this"], [f"look at {where[:200]}, and make the environment anew"],
+        )  # fmt: skip

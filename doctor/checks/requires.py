@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 
 from doctor import published, versions
 from doctor.case import Case
@@ -21,7 +23,9 @@ CORE = (
     "datasets",
     "unsloth",
 )
-NORMAL = re.compile(r"(?P<name>[A-Za-z0-9-]+)[^\n]{0,80} is required for a normal functioning of this module")
+NORMAL = re.compile(
+    r"(?<![A-Za-z0-9-])(?P<name>[A-Za-z0-9-]{1,100})[^\n]{0,80} is required for a normal functioning of this module"
+)
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -49,7 +53,7 @@ def look(case: Case) -> Iterator[Finding]:
                 "certain" if core or shown else "likely",
                 [f"{source}: Requires-Dist: {line[:200]}"],
                 [f"{name}{allowed}, or another release of {package.name}"],
-                commands=[_install(f"{name}{allowed}")], ranges={name: outside(allowed)}, shown=shown,
+                commands=[install(f"{name}{allowed}")], ranges={name: outside(allowed)}, shown=shown,
                 weight=float(core),
             )  # fmt: skip
 
@@ -86,7 +90,7 @@ def trl_vllm(case: Case) -> Iterator[Finding]:
         {"vllm": vllm, "trl": trl.version}, "crash", "likely" if spoken or not case.error else "possible",
         [f"TRL {trl.version}, extra vllm: vllm{allowed}", "vLLM's interfaces change from release to release"],
         [f"vllm{allowed}, or a TRL that lists vLLM {vllm}"],
-        commands=[_install(f"vllm{allowed}")], ranges={"vllm": outside(allowed)},
+        commands=[install(f"vllm{allowed}")], ranges={"vllm": outside(allowed)},
         shown=int(spoken),
     )  # fmt: skip
 
@@ -97,14 +101,18 @@ def _published(case: Case, name: str, version: str) -> tuple[str, ...]:
     return tuple(known) or published.requires(name, version)
 
 
-def _install(requirement: str) -> str:
-    return f"uv pip install '{requirement}'"
+def install(requirement: str) -> str:
+    """The command for a requirement. Its range comes from a stranger, and behind "===" any letter may stand."""
+    quoted = shlex.quote(requirement)
+    return f"uv pip install {quoted if quoted != requirement else repr(requirement)}"
 
 
 def _wanted(line: str, python: str | None, extra: str = "") -> tuple[str, str] | None:
     """The package and the range that a requirement asks for here; None when it asks nothing."""
+    requirement = versions.requirement(line)
+    if requirement is None:
+        return None
     try:
-        requirement = versions.Requirement(line)
         if requirement.marker is not None:
             surroundings: dict[str, str] = {"extra": extra}
             if python:
@@ -112,7 +120,7 @@ def _wanted(line: str, python: str | None, extra: str = "") -> tuple[str, str] |
                 surroundings["python_full_version"] = python
             if not requirement.marker.evaluate(surroundings):
                 return None
-    except (versions.InvalidRequirement, versions.UndefinedComparison, versions.UndefinedEnvironmentName, ValueError):
+    except (versions.UndefinedComparison, versions.UndefinedEnvironmentName, ValueError, RecursionError):
         return None
     return (versions.name(requirement.name), str(requirement.specifier)) if requirement.specifier else None
 
@@ -129,6 +137,7 @@ def outside(allowed: str) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def _speaks(text: str, *names: str) -> bool:
     return bool(text) and all(re.search(rf"\b{re.escape(name).replace('-', '[-_]')}\b", text) for name in names)
 

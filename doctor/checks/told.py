@@ -48,7 +48,8 @@ BLAMES = re.compile(
     re.IGNORECASE,
 )
 PIP = re.compile(
-    r"(?P<who>[A-Za-z0-9][\w.-]*) (?P<own>\d[\w.+!-]*) (?:requires|has requirement) (?P<what>[A-Za-z0-9][\w.-]*)"
+    r"(?<![\w.-])(?P<who>[A-Za-z0-9][\w.-]*) (?P<own>\d[\w.+!-]*) (?:requires|has requirement) "
+    r"(?P<what>[A-Za-z0-9][\w.-]*)"
     r"(?:\[[\w,-]+\])?\s*\(?(?P<range>(?:[<>=!~]=?[\w.*+]+,? ?)+)\)?(?:;[^\n]{0,80})?, but you(?:'ll)? have "
     r"(?P=what) (?P<have>\d[\w.+!-]*)",
     re.IGNORECASE,
@@ -79,7 +80,7 @@ SINCE = re.compile(
     rf"\b(since|starting (?:from|with)|as of|in|after|on) (?:version |release )?{VERSION}", re.IGNORECASE
 )
 PAIR = re.compile(
-    r"(?P<one>[A-Za-z][\w-]+) version \((?P<has>[\d.]+\w*)\) does not match "
+    r"(?<![\w-])(?P<one>[A-Za-z][\w-]+) version \((?P<has>[\d.]+\w*)\) does not match "
     r"(?P<other>[A-Za-z][\w-]+) version \((?P<have>[\d.]+\w*)\)"
 )
 LONGEST = 4000
@@ -111,7 +112,7 @@ def removed(case: Case) -> Iterator[Finding]:
             "removed", f"{what} {since} dropped what is asked for", {what: have},
             "crash", "likely" if have else "possible",
             [f"it says: {match.group()[:160]}"], [f"{what}<{since}, or a later release of what asks for it"],
-            commands=[f"uv pip install '{what}<{since}'"], ranges={what: [f">={since}"]}, shown=2, weight=0.5,
+            commands=[requires.install(f"{what}<{since}")], ranges={what: [f">={since}"]}, shown=2, weight=0.5,
         )  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def pairs(case: Case) -> Iterator[Finding]:
             "unlike-pair", f"{one} {match['has']} and {other} {match['have']} must have the same version",
             {one: match["has"], other: match["have"]}, "crash", "certain", [f"it says: {match.group()}"],
             [f"{one}=={match['have']}, the version that the rest asks for"],
-            commands=[f"uv pip install '{one}=={match['have']}'"],
+            commands=[requires.install(f"{one}=={match['have']}")],
             ranges={one: [f"!={match['have']}"], other: [f"!={match['has']}"]}, shown=2, weight=1.0,
         )  # fmt: skip
 
@@ -160,7 +161,7 @@ def _demand(
     return Finding(
         "demanded", f"{who or 'the error'} asks for {what} {allowed}" + (f", and {have} is installed" if have else ""),
         packages, "crash", confidence, [f"it says: {quoted[:200]}"], [f"{what}{allowed}"],
-        commands=[f"uv pip install '{what}{allowed.replace(' ', '')}'"], ranges={what: requires.outside(allowed)},
+        commands=[requires.install(f"{what}{allowed.replace(' ', '')}")], ranges={what: requires.outside(allowed)},
         shown=2 if have else 1, weight=0.5,
     )  # fmt: skip
 
@@ -224,7 +225,7 @@ def _finding(case: Case, name: str, bad: str, quoted: str, good: str) -> Finding
     remedy: list[str] = [f"{good}, where it is said to have worked"] if good else [f"another release of {name}"]
     return Finding(
         "told", f"the report itself blames {name}", packages, "crash", "possible",
-        [f"it says: {quoted[:160]}"], remedy, commands=[f"uv pip install '{good}'"] if good else [],
+        [f"it says: {quoted[:160]}"], remedy, commands=[requires.install(good)] if good else [],
         decide=["whether the same run works with that release: nothing else is known of it"],
         ranges={name: [bad]}, shown=1, weight=-1.0,
     )  # fmt: skip

@@ -144,16 +144,17 @@ def finish(
         report("compiling")
         _compile(made, made / held.site_packages)
     final.parent.mkdir(parents=True, exist_ok=True)
-    _remove(final)
+    remove(final)
     made.rename(final)
     if what is not None:
         seal.put(_seal(final), what, seal.tree(final), scratch)
     for other in final.parent.glob(f"{held.name}-????????????"):
         if other != final:
-            _remove(other)
+            remove(other)
 
 
-def _remove(environment: Path) -> None:
+def remove(environment: Path) -> None:
+    """Remove an environment with its seal."""
     _seal(environment).unlink(missing_ok=True)
     if environment.is_symlink() or environment.is_file():
         environment.unlink()

@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder import docs, errors, lock, render
+from builder import archives, docs, errors, hostenv, lock, render
 from builder.project import Project, sha256, sha256_file, write
 
 AT_FDCWD = -100
@@ -54,10 +54,11 @@ def make(project: Project, name: str, folder: Path) -> Aside:
     for shared in ("patches", "templates"):
         if (project.root / "images" / shared).is_dir():
             (folder / "images" / shared).symlink_to(project.root / "images" / shared)
-    (project.state / "debs").mkdir(parents=True, exist_ok=True)
     made.state.mkdir(parents=True, exist_ok=True)
-    if not (made.state / "debs").exists():
-        (made.state / "debs").symlink_to(project.state / "debs")
+    for kept in ("debs", archives.FOLDER):
+        (project.state / kept).mkdir(parents=True, exist_ok=True)
+        if not (made.state / kept).exists():
+            (made.state / kept).symlink_to(project.state / kept)
     return made
 
 
@@ -145,7 +146,7 @@ def _move_state(made: Aside) -> None:
             if (target / path.name).is_dir():
                 shutil.rmtree(target / path.name)
             path.rename(target / path.name)
-            if kind == "host":
+            if kind == "host" and (target / path.name).is_dir():
                 for old in target.glob(f"{made.name}-????????????"):
                     if old.name != path.name:
-                        shutil.rmtree(old, ignore_errors=True)
+                        hostenv.remove(old)

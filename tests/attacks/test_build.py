@@ -336,3 +336,15 @@ def test_a_setup_py_on_the_host_takes_the_credentials_and_calls_home(
     metadata = subprocess.run(["unzip", "-p", str(built[entry]), "*/METADATA"], capture_output=True, check=True).stdout
     summary = metadata.decode().partition("Summary: ")[2].splitlines()[0]
     assert summary == ("network" if any("allows no network namespace" in one for one in said) else "nothing")
+
+
+@pytest.mark.parametrize("name", ["with space", 'with"quote', "with,comma", "with:colon", "[brackets]"])
+def test_a_path_is_read_as_a_line_of_apts_sources(tmp_path: Path, name: str) -> None:
+    """A space in the project's path ended the URI of the repository that mmdebstrap reads."""
+    folder = tmp_path / name
+    folder.mkdir()
+    with debian._plain(folder) as plain:
+        assert not set(str(plain)) & set(" \"',:[]")
+        (plain / "made").write_text("there")
+    assert (folder / "made").read_text() == "there"
+    assert not plain.exists()

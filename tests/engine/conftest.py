@@ -102,7 +102,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
 def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
     """A second project with the same environment and downloads, to be spoiled by one test."""
     spoiled = copy_of_project(tmp_path / "project")
-    for folder in ("host", "debs", "rootfs"):
+    for folder in ("host", "debs", "rootfs", "wheels"):
         source = workshop.root / ".vetted" / folder
         if source.exists():
             shutil.copytree(source, spoiled.root / ".vetted" / folder, symlinks=True, copy_function=os.link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -30,4 +31,19 @@ def test_the_root_filesystem_is_the_same_below_a_closed_folder(workshop: Worksho
             folder.mkdir()
             made.add(sha256_file(debian.rootfs(workshop.project, workshop.lock, folder, fresh=True)))
             Path(folder).rename(Path(open_to_all) / f"{mode:o}")
+    assert len(made) == 1
+
+
+def test_the_root_filesystem_is_the_same_below_an_odd_path_and_a_tight_umask(workshop: Workshop) -> None:
+    """apt and mmdebstrap read spaces and quotes in a path, and what is made has the modes that the umask leaves."""
+    made = set()
+    with workshop.project.holding(STACK) as scratch:
+        for name, umask in (("plain", 0o022), ('a b,"c:d', 0o077)):
+            folder = scratch / name
+            folder.mkdir()
+            before = os.umask(umask)
+            try:
+                made.add(sha256_file(debian.rootfs(workshop.project, workshop.lock, folder, fresh=True)))
+            finally:
+                os.umask(before)
     assert len(made) == 1

@@ -2,13 +2,14 @@
 
 `image/` is an OCI layout, with everything attached as in a registry; beside it lie the same statements to be read, and
 their envelopes for cosign. What people run lies there too: `sh load` gives the image to Docker, and then
-`docker compose run --rm train` works in that folder, without anything else of this project. The folder appears under
-its name only when it verifies, offline, with the very key it carries.
+`docker compose run --rm train` works in that folder, without anything else of this project. The list of all files is
+signed as well. The folder appears under its name only when it verifies, offline, with the very key it carries.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
 from builder.publishing import attached, publish, signing, verify
+from builder.publishing import folder as folders
 
 IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files
@@ -90,13 +92,15 @@ def make(
         # Of a bill of materials tools want the bill itself.
         said = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
         (partial / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    _compose(project, held, built, partial)
+    environment = _compose(project, held, built, partial)
     judged.record(project, held, image, certificates, partial / JUDGED, scratch)
+    folders.sign(partial, environment, key, scratch)
     report("verifying it, offline")
     verdict = verify.local(project, partial / IMAGE, None, partial / KEY, scratch, None)
-    if not verdict.good:
+    doubts = [*verdict.doubts, *check(partial, partial / KEY, scratch)]
+    if not verdict.good or doubts:
         raise errors.VettedError(
-            "\n".join([f"{output} would not verify; nothing was written", *verdict.doubts]),
+            "\n".join([f"{output} would not verify; nothing was written", *doubts]),
             cause="a blob of the image was changed after it was built",
             next_step=f"vetted build {held.name}",
         )
@@ -105,16 +109,29 @@ def make(
     return Carried(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
 
 
-def _compose(project: Project, held: Lock, built: Built, folder: Path) -> None:
-    """What `docker compose` needs in the folder, and the script that chooses the image."""
+def check(folder: Path, key: Path, scratch: Path) -> list[str]:
+    """What of such a folder is not as it was signed: a file that was changed, is missing or was added."""
+    return folders.check(folder, key, scratch)
+
+
+def _compose(project: Project, held: Lock, built: Built, folder: Path) -> dict[str, str]:
+    """What `docker compose` needs in the folder, and the script that chooses the image; returns what that writes, each
+    variable with the pattern of its value."""
     for source in sorted(project.root.glob("compose*.yaml")):
         shutil.copyfile(source, folder / source.name)
     shutil.copytree(project.smoke, folder / project.smoke.name, ignore=shutil.ignore_patterns("__pycache__"))
+    image, files = f"{built.reference.partition(':')[0]}@{built.image.manifest}", dotenv.files("", held.stack.device)
     script = SCRIPT.format(
-        image=f"{built.reference.partition(':')[0]}@{built.image.manifest}", stack=held.name,
-        nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=dotenv.files("", held.stack.device),
+        image=image, stack=held.name, nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=files,
         image_variable=dotenv.IMAGE, stack_variable=dotenv.STACK, certificates_variable=dotenv.CERTIFICATES,
         user_variable=dotenv.USER, files_variable=dotenv.FILES, memory_variable=dotenv.MEMORY, spared=dotenv.SPARED,
     )  # fmt: skip
     (folder / LOAD).write_text(script)
     (folder / LOAD).chmod(0o755)
+    fixed = {dotenv.IMAGE: image, dotenv.STACK: held.name, dotenv.CERTIFICATES: f"./{JUDGED}"}
+    return {
+        **{name: re.escape(value) for name, value in fixed.items()},
+        dotenv.USER: "[1-9][0-9]*:[0-9]+",
+        dotenv.FILES: re.escape(files),
+        dotenv.MEMORY: "[1-9][0-9]*m",
+    }

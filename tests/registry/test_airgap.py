@@ -13,6 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from builder import certificate, dotenv, oci
+from builder.publishing import airgap
 from tests.conftest import ROOT, TINY, Answer
 from tests.registry.conftest import Keys, Stack, verify
 from tests.unit.conftest import Command
@@ -31,7 +32,7 @@ def carried(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> P
 
 def test_it_holds_image_statements_signatures_and_key(certified: Stack, carried: Path, keys: Keys) -> None:
     statements = [f"{name}{end}" for name in ("certificate", "provenance", "sbom") for end in (".dsse.json", ".json")]
-    files = [path.name for path in ROOT.glob("compose*.yaml")] + ["smoke", "judged", "load"]
+    files = [path.name for path in ROOT.glob("compose*.yaml")] + ["smoke", "judged", "load", "folder.dsse.json"]
     assert sorted(path.name for path in carried.iterdir()) == sorted([*statements, *files, "cosign.pub", "image"])
     (mounted,) = (carried / "judged" / "certificates").iterdir()
     assert json.loads(mounted.read_text()) == json.loads((carried / "certificate.json").read_text())
@@ -77,7 +78,9 @@ def load(carried: Path, notes: Path, known: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
-def test_it_is_loaded_from_anywhere_and_chosen_for_compose(certified: Stack, carried: Path, tmp_path: Path) -> None:
+def test_it_is_loaded_from_anywhere_and_chosen_for_compose(
+    certified: Stack, carried: Path, keys: Keys, tmp_path: Path
+) -> None:
     image = f"{certified.built.reference.partition(':')[0]}@{certified.image}"
     done = load(carried, tmp_path / "notes", image)
     assert done.returncode == 0, done.stderr
@@ -90,6 +93,7 @@ def test_it_is_loaded_from_anywhere_and_chosen_for_compose(certified: Stack, car
         "VETTED_MEMORY": dotenv.limits()["VETTED_MEMORY"],
     }  # fmt: skip
     assert runs.st_uid != 0
+    assert airgap.check(carried, keys.public, tmp_path) == []
 
 
 def test_an_engine_that_knows_no_digests_is_said_and_nothing_is_chosen(carried: Path, tmp_path: Path) -> None:

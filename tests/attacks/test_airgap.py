@@ -1,0 +1,105 @@
+"""What somebody tries who carries a folder with an image to a host without a network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builder.publishing import airgap, folder, signing
+from tests.registry.conftest import Keys
+from tests.registry.conftest import keys as keys
+from tests.registry.conftest import other_keys as other_keys
+
+pytestmark = pytest.mark.engine
+
+CHOSEN = "VETTED_IMAGE=vetted/tiny@sha256:1\nVETTED_USER=1000:1000\n"
+ENVIRONMENT = {"VETTED_IMAGE": "vetted/tiny@sha256:1", "VETTED_USER": "[1-9][0-9]*:[0-9]+"}
+
+
+@pytest.fixture
+def carried(tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COSIGN_PASSWORD", "correct horse")
+    made = tmp_path / "carried"
+    for name in ("load", "compose.yaml", "smoke/__main__.py", "image/index.json"):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(name)
+    folder.sign(made, ENVIRONMENT, str(keys.private), tmp_path)
+    assert airgap.check(made, keys.public, tmp_path) == []
+    return made
+
+
+@pytest.mark.parametrize("name", ["load", "compose.yaml", "smoke/__main__.py", "image/index.json"])
+def test_a_file_of_the_folder_is_changed(carried: Path, keys: Keys, tmp_path: Path, name: str) -> None:
+    """The list of files is signed with their digests."""
+    (carried / name).write_text("another")
+    assert airgap.check(carried, keys.public, tmp_path) == [f"{name} was changed"]
+
+
+@pytest.mark.parametrize("name", ["compose.override.yaml", "smoke/outcome/__init__.pyc", "runs.yaml", "\x1b[2J"])
+def test_a_file_is_added_to_the_folder(carried: Path, keys: Keys, tmp_path: Path, name: str) -> None:
+    """Compose and Python would read it unasked."""
+    (carried / name).parent.mkdir(exist_ok=True)
+    (carried / name).touch()
+    (doubt,) = airgap.check(carried, keys.public, tmp_path)
+    assert doubt == f"{ascii(name)[1:-1]} was added"
+
+
+def test_a_file_is_taken_away(carried: Path, keys: Keys, tmp_path: Path) -> None:
+    """What is missing is named."""
+    (carried / "load").unlink()
+    assert airgap.check(carried, keys.public, tmp_path) == ["load is missing"]
+
+
+def test_a_link_takes_the_place_of_a_file_or_a_folder(carried: Path, keys: Keys, tmp_path: Path) -> None:
+    """It could lead to other bytes later."""
+    shutil.move(carried / "load", tmp_path / "load")
+    (carried / "load").symlink_to(tmp_path / "load")
+    shutil.move(carried / "smoke", tmp_path / "smoke")
+    (carried / "smoke").symlink_to(tmp_path / "smoke")
+    assert airgap.check(carried, keys.public, tmp_path) == [
+        "load is not a file", "smoke is not a file", "smoke/__main__.py is missing",
+    ]  # fmt: skip
+
+
+def test_the_list_is_taken_away_or_signed_anew(carried: Path, keys: Keys, other_keys: Keys, tmp_path: Path) -> None:
+    """Without the list, or with one of another key, nothing holds."""
+    (carried / "load").write_text("another")
+    folder.sign(carried, ENVIRONMENT, str(other_keys.private), tmp_path)
+    assert "another key" in airgap.check(carried, keys.public, tmp_path)[0]
+    (carried / folder.MANIFEST).unlink()
+    assert "under no signature" in airgap.check(carried, keys.public, tmp_path)[0]
+
+
+def test_the_list_is_changed_under_its_signature(carried: Path, keys: Keys, tmp_path: Path) -> None:
+    """The list is the subject of the statement, and the statement is what is signed."""
+    envelope = json.loads((carried / folder.MANIFEST).read_text())
+    parsed = signing.parse((carried / folder.MANIFEST).read_bytes())
+    assert parsed is not None
+    forged = parsed.payload.replace(b'"load"', b'"lord"')
+    envelope["payload"] = base64.b64encode(forged).decode()
+    (carried / folder.MANIFEST).write_text(json.dumps(envelope))
+    (doubt,) = airgap.check(carried, keys.public, tmp_path)
+    assert doubt.startswith(f"{folder.MANIFEST}: ")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000])
+def test_the_list_is_rubbish(carried: Path, keys: Keys, tmp_path: Path, text: str) -> None:
+    """It is said, without a traceback."""
+    (carried / folder.MANIFEST).write_text(text)
+    assert airgap.check(carried, keys.public, tmp_path) == [f"{folder.MANIFEST} is no signed list of files"]
+
+
+def test_another_image_is_chosen_in_the_folder(carried: Path, keys: Keys, tmp_path: Path) -> None:
+    """What `load` writes is known, and results are the host's own."""
+    (carried / "runs" / "1").mkdir(parents=True)
+    (carried / "runs" / "1" / "metrics.jsonl").touch()
+    (carried / ".env").write_text(CHOSEN)
+    assert airgap.check(carried, keys.public, tmp_path) == []
+    for other in (CHOSEN.replace("tiny", "evil"), CHOSEN + "COMPOSE_FILE=evil.yaml\n", CHOSEN.replace("=1000", "=0")):
+        (carried / ".env").write_text(other)
+        (doubt,) = airgap.check(carried, keys.public, tmp_path)
+        assert doubt.startswith(".env is not what carried/load writes")

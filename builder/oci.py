@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import zstandard
 
-from builder import errors
+from builder import errors, strictjson
 from builder.project import sha256, sha256_file
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -90,7 +90,7 @@ def manifests(layout: Path) -> list[str]:
 
 def descriptors(layout: Path) -> list[dict[str, Any]]:
     """What a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
-    return list(json.loads((layout / "index.json").read_text())["manifests"])
+    return list(strictjson.loads((layout / "index.json").read_bytes())["manifests"])
 
 
 def checked(layout: Path, digest: str) -> bytes:
@@ -103,7 +103,7 @@ def checked(layout: Path, digest: str) -> bytes:
 
 def json_of(layout: Path, digest: str) -> Any:
     """The JSON of a blob. Raises OSError or ValueError."""
-    return json.loads(checked(layout, digest))
+    return strictjson.loads(checked(layout, digest))
 
 
 def damaged(image: Image) -> Iterator[str]:

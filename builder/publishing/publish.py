@@ -138,7 +138,7 @@ def _holds_elsewhere(
     one: Signed, keys: set[tuple[str, str, str]], wanted: Wanted, advisories: Sequence[Advisory]
 ) -> bool:  # fmt: skip
     try:
-        statement = Statement.model_validate_json(one.envelope.payload)
+        statement = Statement.model_validate(one.envelope.statement)
     except ValidationError:
         return False
     return statement.key not in keys and not verify.against(statement, wanted, advisories)

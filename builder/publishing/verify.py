@@ -134,7 +134,7 @@ def _judge(
     for one in held:
         if one.kind == "certificate":
             try:
-                statement = Statement.model_validate_json(one.envelope.payload)
+                statement = Statement.model_validate(one.envelope.statement)
             except ValidationError as error:
                 doubts.append(f"a certificate is signed, but cannot be read: {str(error).splitlines()[0]}")
                 continue
@@ -157,13 +157,16 @@ def signed(
     held, refused = [], []
     for envelope in envelopes:
         kind = attached.KINDS.get(envelope.predicate_type)
+        if kind is None:
+            refused.append(("an attestation of another kind", "it is none of Vetted's"))
+            continue
         why = signing.holds(envelope, manifest, key, scratch)
         if why is None and not speaks_of(envelope.statement, image):
-            why = "it speaks of another digest"
-        if why is not None:
-            refused.append((kind or "an attestation of another kind", why))
-        elif kind is not None:
+            why = signing.OTHER_DIGEST
+        if why is None:
             held.append(Signed(envelope, kind))
+        else:
+            refused.append((kind, why))
     return held, refused
 
 

@@ -87,7 +87,7 @@ def test_what_is_no_envelope_is_none(raw: bytes) -> None:
 def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes) -> None:
     raw = json.dumps(
         {
-            "payloadType": signing.PAYLOAD, "signatures": [{"sig": ""}],
+            "payloadType": signing.PAYLOAD, "signatures": [{"sig": "AA=="}],
             "payload": base64.b64encode(said).decode(),
         }
     ).encode()  # fmt: skip

@@ -93,9 +93,10 @@ def publish(
         signatures.get(statement) or signing.sign(statement, key, scratch)
         for statement in statements(project, held, built, certificates, ours)
     ]
-    others = [one for one in there if one not in signatures.values()]  # of other keys: theirs to take away
+    others = [one for one in there if one.payload not in signatures]  # of other keys: theirs to take away
     layout = scratch / "attestations"
-    attestations = attached.write(built.image, [*wanted, *others], layout)
+    # Ours first, and no more than `verify` looks at: nobody who may push can crowd them out.
+    attestations = attached.write(built.image, [*wanted, *others][: attached.MOST], layout)
 
     changed = False
     if registry.manifest(repository, image, scratch) is None:

@@ -7,12 +7,11 @@ passes through here.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from builder import errors, process
 from builder.oci import DIGEST
@@ -102,49 +101,58 @@ def resolve(repository: Repository, tag: str) -> str | None:
     return digest
 
 
+class UnusableError(errors.NetworkError):
+    """A registry has something, and it is not what a manifest there says: whoever may push can bring that about."""
+
+
 def manifest(repository: Repository, name: str, scratch: Path) -> bytes | None:
     """The bytes of a manifest, by its digest or a tag; None when it is not there."""
-    target = scratch / "manifest"
-    target.unlink(missing_ok=True)
     by_digest = DIGEST.fullmatch(name)
-    where = f"{repository}{'@' if by_digest else ':'}{name}"
-    if _oras(repository, "manifest", "fetch", "--output", str(target), where) is None:
-        return None
-    content = _read(repository, target)
-    if by_digest and sha256(content) != name:
+    content = _fetch(repository, "manifest", f"{repository}{'@' if by_digest else ':'}{name}", LARGEST, scratch)
+    if content is not None and by_digest and sha256(content) != name:
         raise rubbish(repository, f"it serves other bytes for {name}")
     return content
 
 
-def blob(repository: Repository, digest: str, scratch: Path) -> bytes:
-    """The bytes of a blob, checked. Raises NetworkError when it is not there, or is something else."""
-    target = scratch / "blob"
-    target.unlink(missing_ok=True)
-    if _oras(repository, "blob", "fetch", "--output", str(target), f"{repository}@{digest}") is None:
-        raise rubbish(repository, f"it lacks {digest}, which a manifest there names")
-    content = _read(repository, target)
+def blob(repository: Repository, digest: str, scratch: Path, size: int | None = None) -> bytes:
+    """The bytes of a blob, checked. Raises NetworkError; UnusableError when it is not there or larger than said."""
+    limit = LARGEST if size is None else min(size, LARGEST)
+    content = _fetch(repository, "blob", f"{repository}@{digest}", limit, scratch)
+    if content is None:
+        raise rubbish(repository, f"it lacks {digest}, which a manifest there names", UnusableError)
     if sha256(content) != digest:
         raise rubbish(repository, f"it serves other bytes for {digest}")
     return content
 
 
-def _read(repository: Repository, target: Path) -> bytes:
-    if not target.is_file():
-        raise rubbish(repository, "it sends nothing")
-    if target.stat().st_size > LARGEST:
-        raise rubbish(repository, f"it sends {target.stat().st_size / 1e6:.0f} MB where a small file was asked for")
-    return target.read_bytes()
+def _fetch(repository: Repository, kind: str, where: str, limit: int, scratch: Path) -> bytes | None:
+    """What oras writes into a pipe; None when it is not there. What is too much is never read, to no disk either."""
+    argv = ["oras", kind, "fetch", "--output", "-", where, *_options(repository)]
+    with (scratch / "said").open("w+", errors="replace") as said, process.running(argv, stderr=said) as child:
+        late = threading.Timer(PATIENCE, child.kill)
+        late.start()
+        try:
+            assert child.stdout is not None
+            with os.fdopen(child.stdout.fileno(), "rb", closefd=False) as pipe:
+                content = pipe.read(limit + 1)
+            if len(content) > limit:
+                what = f"it sends more than {limit} bytes for {where}, where a small file was asked for"
+                raise rubbish(repository, what, UnusableError)
+            code = child.wait()
+        finally:
+            late.cancel()
+        if code < 0:
+            raise _silent(repository, f"no answer within {PATIENCE:.0f} seconds")
+        said.seek(0)
+        if code != 0:
+            _refuse(repository, said.read())
+    return content if code == 0 else None
 
 
-def document(repository: Repository, content: bytes) -> dict[str, Any]:
-    """A manifest's JSON. Raises NetworkError when it is none."""
-    try:
-        read = json.loads(content)
-    except (ValueError, RecursionError):
-        read = None
-    if not isinstance(read, dict):
-        raise rubbish(repository, f"it serves {clean(content[:60].decode(errors='replace'))!r} for a manifest")
-    return read
+def _refuse(repository: Repository, output: str) -> None:
+    """Raises the error that oras had, unless it is that there is no such thing."""
+    if not ABSENT.search(output):
+        raise explain(repository, output)
 
 
 # --- pushing -------------------------------------------------------------------------------------------------------
@@ -194,9 +202,8 @@ def _oras(repository: Repository, *argv: str) -> process.Result | None:
         raise _silent(repository, f"no answer within {PATIENCE:.0f} seconds") from error
     if result.returncode == 0:
         return result
-    if ABSENT.search(result.output):
-        return None
-    raise explain(repository, result.output)
+    _refuse(repository, result.output)
+    return None
 
 
 def _options(repository: Repository, prefix: str = "") -> list[str]:
@@ -286,8 +293,10 @@ def _silent(repository: Repository, said: str) -> errors.NetworkError:
     )
 
 
-def rubbish(repository: Repository, said: str) -> errors.NetworkError:
-    return errors.NetworkError(
+def rubbish(
+    repository: Repository, said: str, kind: type[errors.NetworkError] = errors.NetworkError
+) -> errors.NetworkError:  # fmt: skip
+    return kind(
         f"{repository.host} answers what no registry answers\n{said}",
         cause="something else listens there, such as a proxy's or a hotel's page, or the registry is broken",
         next_step=_ask(repository),

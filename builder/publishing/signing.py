@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from builder import errors, process, strictjson
+from builder.publishing import registry
 
 PAYLOAD = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -184,7 +185,7 @@ def _cosign(key: str, *argv: str) -> process.Result:
         raise errors.BadInputError(
             f"{key}: its password is wrong, or was not given", next_step="export COSIGN_PASSWORD, then run this again"
         )
-    said = [line for line in result.stderr.strip().splitlines() if line.startswith("Error")]
+    said = [registry.printable(line) for line in result.stderr.splitlines() if line.startswith("Error")]
     raise errors.BadInputError(
         f"{key} cannot sign: {said[0].removeprefix('Error: ') if said else 'cosign says nothing'}",
         cause="the file is no private key of cosign's, or its service does not answer",

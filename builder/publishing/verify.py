@@ -78,8 +78,9 @@ def remote(
     manifest = registry.manifest(repository, image, scratch) if image else None
     if image is None or manifest is None:
         return Verdict(str(reference), image or "", doubts=(f"there is no image {reference}",))
-    envelopes = attached.fetch(repository, image, scratch)
-    return _judge(project, str(reference), image, manifest, envelopes, key, scratch, hardware)
+    ignored: list[str] = []
+    envelopes = attached.fetch(repository, image, scratch, ignored)
+    return _judge(project, str(reference), image, manifest, envelopes, ignored, key, scratch, hardware)
 
 
 def local(project: Project, layout: Path, image: str | None, key: Path, scratch: Path, hardware: str | None) -> Verdict:
@@ -97,26 +98,30 @@ def local(project: Project, layout: Path, image: str | None, key: Path, scratch:
             f"{layout} holds {len(subjects)} images", next_step=f"name one: {layout}@{next(iter(subjects), 'sha256:…')}"
         )
     held = oci.read(layout, image or subjects[0])
-    envelopes = attached.read(layout, held.manifest)
+    ignored: list[str] = []
+    envelopes = attached.read(layout, held.manifest, ignored)
     verdict = _judge(
-        project, str(layout), held.manifest, oci.checked(layout, held.manifest), envelopes, key, scratch, hardware
-    )
+        project, str(layout), held.manifest, oci.checked(layout, held.manifest), envelopes, ignored, key, scratch,
+        hardware,
+    )  # fmt: skip
     broken = tuple(f"the image is damaged: {what}" for what in oci.damaged(held))
     return dataclasses.replace(verdict, doubts=(*broken, *verdict.doubts))
 
 
 def _judge(
-    project: Project, reference: str, image: str, manifest: bytes, envelopes: Sequence[Envelope], key: Path,
-    scratch: Path, hardware: str | None,
+    project: Project, reference: str, image: str, manifest: bytes, envelopes: Sequence[Envelope],
+    ignored: Sequence[str], key: Path, scratch: Path, hardware: str | None,
 ) -> Verdict:  # fmt: skip
     from builder.publishing import sbom  # takes as long to import as all the rest of the tool
 
+    skipped = tuple(f"ignored {what}" for what in ignored)
     if not envelopes:
-        return Verdict(
-            reference, image, doubts=("nothing is attached to it: it was never published with a certificate",)
-        )
+        nothing = "nothing is attached to it: it was never published with a certificate"
+        if ignored:
+            nothing = "nothing that is attached to it can be used"
+        return Verdict(reference, image, doubts=(nothing,), notes=skipped)
     held, refused = signed(envelopes, image, manifest, key, scratch)
-    notes = tuple(f"ignored {what}: {why}" for what, why in refused) if held else ()
+    notes = (*skipped, *(f"ignored {what}: {why}" for what, why in refused)) if held else skipped
     doubts = [] if held else [f"{what}: {why}" for what, why in refused]
     bill, origin = _only(held, "bill of materials", doubts), _only(held, "provenance", doubts)
     try:
@@ -158,7 +163,8 @@ def signed(
     for envelope in envelopes:
         kind = attached.KINDS.get(envelope.predicate_type)
         if kind is None:
-            refused.append(("an attestation of another kind", "it is none of Vetted's"))
+            unread = "it is none of Vetted's" if envelope.statement else "it is no JSON that all readers read alike"
+            refused.append(("an attestation of another kind", unread))
             continue
         why = signing.holds(envelope, manifest, key, scratch)
         if why is None and not speaks_of(envelope.statement, image):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from builder import certificate, oci
+from builder import certificate, errors, oci
 from builder.publishing import attached, registry, signing
 from builder.publishing.registry import Repository
-from tests.attacks.envelopes import forgeries
+from tests.attacks.envelopes import encoded, forgeries, genuine, write
 from tests.conftest import TINY
 from tests.registry import conftest as at
+from tests.registry import test_refusals as at_refusals
 from tests.registry.conftest import Keys, Stack
 from tests.registry.conftest import built as built
 from tests.registry.conftest import certified as certified
@@ -90,3 +92,66 @@ def test_a_certificate_is_forged_in_the_registry_and_in_a_folder(
     assert "doubt: no certificate was earned on H200" in answer.out and "9999" not in answer.out
     assert at.publish(command, certified, repository, keys).code == 0
     assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+# --- in the way ----------------------------------------------------------------------------------------------------
+
+
+def junk(number: int) -> bytes:
+    """An envelope that looks like a certificate, and that no key signed."""
+    payload = json.dumps({"predicateType": certificate.PREDICATE, "number": number}).encode()
+    return write(genuine(payload, encoded(b"junk"))).encode()
+
+
+def test_a_hundred_and_one_statements_stand_before_the_genuine_ones(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """`verify` looks at a hundred and says how many it ignored; `publish` puts its own first again."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    raws = [one.raw for one in attached.fetch(repository, certified.image, tmp_path)]
+    _attach(certified, repository, [*map(junk, range(101)), *raws], tmp_path / "junk")
+    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert f"ignored {1 + len(raws)} of {101 + len(raws)} statements: the first 100 are looked at" in answer.out
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+def test_what_is_attached_is_replaced_by_something_else(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    """`publish` is not stopped by a tag of attestations that names an ordinary image."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    registry.tag(repository, certified.image, attached.tag(certified.image))
+    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    assert (answer.code, "doubt: nothing is attached to it" in answer.out) == (1, True)
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+def test_a_statement_is_larger_than_its_descriptor_says(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """A blob is read up to the size that was said; it blocks neither `verify` nor `publish`."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    raws = [one.raw for one in attached.fetch(repository, certified.image, tmp_path)]
+    _attach(certified, repository, [*raws, junk(1) + b" " * 100_000], tmp_path / "large")
+    manifest = json.loads(registry.manifest(repository, attached.tag(certified.image), tmp_path) or b"")
+    manifest["layers"][-1]["size"] = 1000
+    (tmp_path / "lying").write_text(json.dumps(manifest))
+    argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{attached.tag(certified.image)}"]
+    subprocess.run([*argv, str(tmp_path / "lying")], check=True, capture_output=True)
+    ignored: list[str] = []
+    assert [one.raw for one in attached.fetch(repository, certified.image, tmp_path, ignored)] == raws
+    assert len(ignored) == 1 and "it sends more than 1000 bytes" in ignored[0]
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    assert at.publish(command, certified, repository, keys).code == 0
+
+
+def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack, tmp_path: Path) -> None:
+    """What a registry sends goes through a pipe, and no file holds more than was asked for."""
+    with at_refusals.answering(200, "application/octet-stream", "0" * 8_000_000) as host:
+        where = registry.parse(f"{host}/images", insecure=False)
+        with pytest.raises(errors.NetworkError, match="it sends more than 1000 bytes"):
+            registry.blob(where, certified.image, tmp_path, 1000)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1_000_000

@@ -180,7 +180,7 @@ def test_attestations_of_others_stay(
     assert len(attached.fetch(repository, certified.image, tmp_path)) == 4
     answer = verify(command, certified, f"{repository}:{TINY}", keys)
     assert answer.code == 0
-    assert "ignored an attestation of another kind: it is signed by another key" in answer.out
+    assert "ignored an attestation of another kind: it is none of Vetted's" in answer.out
 
 
 # --- refused, before anything is pushed ----------------------------------------------------------------------------

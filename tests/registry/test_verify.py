@@ -98,7 +98,7 @@ def changed(envelope: Envelope) -> Envelope:
     """The same with one byte of its statement changed."""
     data = json.loads(envelope.raw)
     payload = base64.b64decode(data["payload"])
-    place = payload.index(b"PASSED") if b"PASSED" in payload else len(payload) // 2
+    place = payload.index(b"PASSED" if b"PASSED" in payload else b"tiny")
     data["payload"] = base64.b64encode(payload[:place] + b"p" + payload[place + 1 :]).decode()
     parsed = signing.parse(json.dumps(data).encode())
     assert parsed is not None

@@ -100,6 +100,7 @@ def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes)
 @FIXED
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary())
 @example(b'{"layers": [{"digest": "sha256:../../x", "mediaType": "x"}]}')
+@example(b'{"layers": []}')
 @example(b'{"layers": [' + b"{}," * 200 + b"{}]}")
 @example(b"[" * 100_000)
 def test_a_registry_that_serves_anything_for_a_manifest_is_told(tmp_path: Path, content: bytes) -> None:
@@ -107,14 +108,10 @@ def test_a_registry_that_serves_anything_for_a_manifest_is_told(tmp_path: Path, 
     place = registry.parse("registry.example/a", insecure=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "manifest", lambda *_: content)
-        try:
-            found = attached.fetch(place, "sha256:" + "1" * 64, tmp_path)
-        except errors.NetworkError as error:
-            assert error.what.startswith("registry.example answers what no registry answers")
-            assert error.what.replace("\n", "").isprintable()
-        else:
-            assert found == []
-            assert json.loads(content)["layers"] == []
+        ignored: list[str] = []
+        assert attached.fetch(place, "sha256:" + "1" * 64, tmp_path, ignored) == []
+    if not ignored:
+        assert json.loads(content)["layers"] == []
 
 
 @FIXED

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -85,8 +87,7 @@ def verify_(
     """Judge a published image: signatures, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
     home = project.find()
     public = signing.public_key(key)
-    with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
-        scratch = Path(temporary)
+    with _temporary() as scratch:
         if offline:
             folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
             if image and not DIGEST.fullmatch(image):
@@ -107,6 +108,18 @@ def verify_(
         _print(verdict)
     if not verdict.good:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """A temporary folder; that there is no room for it is said as such."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
+            yield Path(temporary)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise registry.disk_full(str(Path(tempfile.gettempdir(), "vetted-"))) from error
+        raise
 
 
 def _as_json(verdict: Verdict) -> dict[str, object]:

@@ -78,18 +78,18 @@ def _write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> dict[st
     return {**oci.add(layout, json.dumps(manifest, indent=1).encode(), oci.MANIFEST), "artifactType": ARTIFACT}
 
 
-def fetch(repository: Repository, image: str, scratch: Path, ignored: list[str] | None = None) -> list[Envelope]:
+def fetch(repository: Repository, image: str, ignored: list[str] | None = None) -> list[Envelope]:
     """The statements on an image in a registry; none of them is checked. `ignored` learns what was not looked at."""
     skipped = [] if ignored is None else ignored
     try:
-        content = registry.manifest(repository, tag(image), scratch)
+        content = registry.manifest(repository, tag(image))
     except registry.UnusableError as error:
         skipped.append(f"what is attached: {error.what.splitlines()[-1]}")
         return []
     found = []
     for one in _chosen([] if content is None else _layers(_json(content), skipped), skipped):
         try:
-            found.append(signing.parse(registry.blob(repository, one.digest, scratch, one.size)))
+            found.append(signing.parse(registry.blob(repository, one.digest, one.size)))
         except registry.UnusableError as error:
             skipped.append(f"a statement: {error.what.splitlines()[-1]}")
     return _read(found, skipped)

@@ -84,7 +84,7 @@ def publish(
     public = signing.public(key, scratch)
     report("asking the registry what is there")
     before = {name: registry.resolve(repository, name) for name in names}
-    there = attached.fetch(repository, image, scratch)
+    there = attached.fetch(repository, image)
     ours, _ = verify.signed(there, image, oci.checked(built.image.layout, image), public, scratch)
 
     report("making and signing what is to be attached")
@@ -99,7 +99,7 @@ def publish(
     attestations = attached.write(built.image, [*wanted, *others][: attached.MOST], layout)
 
     changed = False
-    if registry.manifest(repository, image, scratch) is None:
+    if registry.manifest(repository, image) is None:
         report(f"pushing the image, {built.image.size / 1e6:.0f} MB")
         _refuse_damaged(built)
         registry.push(repository, built.image.layout, image)
@@ -110,7 +110,7 @@ def publish(
         changed = True
 
     report("looking at what is there now")
-    _look_again(repository, image, wanted, scratch)
+    _look_again(repository, image, wanted)
     report(f"moving the tag {held.name}")
     changed |= _move(repository, before, image)
     return Published(image, attestations, names, tuple(certificates), changed)
@@ -174,10 +174,10 @@ def _refuse_damaged(built: Built) -> None:
         )
 
 
-def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope], scratch: Path) -> None:
+def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope]) -> None:
     """Is all of it there, as it was sent? Raises VettedError when somebody else was quicker."""
-    there = attached.fetch(repository, image, scratch)
-    if registry.manifest(repository, image, scratch) is None or any(one not in there for one in wanted):
+    there = attached.fetch(repository, image)
+    if registry.manifest(repository, image) is None or any(one not in there for one in wanted):
         raise errors.VettedError(
             f"what was pushed to {repository} is not what is there now; no tag was moved",
             cause="somebody else published the same image in between, or collected garbage",

@@ -181,6 +181,8 @@ def _cosign(key: str, *argv: str) -> process.Result:
     result = process.run(["cosign", *argv])
     if result.returncode == 0:
         return result
+    if here := registry.HERE.search(result.output):
+        raise registry.disk_full(here[1])
     if LOCKED.search(result.output):
         raise errors.BadInputError(
             f"{key}: its password is wrong, or was not given", next_step="export COSIGN_PASSWORD, then run this again"

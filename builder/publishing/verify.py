@@ -75,11 +75,11 @@ def remote(
     """Judge an image in a registry. Raises NetworkError when there is no telling."""
     repository = reference.repository
     image = reference.digest or registry.resolve(repository, reference.tag or "")
-    manifest = registry.manifest(repository, image, scratch) if image else None
+    manifest = registry.manifest(repository, image) if image else None
     if image is None or manifest is None:
         return Verdict(str(reference), image or "", doubts=(f"there is no image {reference}",))
     ignored: list[str] = []
-    envelopes = attached.fetch(repository, image, scratch, ignored)
+    envelopes = attached.fetch(repository, image, ignored)
     return _judge(project, str(reference), image, manifest, envelopes, ignored, key, scratch, hardware)
 
 

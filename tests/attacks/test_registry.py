@@ -64,7 +64,7 @@ def forged_certificate(raw: bytes, how: str) -> bytes:
 def forge(stack: Stack, repository: Repository, folder: Path, how: str) -> None:
     """Put a forged certificate in the place of the genuine one."""
     folder.mkdir()
-    there = attached.fetch(repository, stack.image, folder)
+    there = attached.fetch(repository, stack.image)
     certificates = [one for one in there if one.predicate_type == certificate.PREDICATE]
     raws = [forged_certificate(one.raw, how) if one in certificates else one.raw for one in there]
     _attach(stack, repository, raws, folder)
@@ -108,7 +108,7 @@ def test_a_hundred_and_one_statements_stand_before_the_genuine_ones(
 ) -> None:
     """`verify` looks at a hundred and says how many it ignored; `publish` puts its own first again."""
     assert at.publish(command, certified, repository, keys).code == 0
-    raws = [one.raw for one in attached.fetch(repository, certified.image, tmp_path)]
+    raws = [one.raw for one in attached.fetch(repository, certified.image)]
     _attach(certified, repository, [*map(junk, range(101)), *raws], tmp_path / "junk")
     answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
     assert answer.code == 1
@@ -134,15 +134,15 @@ def test_a_statement_is_larger_than_its_descriptor_says(
 ) -> None:
     """A blob is read up to the size that was said; it blocks neither `verify` nor `publish`."""
     assert at.publish(command, certified, repository, keys).code == 0
-    raws = [one.raw for one in attached.fetch(repository, certified.image, tmp_path)]
+    raws = [one.raw for one in attached.fetch(repository, certified.image)]
     _attach(certified, repository, [*raws, junk(1) + b" " * 100_000], tmp_path / "large")
-    manifest = json.loads(registry.manifest(repository, attached.tag(certified.image), tmp_path) or b"")
+    manifest = json.loads(registry.manifest(repository, attached.tag(certified.image)) or b"")
     manifest["layers"][-1]["size"] = 1000
     (tmp_path / "lying").write_text(json.dumps(manifest))
     argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{attached.tag(certified.image)}"]
     subprocess.run([*argv, str(tmp_path / "lying")], check=True, capture_output=True)
     ignored: list[str] = []
-    assert [one.raw for one in attached.fetch(repository, certified.image, tmp_path, ignored)] == raws
+    assert [one.raw for one in attached.fetch(repository, certified.image, ignored)] == raws
     assert len(ignored) == 1 and "it sends more than 1000 bytes" in ignored[0]
     assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
     assert at.publish(command, certified, repository, keys).code == 0
@@ -153,5 +153,5 @@ def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack
     with at_refusals.answering(200, "application/octet-stream", "0" * 8_000_000) as host:
         where = registry.parse(f"{host}/images", insecure=False)
         with pytest.raises(errors.NetworkError, match="it sends more than 1000 bytes"):
-            registry.blob(where, certified.image, tmp_path, 1000)
+            registry.blob(where, certified.image, 1000)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1_000_000

@@ -103,13 +103,13 @@ def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes)
 @example(b'{"layers": []}')
 @example(b'{"layers": [' + b"{}," * 200 + b"{}]}")
 @example(b"[" * 100_000)
-def test_a_registry_that_serves_anything_for_a_manifest_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_registry_that_serves_anything_for_a_manifest_is_told(content: bytes) -> None:
     """The fault is injected: no real registry serves what it did not check."""
     place = registry.parse("registry.example/a", insecure=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "manifest", lambda *_: content)
         ignored: list[str] = []
-        assert attached.fetch(place, "sha256:" + "1" * 64, tmp_path, ignored) == []
+        assert attached.fetch(place, "sha256:" + "1" * 64, ignored) == []
     if not ignored:
         assert json.loads(content)["layers"] == []
 

@@ -18,7 +18,7 @@ from builder import dotenv, errors
 from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
-from builder.publishing import attached, publish, signing, verify
+from builder.publishing import attached, keys, publish, signing, verify
 
 IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files
@@ -69,6 +69,7 @@ def make(
     image = built.image.manifest
     certificates = publish.valid(project, held, image)
     public = signing.public(key, scratch)
+    keys.refuse_revoked(project, public)
     report("making and signing what is attached")
     envelopes = [
         signing.sign(statement, key, scratch)
@@ -89,7 +90,7 @@ def make(
         (partial / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     _compose(project, held, built, partial)
     report("verifying it, offline")
-    verdict = verify.local(project, partial / IMAGE, None, partial / KEY, scratch, None)
+    verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)
     if not verdict.good:
         raise errors.VettedError(
             "\n".join([f"{output} would not verify; nothing was written", *verdict.doubts]),

@@ -21,7 +21,13 @@ from builder.publishing.signing import Envelope
 
 BILL = "https://cyclonedx.org/bom"
 PROVENANCE = "https://slsa.dev/provenance/v1"
-KINDS = {certificate.PREDICATE: "certificate", BILL: "bill of materials", PROVENANCE: "provenance"}  # by predicate type
+RELEASE = "urn:vetted:release:v1"
+KINDS = {  # by predicate type
+    certificate.PREDICATE: "certificate",
+    BILL: "bill of materials",
+    PROVENANCE: "provenance",
+    RELEASE: "release",
+}
 ARTIFACT = "application/vnd.vetted.attestations.v1"
 EMPTY = "application/vnd.oci.empty.v1+json"
 # Whoever may push can attach anything: this much is looked at, the first ones first, and the rest is ignored.

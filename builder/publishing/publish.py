@@ -21,7 +21,7 @@ from builder.build import Built
 from builder.certificate import Resource, Statement
 from builder.lock import Lock
 from builder.project import Project
-from builder.publishing import attached, provenance, registry, signing, verify
+from builder.publishing import attached, keys, provenance, registry, release, signing, verify
 from builder.publishing.registry import Repository
 from builder.publishing.signing import Envelope
 from builder.publishing.verify import Signed, Wanted
@@ -82,6 +82,7 @@ def publish(
     names = (f"{tag(held.name)}-{certificate.today():%Y%m%d}", held.name)
     certificates = valid(project, held, image)
     public = signing.public(key, scratch)
+    keys.refuse_revoked(project, public)
     report("asking the registry what is there")
     before = {name: registry.resolve(repository, name) for name in names}
     there = attached.fetch(repository, image)
@@ -89,10 +90,11 @@ def publish(
 
     report("making and signing what is to be attached")
     signatures = {one.envelope.payload: one.envelope for one in ours}
-    wanted = [
-        signatures.get(statement) or signing.sign(statement, key, scratch)
-        for statement in statements(project, held, built, certificates, ours)
+    said = [
+        *statements(project, held, built, certificates, ours),
+        _release(certificates[0].subject[0], names, ours, moves=set(before.values()) != {image}),
     ]
+    wanted = [signatures.get(statement) or signing.sign(statement, key, scratch) for statement in said]
     others = [one for one in there if one.payload not in signatures]  # of other keys: theirs to take away
     layout = scratch / "attestations"
     # Ours first, and no more than `verify` looks at: nobody who may push can crowd them out.
@@ -123,10 +125,10 @@ def statements(
     from builder.publishing import sbom  # takes as long to import as all the rest of the tool
 
     yield from (one.to_json().encode() for one in certificates)
-    keys = {one.key for one in certificates}
+    earned = {one.key for one in certificates}
     wanted, advisories = _wanted(project, held, built.image.manifest), advisory.load_all(project)
     for one in ours:
-        if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, keys, wanted, advisories):
+        if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, earned, wanted, advisories):
             yield one.envelope.payload
     subject = certificates[0].subject[0]
     # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
@@ -152,6 +154,19 @@ def _is_bill_of(one: Signed, held: Lock) -> bool:
         return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, held)
     except (KeyError, TypeError):
         return False
+
+
+def _release(subject: Resource, names: Sequence[str], ours: Sequence[Signed], *, moves: bool) -> bytes:
+    """Under which tags it is published, and when; the statement that is there stands while no tag moves."""
+    there = {
+        said: one.envelope.payload
+        for one in ours
+        if one.kind == attached.KINDS[attached.RELEASE] and (said := release.read(one.predicate))
+    }
+    newest = max(there, key=lambda one: one.issued, default=None)
+    if newest and not moves and set(names) <= set(newest.tags):
+        return there[newest]
+    return _statement(subject, attached.RELEASE, release.make(names, there))
 
 
 def _statement(subject: Resource, kind: str, predicate: dict[str, Any]) -> bytes:

@@ -117,26 +117,6 @@ def public(key: str, scratch: Path) -> Path:
     return target
 
 
-def public_key(path: Path) -> Path:
-    """A file that holds a public key. Raises BadInputError when it does not."""
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise errors.BadInputError(
-            f"there is no public key {path}",
-            next_step="ask whoever published the image for cosign.pub; a key pair: cosign generate-key-pair",
-        ) from error
-    if b"PRIVATE KEY" in text:
-        raise errors.BadInputError(
-            f"{path} is a private key: it signs, and must stay where it signs", next_step="--key cosign.pub"
-        )
-    if b"-----BEGIN PUBLIC KEY-----" not in text:
-        raise errors.BadInputError(
-            f"{path} is not a public key of cosign's: no PEM block PUBLIC KEY in it", next_step="--key cosign.pub"
-        )
-    return path.absolute()
-
-
 def holds(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str | None:
     """Check an envelope against the manifest that it must speak of. None: it holds; else why it does not.
 

@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from builder import advisory, certificate, errors, lock, oci, stack, suite
 from builder.advisory import Advisory
 from builder.certificate import Statement
 from builder.project import Project
-from builder.publishing import attached, provenance, registry, signing
+from builder.publishing import attached, provenance, registry, release, signing
 from builder.publishing.registry import Reference
+from builder.publishing.release import Release
 from builder.publishing.signing import Envelope
 
 
@@ -62,6 +63,7 @@ class Verdict:
     certificates: tuple[Judged, ...] = ()
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    releases: tuple[Release, ...] | None = None  # None: nothing at all is signed with the key
 
     @property
     def good(self) -> bool:
@@ -70,9 +72,10 @@ class Verdict:
 
 
 def remote(
-    project: Project, reference: Reference, key: Path, scratch: Path, hardware: str | None = None
+    project: Project, reference: Reference, keys: Sequence[Path], scratch: Path, hardware: str | None = None, *,
+    allow_rollback: bool = False,
 ) -> Verdict:  # fmt: skip
-    """Judge an image in a registry. Raises NetworkError when there is no telling."""
+    """Judge an image in a registry; any of the keys may have signed. Raises NetworkError when there is no telling."""
     repository = reference.repository
     image = reference.digest or registry.resolve(repository, reference.tag or "")
     manifest = registry.manifest(repository, image) if image else None
@@ -80,10 +83,28 @@ def remote(
         return Verdict(str(reference), image or "", doubts=(f"there is no image {reference}",))
     ignored: list[str] = []
     envelopes = attached.fetch(repository, image, ignored)
-    return _judge(project, str(reference), image, manifest, envelopes, ignored, key, scratch, hardware)
+
+    def judge(key: Path) -> Verdict:
+        verdict = _judge(project, str(reference), image, manifest, envelopes, ignored, key, scratch, hardware)
+        if reference.digest or reference.tag is None or verdict.releases is None:
+            return verdict  # a digest cannot go back
+        went_back = release.doubts(
+            project, str(reference), reference.tag, image, verdict.releases, allow_rollback=allow_rollback
+        )
+        return dataclasses.replace(verdict, doubts=(*verdict.doubts, *went_back))
+
+    return _best([judge(key) for key in keys])
 
 
-def local(project: Project, layout: Path, image: str | None, key: Path, scratch: Path, hardware: str | None) -> Verdict:
+def _best(verdicts: Sequence[Verdict]) -> Verdict:
+    """Of what came of each key the one that counts: a good one, else one for which anything is signed."""
+    good = next((one for one in verdicts if one.good), None)
+    return good or next((one for one in verdicts if one.releases is not None), verdicts[0])
+
+
+def local(
+    project: Project, layout: Path, image: str | None, keys: Sequence[Path], scratch: Path, hardware: str | None
+) -> Verdict:  # fmt: skip
     """Judge an image in an OCI layout, without a network: every blob of it is read. Raises BadInputError."""
     try:
         subjects = [one for one in oci.manifests(layout) if "subject" not in oci.json_of(layout, one)]
@@ -100,10 +121,13 @@ def local(project: Project, layout: Path, image: str | None, key: Path, scratch:
     held = oci.read(layout, image or subjects[0])
     ignored: list[str] = []
     envelopes = attached.read(layout, held.manifest, ignored)
-    verdict = _judge(
-        project, str(layout), held.manifest, oci.checked(layout, held.manifest), envelopes, ignored, key, scratch,
-        hardware,
-    )  # fmt: skip
+    manifest = oci.checked(layout, held.manifest)
+    verdict = _best(
+        [
+            _judge(project, str(layout), held.manifest, manifest, envelopes, ignored, key, scratch, hardware)
+            for key in keys
+        ]
+    )
     broken = tuple(f"the image is damaged: {what}" for what in oci.damaged(held))
     return dataclasses.replace(verdict, doubts=(*broken, *verdict.doubts))
 
@@ -152,7 +176,14 @@ def _judge(
         if not certificates:
             there = "; ".join(sorted({one.hardware for one in earned}))
             doubts.append(f"no certificate was earned on {hardware}, only on: {there}")
-    return Verdict(reference, image, name, locked, tuple(certificates), tuple(doubts), notes)
+    releases = tuple(_releases(held)) if held else None
+    return Verdict(reference, image, name, locked, tuple(certificates), tuple(doubts), notes, releases)
+
+
+def _releases(held: Sequence[Signed]) -> Iterator[Release]:
+    for one in held:
+        if one.kind == attached.KINDS[attached.RELEASE] and (said := release.read(one.predicate)):
+            yield said
 
 
 def signed(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder import certificate, errors, oci
+from builder.project import sha256
 from builder.publishing import attached, registry, signing
 from builder.publishing.registry import Repository
 from tests.attacks.envelopes import encoded, forgeries, genuine, write
@@ -155,3 +156,122 @@ def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack
         with pytest.raises(errors.NetworkError, match="it sends more than 1000 bytes"):
             registry.blob(where, certified.image, 1000)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1_000_000
+
+
+# --- back ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tag_goes_back_to_an_older_image(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    """An older image of the same lock, whose certificate still holds, is refused where a newer one was seen."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    new = certified.another("new")
+    assert at.publish(command, new, repository, keys).code == 0
+    assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
+    registry.tag(repository, certified.image, TINY)
+    answer = at.verify(command, new, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert f"doubt: the tag went back to an older release\n         seen here {new.image} of " in answer.out
+    assert "add --allow-rollback" in answer.out
+    argv = ["use", TINY, "--registry", str(repository), "--key", str(keys.public)]
+    used = command(new.root, *argv)
+    assert (used.code, "the tag went back" in used.err) == (1, True)
+    assert not (new.root / ".env").exists()
+    assert at.verify(command, new, f"{repository}@{certified.image}", keys).code == 0
+    assert command(new.root, *argv, "--allow-rollback").code == 0
+    assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
+
+
+def test_what_is_attached_goes_back(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """The statements of an earlier release of the same image are refused where later ones were seen."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    raws = [one.raw for one in attached.fetch(repository, certified.image)]
+    new = certified.another("new")
+    assert at.publish(command, new, repository, keys).code == 0
+    back = Stack(certified.small, at.make_image(certified.small))
+    back.small.issue("docker", subject=back.image)
+    assert back.image == certified.image
+    assert at.publish(command, back, repository, keys).code == 0
+    assert at.verify(command, back, f"{repository}:{TINY}", keys).code == 0
+    _attach(back, repository, raws, tmp_path / "old")
+    answer = at.verify(command, back, f"{repository}:{TINY}", keys)
+    assert (answer.code, "doubt: the tag went back" in answer.out) == (1, True)
+
+
+def test_an_image_is_given_another_tag(command: Command, certified: Stack, repository: Repository, keys: Keys) -> None:
+    """The signed release names the tags; another one is in doubt."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    registry.tag(repository, certified.image, "stable")
+    answer = at.verify(command, certified, f"{repository}:stable", keys)
+    assert answer.code == 1
+    assert f"published under other tags\n         expected stable\n         got      {TINY}, {at.dated()}" in answer.out
+    assert at.verify(command, certified, f"{repository}:{at.dated()}", keys).code == 0
+
+
+def test_the_release_is_taken_away(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """Without a signed release, as before there were any, a tag is in doubt and a digest is not."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    there = attached.fetch(repository, certified.image)
+    raws = [one.raw for one in there if one.predicate_type != attached.RELEASE]
+    assert len(raws) == len(there) - 1
+    _attach(certified, repository, raws, tmp_path / "without")
+    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    assert (answer.code, "doubt: no signed release says under which tags" in answer.out) == (1, True)
+    assert at.verify(command, certified, f"{repository}@{certified.image}", keys).code == 0
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_key_signs(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A revoked key is refused by `verify`, `use` and `publish`, before anything is asked."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    der = subprocess.run(
+        ["openssl", "pkey", "-pubin", "-in", keys.public, "-outform", "DER"], check=True, capture_output=True
+    ).stdout
+    line = f"# lost in March\n{sha256(der).removeprefix('sha256:')}  # the old one\n"
+    project = certified.root / "keys" / "revoked.txt"
+    project.parent.mkdir()
+    for path in (project, tmp_path / "elsewhere.txt"):
+        path.write_text(line)
+        for answer in (
+            at.verify(command, certified, f"{repository}:{TINY}", keys),
+            at.verify(command, certified, "127.0.0.1:1/nothing:tag", keys),
+            command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public)),
+            at.publish(command, certified, repository, keys),
+        ):
+            assert answer.code == 3
+            assert "is revoked: sha256 " in answer.err
+        path.unlink()
+        monkeypatch.setenv("VETTED_REVOKED_KEYS", str(tmp_path / "elsewhere.txt"))
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 3  # named, and not there
+    monkeypatch.delenv("VETTED_REVOKED_KEYS")
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    project.write_text("deadbeef\n")
+    assert "not the sha256 of a key" in at.verify(command, certified, f"{repository}:{TINY}", keys).err
+
+
+def test_a_key_is_rotated(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, other_keys: Keys
+) -> None:
+    """Any of the keys may have signed; a key that is not named may not."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    both = ["--key", str(other_keys.public)]
+    reference = f"{repository}:{TINY}"
+    assert at.verify(command, certified, reference, keys, *both).code == 0
+    assert at.verify(command, certified, reference, other_keys, "--key", str(keys.public)).code == 0
+    assert at.verify(command, certified, reference, other_keys).code == 1
+    new = certified.another("new")
+    assert at.publish(command, new, repository, other_keys).code == 0
+    assert at.verify(command, new, reference, keys, *both).code == 0
+    used = command(new.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public), *both)
+    assert used.code == 0
+    assert at.verify(command, new, reference, keys).code == 1

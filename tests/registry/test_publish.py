@@ -68,7 +68,7 @@ def test_the_certificate_is_attached_word_for_word(
     written = certificate.path(certified.small.project, TINY, "cpu", "docker").read_bytes()
     payloads = [one.payload for one in attached.fetch(repository, certified.image)]
     assert written in payloads
-    assert len(payloads) == 3
+    assert len(payloads) == 4
 
 
 def test_the_bill_of_materials_is_cyclonedx_and_holds_the_lock(
@@ -137,7 +137,7 @@ def test_a_renewed_certificate_takes_the_place_of_the_old_one(
     assert publish(command, certified, repository, keys).code == 0
     (judged,) = verify(command, certified, f"{repository}:{TINY}", keys, "--json").json["certificates"]
     assert judged["issued"] == str(certificate.today())
-    assert len(attached.fetch(repository, certified.image)) == 3
+    assert len(attached.fetch(repository, certified.image)) == 4
 
 
 def test_certificates_of_other_hardware_stay_while_they_hold(
@@ -177,7 +177,7 @@ def test_attestations_of_others_stay(
         check=True, capture_output=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert publish(command, certified, repository, keys).code == 0
-    assert len(attached.fetch(repository, certified.image)) == 4
+    assert len(attached.fetch(repository, certified.image)) == 5
     answer = verify(command, certified, f"{repository}:{TINY}", keys)
     assert answer.code == 0
     assert "ignored an attestation of another kind: it is none of Vetted's" in answer.out

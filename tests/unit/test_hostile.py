@@ -123,7 +123,7 @@ def test_a_registry_that_serves_anything_for_a_manifest_is_told(content: bytes) 
 def test_a_layout_that_says_anything_is_bad_input(small: Small, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "index.json").write_bytes(content)
     with pytest.raises(errors.BadInputError):
-        verify.local(small.project, tmp_path, None, tmp_path / "cosign.pub", tmp_path, None)
+        verify.local(small.project, tmp_path, None, [tmp_path / "cosign.pub"], tmp_path, None)
 
 
 @FIXED
@@ -134,7 +134,7 @@ def test_a_manifest_in_a_layout_that_says_anything_is_bad_input(small: Small, tm
         oci.begin(layout)
     oci.finish(layout, [oci.add(layout, json.dumps(said).encode(), oci.MANIFEST)])
     with pytest.raises(errors.BadInputError):
-        verify.local(small.project, layout, None, tmp_path / "cosign.pub", tmp_path, None)
+        verify.local(small.project, layout, None, [tmp_path / "cosign.pub"], tmp_path, None)
 
 
 @FIXED
@@ -151,7 +151,7 @@ def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small,
     hostile = json.dumps(said).replace("{image}", image.manifest).encode()
     oci.finish(layout, [image.descriptor, oci.add(layout, hostile, oci.MANIFEST)])
     try:
-        verdict = verify.local(small.project, layout, image.manifest, tmp_path / "cosign.pub", tmp_path, None)
+        verdict = verify.local(small.project, layout, image.manifest, [tmp_path / "cosign.pub"], tmp_path, None)
     except errors.BadInputError:
         return
     assert not verdict.good

@@ -21,7 +21,7 @@ from builder.build import Built
 from builder.certificate import Resource, Statement
 from builder.lock import Lock
 from builder.project import Project
-from builder.publishing import attached, keys, provenance, registry, release, signing, verify
+from builder.publishing import attached, keys, provenance, registry, release, signature, signing, verify
 from builder.publishing.registry import Repository
 from builder.publishing.signing import Envelope
 from builder.publishing.verify import Signed, Wanted
@@ -110,6 +110,9 @@ def publish(
         report("attaching certificate, bill of materials and provenance")
         registry.push(repository, layout, attestations, attached.tag(image))
         changed = True
+
+    report("signing the image")
+    changed |= signature.add(repository, image, key, public, scratch)
 
     report("looking at what is there now")
     _look_again(repository, image, wanted)

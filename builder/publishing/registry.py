@@ -206,14 +206,14 @@ def _oras(repository: Repository, *argv: str) -> process.Result | None:
 
 
 def _options(repository: Repository, prefix: str = "") -> list[str]:
-    login = _login()
+    found = login()
     return [
         *([f"--{prefix}plain-http"] if repository.plain else []),
-        *([f"--{prefix}registry-config={login}"] if login else []),
+        *([f"--{prefix}registry-config={found}"] if found else []),
     ]
 
 
-def _login() -> str | None:
+def login() -> str | None:
     """The file that skopeo and podman keep logins in, when it is to be used; it has Docker's format, and oras looks for
     Docker's alone."""
     if named := os.environ.get("REGISTRY_AUTH_FILE"):

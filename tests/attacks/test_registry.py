@@ -11,7 +11,7 @@ import pytest
 
 from builder import certificate, errors, oci
 from builder.project import sha256
-from builder.publishing import attached, registry, signing
+from builder.publishing import attached, registry, signature, signing
 from builder.publishing.registry import Repository
 from tests.attacks.envelopes import encoded, forgeries, genuine, write
 from tests.conftest import TINY
@@ -275,3 +275,50 @@ def test_a_key_is_rotated(
     used = command(new.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public), *both)
     assert used.code == 0
     assert at.verify(command, new, reference, keys).code == 1
+
+
+# --- the image's own signature -------------------------------------------------------------------------------------
+
+
+def cosign_verifies(repository: Repository, image: str, keys: Keys) -> bool:
+    """What everybody types who has only cosign."""
+    argv = ["cosign", "verify", "--key", str(keys.public), "--insecure-ignore-tlog", f"{repository}@{image}"]
+    return subprocess.run(argv, check=False, capture_output=True).returncode == 0
+
+
+def test_cosign_verify_knows_the_image(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, other_keys: Keys
+) -> None:
+    """The published image is signed with the key, once, and with no other; another image is not."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert cosign_verifies(repository, certified.image, keys)
+    assert not cosign_verifies(repository, certified.image, other_keys)
+    before = registry.resolve(repository, signature.tag(certified.image))
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert registry.resolve(repository, signature.tag(certified.image)) == before
+    other = Stack(certified.small, at.make_image(certified.small, "other"))
+    at.skopeo(f"oci:{other.built.image.layout}", f"docker://{repository}:other")
+    assert not cosign_verifies(repository, other.image, keys)
+    copied = registry.resolve(repository, signature.tag(certified.image))
+    registry.tag(repository, str(copied), signature.tag(other.image))
+    assert not cosign_verifies(repository, other.image, keys)
+
+
+def test_something_else_stands_where_the_signature_belongs(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """`publish` signs also where an attacker put an image, or an index that cosign cannot add to."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    where = signature.tag(certified.image)
+    (tmp_path / "index").write_text(
+        json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []})
+    )
+    argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{where}", str(tmp_path / "index")]
+    subprocess.run(argv, check=True, capture_output=True)
+    assert not cosign_verifies(repository, certified.image, keys)
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert cosign_verifies(repository, certified.image, keys)
+    registry.tag(repository, certified.image, where)
+    assert not cosign_verifies(repository, certified.image, keys)
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert cosign_verifies(repository, certified.image, keys)

@@ -107,7 +107,7 @@ def in_image(suite: Path, label: str, reference: str, python: str, device: str, 
     The container ends with this process: its standard input closes, and the suite's runner exits on that.
     """
     return [
-        "docker", "run", "--rm", "--interactive", "--label", label,
+        "docker", "run", "--rm", "--interactive", "--pull", "never", "--label", label,
         "--network", "none",
         "--read-only",
         "--tmpfs", "/tmp:exec,mode=1777",  # exec: compiled helpers are loaded from there

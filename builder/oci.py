@@ -18,11 +18,12 @@ from typing import IO, Any
 
 import zstandard
 
-from builder import errors
+from builder import errors, strictjson
 from builder.project import sha256, sha256_file
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+LARGEST = 64 << 20  # bytes: no manifest, config or statement is larger
 SMALL = 4 << 20  # bytes: no file of an image that is read into memory is larger
 
 
@@ -91,20 +92,31 @@ def manifests(layout: Path) -> list[str]:
 
 def descriptors(layout: Path) -> list[dict[str, Any]]:
     """What a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
-    return list(json.loads((layout / "index.json").read_text())["manifests"])
+    return list(strictjson.loads(_small(layout / "index.json"))["manifests"])
 
 
 def checked(layout: Path, digest: str) -> bytes:
-    """The content of a blob. Raises OSError or ValueError."""
-    content = blob(layout, digest).read_bytes()
+    """The content of a small blob. Raises OSError or ValueError."""
+    content = _small(blob(layout, digest))
     if sha256(content) != digest:
         raise ValueError(f"blob {digest} has other content")
     return content
 
 
+def _small(path: Path) -> bytes:
+    """The content of what a stranger may have written. Raises OSError or ValueError."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path.name} is not a file")  # a pipe would be waited for
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"{path.name} is larger than {LARGEST >> 20} MB")
+    return content
+
+
 def json_of(layout: Path, digest: str) -> Any:
     """The JSON of a blob. Raises OSError or ValueError."""
-    return json.loads(checked(layout, digest))
+    return strictjson.loads(checked(layout, digest))
 
 
 def damaged(image: Image) -> Iterator[str]:

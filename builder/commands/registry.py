@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +18,22 @@ from builder.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.oci import DIGEST
 from builder.project import Project
-from builder.publishing import publish, registry, signing, verify
+from builder.publishing import keys, publish, registry, verify
 from builder.publishing.verify import Verdict
 
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")
 ]
-PublicKey = Annotated[Path, typer.Option(metavar="FILE", help="The public key, cosign.pub.", show_default=False)]
+PublicKeys = Annotated[
+    list[Path],
+    typer.Option(
+        "--key", metavar="FILE", help="A public key, cosign.pub; given more than once, any may have signed.",
+        show_default=False,
+    ),
+]  # fmt: skip
+AllowRollback = Annotated[
+    bool, typer.Option("--allow-rollback", help="The tag may name an older release than one that was seen here.")
+]
 
 
 def publish_(
@@ -74,19 +85,19 @@ def verify_(
             show_default=False,
         ),
     ],
-    key: PublicKey,
+    key: PublicKeys,
     hardware: Annotated[
         str | None, typer.Option(help="It must be certified on this, such as H200.", show_default=False)
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="REF is a folder; no network is used.")] = False,
+    allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a published image: signatures, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
+    """Judge a published image: signatures, release, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
     home = project.find()
-    public = signing.public_key(key)
-    with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
-        scratch = Path(temporary)
+    public = keys.trusted(home, key)
+    with _temporary() as scratch:
         if offline:
             folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
             if image and not DIGEST.fullmatch(image):
@@ -100,13 +111,25 @@ def verify_(
             except ValueError as error:
                 raise typer.BadParameter(str(error), param_hint="REF") from error
             with console.spinner(f"asking {wanted.repository.host}"):
-                verdict = verify.remote(home, wanted, public, scratch, hardware)
+                verdict = verify.remote(home, wanted, public, scratch, hardware, allow_rollback=allow_rollback)
     if as_json:
         print_json(_as_json(verdict))
     else:
         _print(verdict)
     if not verdict.good:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """A temporary folder; that there is no room for it is said as such."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
+            yield Path(temporary)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise registry.disk_full(str(Path(tempfile.gettempdir(), "vetted-"))) from error
+        raise
 
 
 def _as_json(verdict: Verdict) -> dict[str, object]:
@@ -162,9 +185,12 @@ def use_(
         str | None, typer.Option("--registry", metavar="HOST/PATH", help="Default: built here.", show_default=False)
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The public key: verify what the registry has first.", show_default=False),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="A public key, or several: verify what the registry has first.", show_default=False
+        ),
     ] = None,
+    allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -172,14 +198,14 @@ def use_(
     repository = _repository(where, insecure) if where else None
     if key and not repository:
         raise typer.BadParameter("what is built here has no signature: --key goes with --registry", param_hint="--key")
-    public = signing.public_key(key) if key else None
     home = project.find()
+    public = keys.trusted(home, key or [])
     chosen = name or _cpu_stack(home)
     held = lock.load(home, chosen)
     with home.holding(chosen) as scratch:
         statements: Iterable[Statement] = certificate.of_stack(home, chosen).values()
         if repository:
-            image, published = _published(home, chosen, repository, public, scratch)
+            image, published = _published(home, chosen, repository, public, scratch, allow_rollback)
             statements = published if public else statements
         else:
             built = build.needed(home, held)
@@ -205,26 +231,28 @@ def _cpu_stack(home: Project) -> str:
 
 
 def _published(
-    home: Project, name: str, repository: registry.Repository, public: Path | None, scratch: Path
+    home: Project, name: str, repository: registry.Repository, public: Sequence[Path], scratch: Path,
+    allow_rollback: bool,
 ) -> tuple[str, Sequence[Statement]]:  # fmt: skip
     """The image that the stack's tag names in a registry; verified, and with its certificates, when there is a key."""
-    image = registry.resolve(repository, publish.tag(name))
-    if image is None:
+    where = registry.Reference(repository, publish.tag(name), None)
+    verdict = verify.remote(home, where, public, scratch, allow_rollback=allow_rollback) if public else None
+    image = verdict.image if verdict else registry.resolve(repository, publish.tag(name))
+    if not image:
         raise errors.VettedError(
             f"there is no {repository}:{name}",
             cause="the stack was never published there",
             next_step=f"vetted publish {name} --registry {repository} --key cosign.key",
         )
     statements: Sequence[Statement] = ()
-    if public:
-        verdict = verify.remote(home, registry.Reference(repository, None, image), public, scratch)
+    if verdict:
         other = [] if verdict.stack in (None, name) else [f"it is an image of {verdict.stack}"]
         if other or not verdict.good:
             doubts = [*other, *verdict.doubts, *(doubt for one in verdict.certificates for doubt in one.doubts)]
             said = (registry.printable(line) for doubt in doubts for line in doubt.splitlines())
             raise errors.VettedError(
                 "\n".join([f"{repository}:{name} is in doubt; .env is as it was", *said]),
-                next_step=f"vetted verify {repository}@{image} --key cosign.pub",
+                next_step=f"vetted verify {where} --key cosign.pub",
             )
         statements = [one.statement for one in verdict.certificates if not one.doubts]
     return f"{repository}@{image}", statements

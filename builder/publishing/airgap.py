@@ -19,7 +19,7 @@ from builder import dotenv, errors, judged
 from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
-from builder.publishing import attached, publish, signing, verify
+from builder.publishing import attached, keys, publish, signing, verify
 from builder.publishing import folder as folders
 
 IMAGE, KEY = "image", "cosign.pub"
@@ -74,6 +74,7 @@ def make(
     image = built.image.manifest
     certificates = publish.valid(project, held, image)
     public = signing.public(key, scratch)
+    keys.refuse_revoked(project, public)
     report("making and signing what is attached")
     envelopes = [
         signing.sign(statement, key, scratch)
@@ -96,7 +97,7 @@ def make(
     judged.record(project, held, image, certificates, partial / JUDGED, scratch)
     folders.sign(partial, environment, key, scratch)
     report("verifying it, offline")
-    verdict = verify.local(project, partial / IMAGE, None, partial / KEY, scratch, None)
+    verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)
     doubts = [*verdict.doubts, *check(partial, partial / KEY, scratch)]
     if not verdict.good or doubts:
         raise errors.VettedError(

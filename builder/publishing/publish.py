@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from builder import advisory, certificate, errors, oci, suite
-from builder.advisory import Advisory
+from builder import certificate, errors, judgement, oci
 from builder.build import Built
 from builder.certificate import Resource, Statement
+from builder.judgement import Terms
 from builder.lock import Lock
 from builder.project import Project
-from builder.publishing import attached, provenance, registry, signing, verify
+from builder.publishing import attached, keys, provenance, registry, release, signature, signing, verify
 from builder.publishing.registry import Repository
 from builder.publishing.signing import Envelope
-from builder.publishing.verify import Signed, Wanted
+from builder.publishing.verify import Signed
 
 Report = Callable[[str], None]
 LONGEST = 119  # of a stack's name: its tag of the day has nine characters more, and a tag may have 128
@@ -43,10 +41,10 @@ class Published:
 
 def valid(project: Project, held: Lock, image: str) -> list[Statement]:
     """The certificates that hold today for exactly this image, suite and lock. Raises VettedError when none does."""
-    wanted, advisories = _wanted(project, held, image), advisory.load_all(project)
+    terms = judgement.terms(project, held)
     found, doubts = [], []
     for name, statement in certificate.of_stack(project, held.name).items():
-        against = verify.against(statement, wanted, advisories)
+        against = judgement.against(statement, terms, image)
         doubts += [f"{name}: {one}" for one in against]
         if not against:
             found.append(statement)
@@ -57,10 +55,6 @@ def valid(project: Project, held: Lock, image: str) -> list[Statement]:
             next_step=f"vetted certify {held.name} --engine docker",
         )
     return found
-
-
-def _wanted(project: Project, held: Lock, image: str) -> Wanted:
-    return Wanted(image, held.digest, suite.digest(project.smoke), held.versions, certificate.today())
 
 
 def tag(stack: str) -> str:
@@ -82,23 +76,26 @@ def publish(
     names = (f"{tag(held.name)}-{certificate.today():%Y%m%d}", held.name)
     certificates = valid(project, held, image)
     public = signing.public(key, scratch)
+    keys.refuse_revoked(project, public)
     report("asking the registry what is there")
     before = {name: registry.resolve(repository, name) for name in names}
-    there = attached.fetch(repository, image, scratch)
+    there = attached.fetch(repository, image)
     ours, _ = verify.signed(there, image, oci.checked(built.image.layout, image), public, scratch)
 
     report("making and signing what is to be attached")
     signatures = {one.envelope.payload: one.envelope for one in ours}
-    wanted = [
-        signatures.get(statement) or signing.sign(statement, key, scratch)
-        for statement in statements(project, held, built, certificates, ours)
+    said = [
+        *statements(project, held, built, certificates, ours),
+        _release(certificates[0].subject[0], names, ours, moves=set(before.values()) != {image}),
     ]
-    others = [one for one in there if one not in signatures.values()]  # of other keys: theirs to take away
+    wanted = [signatures.get(statement) or signing.sign(statement, key, scratch) for statement in said]
+    others = [one for one in there if one.payload not in signatures]  # of other keys: theirs to take away
     layout = scratch / "attestations"
-    attestations = attached.write(built.image, [*wanted, *others], layout)
+    # Ours first, and no more than `verify` looks at: nobody who may push can crowd them out.
+    attestations = attached.write(built.image, [*wanted, *others][: attached.MOST], layout)
 
     changed = False
-    if registry.manifest(repository, image, scratch) is None:
+    if registry.manifest(repository, image) is None:
         report(f"pushing the image, {built.image.size / 1e6:.0f} MB")
         _refuse_damaged(built)
         registry.push(repository, built.image.layout, image)
@@ -108,8 +105,11 @@ def publish(
         registry.push(repository, layout, attestations, attached.tag(image))
         changed = True
 
+    report("signing the image")
+    changed |= signature.add(repository, image, key, public, scratch)
+
     report("looking at what is there now")
-    _look_again(repository, image, wanted, scratch)
+    _look_again(repository, image, wanted)
     report(f"moving the tag {held.name}")
     changed |= _move(repository, before, image)
     return Published(image, attestations, names, tuple(certificates), changed)
@@ -122,10 +122,10 @@ def statements(
     from builder.publishing import sbom  # takes as long to import as all the rest of the tool
 
     yield from (one.to_json().encode() for one in certificates)
-    keys = {one.key for one in certificates}
-    wanted, advisories = _wanted(project, held, built.image.manifest), advisory.load_all(project)
+    earned = {one.key for one in certificates}
+    terms, image = judgement.terms(project, held), built.image.manifest
     for one in ours:
-        if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, keys, wanted, advisories):
+        if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, earned, terms, image):
             yield one.envelope.payload
     subject = certificates[0].subject[0]
     # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
@@ -134,14 +134,12 @@ def statements(
     yield _statement(subject, attached.PROVENANCE, provenance.make(project, held, built))
 
 
-def _holds_elsewhere(
-    one: Signed, keys: set[tuple[str, str, str]], wanted: Wanted, advisories: Sequence[Advisory]
-) -> bool:  # fmt: skip
+def _holds_elsewhere(one: Signed, keys: set[tuple[str, str, str]], terms: Terms, image: str) -> bool:
     try:
-        statement = Statement.model_validate_json(one.envelope.payload)
-    except ValidationError:
+        statement = certificate.parse(one.envelope.payload)
+    except (ValueError, RecursionError):
         return False
-    return statement.key not in keys and not verify.against(statement, wanted, advisories)
+    return statement.key not in keys and judgement.holds(statement, terms, image)
 
 
 def _is_bill_of(one: Signed, held: Lock) -> bool:
@@ -151,6 +149,19 @@ def _is_bill_of(one: Signed, held: Lock) -> bool:
         return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, held)
     except (KeyError, TypeError):
         return False
+
+
+def _release(subject: Resource, names: Sequence[str], ours: Sequence[Signed], *, moves: bool) -> bytes:
+    """Under which tags it is published, and when; the statement that is there stands while no tag moves."""
+    there = {
+        said: one.envelope.payload
+        for one in ours
+        if one.kind == attached.KINDS[attached.RELEASE] and (said := release.read(one.predicate))
+    }
+    newest = max(there, key=lambda one: one.issued, default=None)
+    if newest and not moves and set(names) <= set(newest.tags):
+        return there[newest]
+    return _statement(subject, attached.RELEASE, release.make(names, there))
 
 
 def _statement(subject: Resource, kind: str, predicate: dict[str, Any]) -> bytes:
@@ -173,10 +184,10 @@ def _refuse_damaged(built: Built) -> None:
         )
 
 
-def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope], scratch: Path) -> None:
+def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope]) -> None:
     """Is all of it there, as it was sent? Raises VettedError when somebody else was quicker."""
-    there = attached.fetch(repository, image, scratch)
-    if registry.manifest(repository, image, scratch) is None or any(one not in there for one in wanted):
+    there = attached.fetch(repository, image)
+    if registry.manifest(repository, image) is None or any(one not in there for one in wanted):
         raise errors.VettedError(
             f"what was pushed to {repository} is not what is there now; no tag was moved",
             cause="somebody else published the same image in between, or collected garbage",

@@ -7,12 +7,11 @@ passes through here.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from builder import errors, process
 from builder import text as texts
@@ -103,49 +102,57 @@ def resolve(repository: Repository, tag: str) -> str | None:
     return digest
 
 
-def manifest(repository: Repository, name: str, scratch: Path) -> bytes | None:
+class UnusableError(errors.NetworkError):
+    """A registry has something, and it is not what a manifest there says: whoever may push can bring that about."""
+
+
+def manifest(repository: Repository, name: str) -> bytes | None:
     """The bytes of a manifest, by its digest or a tag; None when it is not there."""
-    target = scratch / "manifest"
-    target.unlink(missing_ok=True)
     by_digest = DIGEST.fullmatch(name)
-    where = f"{repository}{'@' if by_digest else ':'}{name}"
-    if _oras(repository, "manifest", "fetch", "--output", str(target), where) is None:
-        return None
-    content = _read(repository, target)
-    if by_digest and sha256(content) != name:
+    content = _fetch(repository, "manifest", f"{repository}{'@' if by_digest else ':'}{name}", LARGEST)
+    if content is not None and by_digest and sha256(content) != name:
         raise rubbish(repository, f"it serves other bytes for {name}")
     return content
 
 
-def blob(repository: Repository, digest: str, scratch: Path) -> bytes:
-    """The bytes of a blob, checked. Raises NetworkError when it is not there, or is something else."""
-    target = scratch / "blob"
-    target.unlink(missing_ok=True)
-    if _oras(repository, "blob", "fetch", "--output", str(target), f"{repository}@{digest}") is None:
-        raise rubbish(repository, f"it lacks {digest}, which a manifest there names")
-    content = _read(repository, target)
+def blob(repository: Repository, digest: str, size: int | None = None) -> bytes:
+    """The bytes of a blob, checked. Raises NetworkError; UnusableError when it is not there or larger than said."""
+    limit = LARGEST if size is None else min(size, LARGEST)
+    content = _fetch(repository, "blob", f"{repository}@{digest}", limit)
+    if content is None:
+        raise rubbish(repository, f"it lacks {digest}, which a manifest there names", UnusableError)
     if sha256(content) != digest:
         raise rubbish(repository, f"it serves other bytes for {digest}")
     return content
 
 
-def _read(repository: Repository, target: Path) -> bytes:
-    if not target.is_file():
-        raise rubbish(repository, "it sends nothing")
-    if target.stat().st_size > LARGEST:
-        raise rubbish(repository, f"it sends {target.stat().st_size / 1e6:.0f} MB where a small file was asked for")
-    return target.read_bytes()
+def _fetch(repository: Repository, kind: str, where: str, limit: int) -> bytes | None:
+    """What oras writes into a pipe; None when it is not there. What is too much is never read, to no disk either."""
+    argv = ["oras", kind, "fetch", "--output", "-", where, *_options(repository)]
+    with process.running(argv) as child:
+        assert child.stdout is not None and child.stderr is not None
+        late = threading.Timer(PATIENCE, child.kill)
+        late.start()
+        try:
+            with os.fdopen(child.stdout.fileno(), "rb", closefd=False) as pipe:
+                content = pipe.read(limit + 1)
+            if len(content) > limit:
+                what = f"it sends more than {limit} bytes for {where}, where a small file was asked for"
+                raise rubbish(repository, what, UnusableError)
+            said, code = child.stderr.read(), child.wait()
+        finally:
+            late.cancel()
+    if code < 0:
+        raise _silent(repository, f"no answer within {PATIENCE:.0f} seconds")
+    if code != 0:
+        _refuse(repository, said)
+    return content if code == 0 else None
 
 
-def document(repository: Repository, content: bytes) -> dict[str, Any]:
-    """A manifest's JSON. Raises NetworkError when it is none."""
-    try:
-        read = json.loads(content)
-    except (ValueError, RecursionError):
-        read = None
-    if not isinstance(read, dict):
-        raise rubbish(repository, f"it serves {clean(content[:60].decode(errors='replace'))!r} for a manifest")
-    return read
+def _refuse(repository: Repository, output: str) -> None:
+    """Raises the error that oras had, unless it is that there is no such thing."""
+    if not ABSENT.search(output):
+        raise explain(repository, output)
 
 
 # --- pushing -------------------------------------------------------------------------------------------------------
@@ -155,15 +162,14 @@ def push(repository: Repository, layout: Path, digest: str, tag: str | None = No
     """Push a manifest of an OCI layout and all that it names, byte for byte; under its digest alone, or a tag too."""
     # oras reads FOLDER@DIGEST: the folder is given as a name beside which nothing can be misread.
     source, target = f"{layout.name}@{digest}", f"{repository}:{tag}" if tag else f"{repository}@{digest}"
+    _copy(repository, layout.parent, "--from-oci-layout", *_options(repository, "to-"), source, target)
 
-    def copy(*options: str) -> process.Result:
-        argv = ["cp", *options, "--no-tty", "--from-oci-layout", *_options(repository, "to-"), source, target]
-        return process.run(["oras", *argv], cwd=layout.parent)
 
-    result = copy()
+def _copy(repository: Repository, folder: Path, *argv: str) -> None:
+    result = process.run(["oras", "cp", "--no-tty", *argv], cwd=folder)
     if result.returncode != 0 and "panic:" in result.output:
-        # oras 1.2.0 dies when two uploads fail in different ways at once. One at a time, the registry is heard.
-        result = copy("--concurrency", "1")
+        # oras 1.2.0 dies when two transfers fail in different ways at once. One at a time, the reason is heard.
+        result = process.run(["oras", "cp", "--concurrency", "1", "--no-tty", *argv], cwd=folder)
     if result.returncode != 0:
         raise explain(repository, result.output)
 
@@ -176,10 +182,10 @@ def tag(repository: Repository, digest: str, name: str) -> None:
 
 def save(repository: Repository, digest: str, layout: Path) -> None:
     """Fetch an image, and all that refers to it, into an OCI layout."""
-    argv = ["cp", "--recursive", "--no-tty", "--to-oci-layout", *_options(repository, "from-")]
-    result = process.run(["oras", *argv, f"{repository}@{digest}", f"{layout.name}@{digest}"], cwd=layout.parent)
-    if result.returncode != 0:
-        raise explain(repository, result.output)
+    source, target = f"{repository}@{digest}", f"{layout.name}@{digest}"
+    _copy(
+        repository, layout.parent, "--recursive", "--to-oci-layout", *_options(repository, "from-"), source, target
+    )  # fmt: skip
 
 
 # --- oras, and what it says ----------------------------------------------------------------------------------------
@@ -187,36 +193,39 @@ def save(repository: Repository, digest: str, layout: Path) -> None:
 
 def _oras(repository: Repository, *argv: str) -> process.Result | None:
     """Run oras on one reference; None when the registry says that there is no such thing."""
+    whole = ["oras", *argv, *_options(repository)]
     try:
-        result = process.run(["oras", *argv, *_options(repository)], timeout=PATIENCE)
+        result = process.run(whole, timeout=PATIENCE)
     except errors.MissingToolError:
         raise
     except errors.VettedError as error:
         raise _silent(repository, f"no answer within {PATIENCE:.0f} seconds") from error
     if result.returncode == 0:
         return result
-    if ABSENT.search(result.output):
-        return None
-    raise explain(repository, result.output)
+    _refuse(repository, result.output)
+    return None
 
 
 def _options(repository: Repository, prefix: str = "") -> list[str]:
-    login = _login()
+    found = login()
     return [
         *([f"--{prefix}plain-http"] if repository.plain else []),
-        *([f"--{prefix}registry-config={login}"] if login else []),
+        *([f"--{prefix}registry-config={found}"] if found else []),
     ]
 
 
-def _login() -> str | None:
+def login() -> str | None:
     """The file that skopeo and podman keep logins in, when it is to be used; it has Docker's format, and oras looks for
     Docker's alone."""
     if named := os.environ.get("REGISTRY_AUTH_FILE"):
         return named
-    try:
-        docker = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
-    except RuntimeError as error:  # a user without a name, and no HOME
-        raise errors.from_tool("looking for a registry's login", "$HOME is not defined") from error
+    if not (configured := os.environ.get("DOCKER_CONFIG")) and not os.environ.get("HOME"):
+        raise errors.BadInputError(
+            "HOME is not set: where logins to registries are kept is not known",
+            cause="a service, cron or a container that starts programs without it",
+            next_step="export HOME=…, or DOCKER_CONFIG=… with the folder of config.json; then run this again",
+        )
+    docker = Path(configured or Path.home() / ".docker") / "config.json"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     skopeo = Path(runtime, "containers") if runtime else Path("/run/containers", str(os.getuid()))
     return str(skopeo / "auth.json") if (skopeo / "auth.json").is_file() and not docker.is_file() else None
@@ -224,6 +233,12 @@ def _login() -> str | None:
 
 ABSENT = re.compile(r": not found\s*$|name unknown|NAME_UNKNOWN|MANIFEST_UNKNOWN|manifest unknown", re.MULTILINE)
 ANSWERED = re.compile(r"response from registry|status code [0-9]{3}\b")
+# What a program says when it writes here; a registry's answer that quotes the same stands behind its address.
+HERE = re.compile(
+    r"^(?!.*(?:https?://|response))[^\n]*?\b(?:write|open|mkdir|mkdirat|create|rename|sync|truncate) (/[^:\n]*):"
+    r" no space left on device",
+    re.MULTILINE,
+)
 FULL = re.compile(r"Err:28\b|no space left|quota|insufficient storage|status code 507", re.IGNORECASE)
 REFUSED = re.compile(
     r"unauthorized|authentication|denied|credential|status code 40[13]\b|forbidden", re.IGNORECASE
@@ -239,9 +254,21 @@ SILENT = re.compile(
 BROKEN = re.compile(r"status code 5[0-9]{2}\b")
 
 
+def disk_full(path: str) -> errors.StorageError:
+    """The disk of this machine is full."""
+    folder = str(Path(path).parent)
+    return errors.StorageError(
+        f"{printable(path)}: no space left on this machine's disk",
+        cause="the temporary folder is small, or the disk is full",
+        next_step=f"df -h {printable(folder)}; free some space, or set TMPDIR or VETTED_STATE to a larger disk",
+    )
+
+
 def explain(repository: Repository, output: str) -> errors.VettedError:
     """The error that a registry's refusal amounts to, in words; or what oras lacks on this machine."""
     host, said = repository.host, clean(output)
+    if here := HERE.search(output):
+        return disk_full(here[1])
     if not ANSWERED.search(output) and (errors.NO_SPACE.search(output) or errors.NO_HOME.search(output)):
         return errors.from_tool(f"oras, before {host} could answer", said)
     if FULL.search(output):
@@ -293,8 +320,10 @@ def _silent(repository: Repository, said: str) -> errors.NetworkError:
     )
 
 
-def rubbish(repository: Repository, said: str) -> errors.NetworkError:
-    return errors.NetworkError(
+def rubbish(
+    repository: Repository, said: str, kind: type[errors.NetworkError] = errors.NetworkError
+) -> errors.NetworkError:  # fmt: skip
+    return kind(
         f"{repository.host} answers what no registry answers\n{said}",
         cause="something else listens there, such as a proxy's or a hotel's page, or the registry is broken",
         next_step=_ask(repository),

@@ -8,48 +8,65 @@ what stands between the quotes is signed, byte for byte.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from builder import errors, process
+from builder import errors, process, strictjson
+from builder.publishing import registry
 
 PAYLOAD = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
+SIGNATURES = 8  # in one envelope: each of them costs a run of cosign
+OTHER_DIGEST = "it speaks of another digest"
 KEY_URI = re.compile(r"[a-z0-9]+://[A-Za-z0-9._~:/?#@%+=,-]+")  # cosign's: awskms://, hashivault://, env://
 LOCKED = re.compile(r"decryption failed|inappropriate ioctl|password", re.IGNORECASE)
 
 
-class _Signature(BaseModel):
-    sig: str
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Envelope(BaseModel):
-    payloadType: str  # noqa: N815  (DSSE's name)
+class _Signature(_Model):
+    keyid: Annotated[str, Field(max_length=256)] = ""
+    sig: Annotated[str, Field(min_length=1)]
+
+
+class _Envelope(_Model):
+    payloadType: Literal["application/vnd.in-toto+json"]  # noqa: N815  (DSSE's name)
     payload: str
-    signatures: Annotated[list[_Signature], Field(min_length=1)]
+    signatures: Annotated[list[_Signature], Field(min_length=1, max_length=SIGNATURES)]
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A statement with its signatures; `raw` is the envelope itself. Nothing of it is believed before it is checked."""
+    """A statement with its signatures, each a key's id and the signature. Nothing is believed before it is checked."""
 
-    raw: bytes
     payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
 
-    @property
+    @cached_property
+    def raw(self) -> bytes:
+        """The envelope itself, always written in the same way: what was read is never passed on as it was."""
+        envelope = {
+            "payloadType": PAYLOAD,
+            "payload": base64.b64encode(self.payload).decode(),
+            "signatures": [{"keyid": keyid, "sig": base64.b64encode(sig).decode()} for keyid, sig in self.signatures],
+        }
+        return json.dumps(envelope).encode()
+
+    @cached_property
     def statement(self) -> dict[str, Any]:
-        """The statement as JSON; empty when it is none."""
+        """The statement as JSON, read once; empty when it is none, or when two readers might differ on it."""
         try:
-            read = json.loads(self.payload)
-        except (ValueError, RecursionError):
+            return strictjson.load_object(self.payload)
+        except ValueError:
             return {}
-        return read if isinstance(read, dict) else {}
 
     @property
     def predicate_type(self) -> str:
@@ -58,13 +75,21 @@ class Envelope:
 
 
 def parse(raw: bytes) -> Envelope | None:
-    """An envelope of an in-toto statement; None when it is none."""
+    """An envelope of an in-toto statement; None when it is none, or when two readers might differ on it."""
     try:
-        read = _Envelope.model_validate_json(raw)
-        payload = base64.b64decode(read.payload, validate=True)
-    except (ValidationError, binascii.Error, ValueError):
+        read = _Envelope.model_validate(strictjson.load_object(raw))
+        signatures = tuple((one.keyid, _base64(one.sig)) for one in read.signatures)
+        return Envelope(_base64(read.payload), signatures)
+    except ValueError:  # pydantic's is one
         return None
-    return Envelope(raw, payload) if read.payloadType == PAYLOAD else None
+
+
+def _base64(text: str) -> bytes:
+    """Raises ValueError unless it is written in the one way in which base64 is: no other alphabet, no stray bits."""
+    decoded = base64.b64decode(text, validate=True)
+    if base64.b64encode(decoded).decode() != text:
+        raise ValueError("is not base64 as it is written")
+    return decoded
 
 
 def sign(statement: bytes, key: str, scratch: Path) -> Envelope:
@@ -76,12 +101,7 @@ def sign(statement: bytes, key: str, scratch: Path) -> Envelope:
         key, "sign-blob", "--yes", "--tlog-upload=false", "--key", key, "--output-signature", str(signature),
         str(to_sign),
     )  # fmt: skip
-    envelope = {
-        "payloadType": PAYLOAD,
-        "payload": base64.b64encode(statement).decode(),
-        "signatures": [{"keyid": "", "sig": signature.read_text().strip()}],
-    }
-    return Envelope(json.dumps(envelope).encode(), statement)
+    return Envelope(statement, (("", _base64(signature.read_text().strip())),))
 
 
 def _pae(statement: bytes) -> bytes:
@@ -97,31 +117,21 @@ def public(key: str, scratch: Path) -> Path:
     return target
 
 
-def public_key(path: Path) -> Path:
-    """A file that holds a public key. Raises BadInputError when it does not."""
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise errors.BadInputError(
-            f"there is no public key {path}",
-            next_step="ask whoever published the image for cosign.pub; a key pair: cosign generate-key-pair",
-        ) from error
-    if b"PRIVATE KEY" in text:
-        raise errors.BadInputError(
-            f"{path} is a private key: it signs, and must stay where it signs", next_step="--key cosign.pub"
-        )
-    if b"-----BEGIN PUBLIC KEY-----" not in text:
-        raise errors.BadInputError(
-            f"{path} is not a public key of cosign's: no PEM block PUBLIC KEY in it", next_step="--key cosign.pub"
-        )
-    return path.absolute()
-
-
 def holds(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str | None:
-    """Check an envelope against the manifest that it must speak of. None: it holds; else why it does not."""
-    signed, subject = scratch / "envelope", scratch / "subject"
-    signed.write_bytes(envelope.raw)
+    """Check an envelope against the manifest that it must speak of. None: it holds; else why it does not.
+
+    cosign is given one signature at a time, in an envelope that was written here: what it verified are the bytes of
+    `payload`, and the key at hand signed them.
+    """
+    subject = scratch / "subject"
     subject.write_bytes(manifest)
+    said = [_holds(Envelope(envelope.payload, (one,)), subject, key, scratch) for one in envelope.signatures]
+    return None if None in said else next((one for one in said if one == OTHER_DIGEST), said[0])
+
+
+def _holds(envelope: Envelope, subject: Path, key: Path, scratch: Path) -> str | None:
+    signed = scratch / "envelope"
+    signed.write_bytes(envelope.raw)
     result = process.run(
         [
             "cosign", "verify-blob-attestation", "--insecure-ignore-tlog", "--key", str(key),
@@ -131,7 +141,7 @@ def holds(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str 
     if result.returncode == 0:
         return None
     if "no matching subject digest" in result.output:
-        return "it speaks of another digest"
+        return OTHER_DIGEST
     if "loading public key" in result.output:
         raise errors.BadInputError(
             f"{key.name} cannot be read as a public key", cause="the file was cut short", next_step="--key cosign.pub"
@@ -151,11 +161,13 @@ def _cosign(key: str, *argv: str) -> process.Result:
     result = process.run(["cosign", *argv])
     if result.returncode == 0:
         return result
+    if here := registry.HERE.search(result.output):
+        raise registry.disk_full(here[1])
     if LOCKED.search(result.output):
         raise errors.BadInputError(
             f"{key}: its password is wrong, or was not given", next_step="export COSIGN_PASSWORD, then run this again"
         )
-    said = [line for line in result.stderr.strip().splitlines() if line.startswith("Error")]
+    said = [registry.printable(line) for line in result.stderr.splitlines() if line.startswith("Error")]
     raise errors.BadInputError(
         f"{key} cannot sign: {said[0].removeprefix('Error: ') if said else 'cosign says nothing'}",
         cause="the file is no private key of cosign's, or its service does not answer",

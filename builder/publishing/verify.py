@@ -7,22 +7,19 @@ agrees with this project: its suite, its lock of that stack, its advisories.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from builder import advisory, certificate, errors, lock, oci, stack, suite
-from builder.advisory import Advisory
+from builder import certificate, errors, judgement, lock, oci, stack
 from builder.certificate import Statement
 from builder.project import Project
-from builder.publishing import attached, provenance, registry, signing
+from builder.publishing import attached, provenance, registry, release, signing
 from builder.publishing.registry import Reference
+from builder.publishing.release import Release
 from builder.publishing.signing import Envelope
 
 
@@ -48,7 +45,7 @@ class Judged:
 
     @property
     def hardware(self) -> str:
-        return str((self.statement.resource("hardware").annotations or {}).get("class"))
+        return self.statement.hardware
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,7 @@ class Verdict:
     certificates: tuple[Judged, ...] = ()
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    releases: tuple[Release, ...] | None = None  # None: nothing at all is signed with the key
 
     @property
     def good(self) -> bool:
@@ -70,19 +68,39 @@ class Verdict:
 
 
 def remote(
-    project: Project, reference: Reference, key: Path, scratch: Path, hardware: str | None = None
+    project: Project, reference: Reference, keys: Sequence[Path], scratch: Path, hardware: str | None = None, *,
+    allow_rollback: bool = False,
 ) -> Verdict:  # fmt: skip
-    """Judge an image in a registry. Raises NetworkError when there is no telling."""
+    """Judge an image in a registry; any of the keys may have signed. Raises NetworkError when there is no telling."""
     repository = reference.repository
     image = reference.digest or registry.resolve(repository, reference.tag or "")
-    manifest = registry.manifest(repository, image, scratch) if image else None
+    manifest = registry.manifest(repository, image) if image else None
     if image is None or manifest is None:
         return Verdict(str(reference), image or "", doubts=(f"there is no image {reference}",))
-    envelopes = attached.fetch(repository, image, scratch)
-    return _judge(project, str(reference), image, manifest, envelopes, key, scratch, hardware)
+    ignored: list[str] = []
+    envelopes = attached.fetch(repository, image, ignored)
+
+    def judge(key: Path) -> Verdict:
+        verdict = _judge(project, str(reference), image, manifest, envelopes, ignored, key, scratch, hardware)
+        if reference.digest or reference.tag is None or verdict.releases is None:
+            return verdict  # a digest cannot go back
+        went_back = release.doubts(
+            project, str(reference), reference.tag, image, verdict.releases, allow_rollback=allow_rollback
+        )
+        return dataclasses.replace(verdict, doubts=(*verdict.doubts, *went_back))
+
+    return _best([judge(key) for key in keys])
 
 
-def local(project: Project, layout: Path, image: str | None, key: Path, scratch: Path, hardware: str | None) -> Verdict:
+def _best(verdicts: Sequence[Verdict]) -> Verdict:
+    """Of what came of each key the one that counts: a good one, else one for which anything is signed."""
+    good = next((one for one in verdicts if one.good), None)
+    return good or next((one for one in verdicts if one.releases is not None), verdicts[0])
+
+
+def local(
+    project: Project, layout: Path, image: str | None, keys: Sequence[Path], scratch: Path, hardware: str | None
+) -> Verdict:  # fmt: skip
     """Judge an image in an OCI layout, without a network: every blob of it is read. Raises BadInputError."""
     try:
         subjects = [one for one in oci.manifests(layout) if "subject" not in oci.json_of(layout, one)]
@@ -97,48 +115,55 @@ def local(project: Project, layout: Path, image: str | None, key: Path, scratch:
             f"{layout} holds {len(subjects)} images", next_step=f"name one: {layout}@{next(iter(subjects), 'sha256:…')}"
         )
     held = oci.read(layout, image or subjects[0])
-    envelopes = attached.read(layout, held.manifest)
-    verdict = _judge(
-        project, str(layout), held.manifest, oci.checked(layout, held.manifest), envelopes, key, scratch, hardware
+    ignored: list[str] = []
+    envelopes = attached.read(layout, held.manifest, ignored)
+    manifest = oci.checked(layout, held.manifest)
+    verdict = _best(
+        [
+            _judge(project, str(layout), held.manifest, manifest, envelopes, ignored, key, scratch, hardware)
+            for key in keys
+        ]
     )
     broken = tuple(f"the image is damaged: {what}" for what in oci.damaged(held))
     return dataclasses.replace(verdict, doubts=(*broken, *verdict.doubts))
 
 
 def _judge(
-    project: Project, reference: str, image: str, manifest: bytes, envelopes: Sequence[Envelope], key: Path,
-    scratch: Path, hardware: str | None,
+    project: Project, reference: str, image: str, manifest: bytes, envelopes: Sequence[Envelope],
+    ignored: Sequence[str], key: Path, scratch: Path, hardware: str | None,
 ) -> Verdict:  # fmt: skip
     from builder.publishing import sbom  # takes as long to import as all the rest of the tool
 
+    skipped = tuple(f"ignored {what}" for what in ignored)
     if not envelopes:
-        return Verdict(
-            reference, image, doubts=("nothing is attached to it: it was never published with a certificate",)
-        )
+        nothing = "nothing is attached to it: it was never published with a certificate"
+        if ignored:
+            nothing = "nothing that is attached to it can be used"
+        return Verdict(reference, image, doubts=(nothing,), notes=skipped)
     held, refused = signed(envelopes, image, manifest, key, scratch)
-    notes = tuple(f"ignored {what}: {why}" for what, why in refused) if held else ()
+    notes = (*skipped, *(f"ignored {what}: {why}" for what, why in refused)) if held else skipped
     doubts = [] if held else [f"{what}: {why}" for what, why in refused]
     bill, origin = _only(held, "bill of materials", doubts), _only(held, "provenance", doubts)
     try:
         name, locked = provenance.stack_of(origin) if origin else (None, None)
-        installed = sbom.versions(bill) if bill else {}
         if bill and origin and sbom.lock_of(bill) != locked:
             doubts.append(f"the bill of materials is of lock {sbom.lock_of(bill)}, the provenance of {locked}")
     except (KeyError, TypeError, ValueError) as error:
-        name, locked, installed = None, None, {}
+        name, locked = None, None
         doubts.append(f"the bill of materials or the provenance was not made by Vetted: {error!r} is not in it")
     doubts += _of_stack(project, name, locked)
-    wanted = Wanted(image, locked, suite.digest(project.smoke), installed, certificate.today())
-    advisories = advisory.load_all(project)
+    known = name is not None and name in stack.names(project)
+    terms = judgement.terms(project, lock.load(project, name)) if name is not None and known else None
     certificates = []
     for one in held:
         if one.kind == "certificate":
             try:
-                statement = Statement.model_validate_json(one.envelope.payload)
-            except ValidationError as error:
+                statement = certificate.parse(one.envelope.payload)
+            except (ValueError, RecursionError) as error:
                 doubts.append(f"a certificate is signed, but cannot be read: {str(error).splitlines()[0]}")
                 continue
-            certificates.append(Judged(statement, tuple(against(statement, wanted, advisories))))
+            against = judgement.against(statement, terms, image) if terms else ["there is no lock to judge it by"]
+            certificates.append(Judged(statement, tuple(against)))
     if held and not certificates:
         doubts.append("no certificate is among what is attached")
     if hardware is not None and certificates:
@@ -147,7 +172,14 @@ def _judge(
         if not certificates:
             there = "; ".join(sorted({one.hardware for one in earned}))
             doubts.append(f"no certificate was earned on {hardware}, only on: {there}")
-    return Verdict(reference, image, name, locked, tuple(certificates), tuple(doubts), notes)
+    releases = tuple(_releases(held)) if held else None
+    return Verdict(reference, image, name, locked, tuple(certificates), tuple(doubts), notes, releases)
+
+
+def _releases(held: Sequence[Signed]) -> Iterator[Release]:
+    for one in held:
+        if one.kind == attached.KINDS[attached.RELEASE] and (said := release.read(one.predicate)):
+            yield said
 
 
 def signed(
@@ -157,13 +189,17 @@ def signed(
     held, refused = [], []
     for envelope in envelopes:
         kind = attached.KINDS.get(envelope.predicate_type)
+        if kind is None:
+            unread = "it is none of Vetted's" if envelope.statement else "it is no JSON that all readers read alike"
+            refused.append(("an attestation of another kind", unread))
+            continue
         why = signing.holds(envelope, manifest, key, scratch)
         if why is None and not speaks_of(envelope.statement, image):
-            why = "it speaks of another digest"
-        if why is not None:
-            refused.append((kind or "an attestation of another kind", why))
-        elif kind is not None:
+            why = signing.OTHER_DIGEST
+        if why is None:
             held.append(Signed(envelope, kind))
+        else:
+            refused.append((kind, why))
     return held, refused
 
 
@@ -193,61 +229,6 @@ def _of_stack(project: Project, name: str | None, locked: str | None) -> list[st
     if (here := lock.load(project, name).digest) != locked:
         return [f"it was built from another lock of {name} than this project's\nexpected {here}\ngot      {locked}"]
     return []
-
-
-# --- one certificate -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a certificate must speak of, and the day on which it must."""
-
-    image: str
-    lock: str | None
-    suite: str
-    versions: Mapping[str, str]
-    day: datetime.date
-
-
-def against(statement: Statement, wanted: Wanted, advisories: Sequence[Advisory]) -> list[str]:
-    """All that speaks against a certificate; nothing when it is valid."""
-    doubts = []
-    if len(statement.subject) != 1 or not _is(statement.subject[0].digest, wanted.image):
-        said = ", ".join(f"sha256:{one.digest.sha256}" if one.digest else "nothing" for one in statement.subject)
-        doubts.append(f"it speaks of another subject\nexpected {wanted.image}\ngot      {said}")
-    for what, digest in (("lock", wanted.lock), ("suite", wanted.suite)):
-        named = statement.resource(what).digest
-        if digest is not None and not _is(named, digest):
-            said = f"sha256:{named.sha256}" if named else "none"
-            doubts.append(f"it was earned with another {what}\nexpected {digest}\ngot      {said}")
-    if not statement.earned:
-        doubts.append("it is the report of a run that failed, or was not of the lock")
-    if lapsed := statement.lapsed(wanted.day):
-        doubts.append(f"it {lapsed}: certify again")
-    doubts += [
-        f"withdrawn by {one.id} of {one.published}: {one.summary}; the way out: {one.way_out}"
-        for one in advisories
-        if withdraws(one, statement, wanted.versions)
-    ]
-    return doubts
-
-
-def withdraws(one: Advisory, statement: Statement, installed: Mapping[str, str]) -> bool:
-    """Does an advisory take back what a certificate says?
-
-    One that matches with certainty does from the day of issue on: which came first on that day is not known. One that
-    strikes in some context only does when it came later, and names a probe that the certificate counts as passed.
-    """
-    judgement, issued = one.matches(installed), statement.predicate.issued
-    if issued is None or judgement == "no":
-        return False
-    if judgement == "certain":
-        return one.published >= issued
-    return one.published > issued and not set(one.probes).isdisjoint(statement.predicate.passedTests)
-
-
-def _is(digest: certificate.DigestSet | None, wanted: str) -> bool:
-    return digest is not None and f"sha256:{digest.sha256}" == wanted
 
 
 def _ran_on(statement: Statement, hardware: str) -> bool:

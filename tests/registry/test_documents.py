@@ -12,12 +12,16 @@ import pytest
 
 from builder import certificate, oci
 from builder.publishing.registry import Repository
+from tests.attacks.test_registry import FORGERIES, forge, forged_certificate
 from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, make_image, publish, skopeo, verify
 from tests.unit.conftest import Command
 
 BLOCK = re.compile(r"<!-- run by tests/registry/test_documents\.py -->\n```sh\n(.*?)```", re.DOTALL)
 ONLINE, OFFLINE = BLOCK.findall((ROOT / "docs" / "publish.md").read_text(encoding="utf-8"))
+
+
+(SCRIPT,) = re.findall(r"^cat > statement\.py.*?^END\n", ONLINE, re.MULTILINE | re.DOTALL)
 
 
 def run(script: str, folder: Path, **values: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +53,20 @@ def test_cosign_and_oras_alone_verify(published: Stack, repository: Repository, 
     assert json.loads((tmp_path / "certificate.json").read_text()) == json.loads(path.read_text())
     assert "application/vnd.vetted.attestations.v1" in done.stdout
     for name in ("sbom", "provenance"):
-        assert json.loads((tmp_path / f"{name}.dsse.json").read_text())["payload"]
+        assert json.loads((tmp_path / f"{name}.json").read_text())["subject"][0]["digest"]["sha256"] in published.image
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+def test_a_forged_certificate_is_refused_by_the_script(
+    published: Stack, repository: Repository, keys: Keys, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "cosign.pub").symlink_to(keys.public)
+    forge(published, repository, tmp_path / "forged", how)
+    done = run(ONLINE, tmp_path, IMAGE=by_name(repository, published.image))
+    assert done.returncode != 0
+    if (tmp_path / "certificate.json").exists():  # cosign itself refused it otherwise
+        assert "forged" in done.stderr
+        assert (tmp_path / "certificate.json").read_text() == ""
 
 
 def test_cosign_alone_refuses_another_key_and_another_image(
@@ -72,9 +89,19 @@ def test_cosign_alone_verifies_what_is_carried_and_refuses_what_was_changed(
     assert done.code == 0, done.err
     (tmp_path / "cosign.pub").symlink_to(keys.public)
     manifest = oci.blob(Path("carried/image"), certified.image)
-    assert run(OFFLINE, tmp_path, MANIFEST=str(manifest)).returncode == 0
+    script = SCRIPT + OFFLINE
+    assert run(script, tmp_path, MANIFEST=str(manifest)).returncode == 0
+    assert json.loads((tmp_path / "certificate.json").read_text()) == json.loads(
+        (output / "certificate.json").read_text()
+    )
+    path = output / "certificate.dsse.json"
+    genuine = path.read_bytes()
+    path.write_bytes(forged_certificate(genuine, "forged, then Payload"))
+    refused = run(script, tmp_path, MANIFEST=str(manifest))
+    assert (refused.returncode, "forged: a key is there twice" in refused.stderr) == (1, True)
+    path.write_bytes(genuine)
     (tmp_path / manifest).write_bytes((tmp_path / manifest).read_bytes() + b" ")
-    assert run(OFFLINE, tmp_path, MANIFEST=str(manifest)).returncode != 0
+    assert run(script, tmp_path, MANIFEST=str(manifest)).returncode != 0
 
 
 def test_what_oras_copies_from_a_registry_verifies_offline(

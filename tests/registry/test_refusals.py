@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from builder import errors
-from builder.publishing import registry
+from builder.publishing import registry, signing
+from builder.publishing.registry import Repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command
@@ -100,6 +101,44 @@ def test_a_registry_whose_disk_is_full(command: Command, certified: Stack, keys:
         assert tags(repository)[TINY] == new.image
 
 
+def test_the_disk_of_this_machine_is_full(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tiny_disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    assert publish(command, certified, repository, keys).code == 0
+    with pytest.raises(OSError, match="No space left"):
+        (tiny_disk / "filled").write_bytes(b"0" * 300_000)
+    with pytest.raises(errors.StorageError, match="no space left on this machine's disk"):
+        registry.save(repository, certified.image, tiny_disk / "layout")
+    monkeypatch.setattr("tempfile.tempdir", str(tiny_disk))
+    answer = verify(command, certified, f"{repository}:{TINY}", keys)
+    assert answer.code == 6
+    assert "no space left on this machine's disk" in answer.err
+    assert "registry" not in answer.err
+    with pytest.raises(errors.StorageError, match="no space left on this machine's disk"):
+        signing.sign(b"{}", str(keys.private), _full(certified.small.scratch(), tiny_disk))
+
+
+def _full(folder: Path, disk: Path) -> Path:
+    """A folder in which the signature falls on a full disk."""
+    (folder / "signature").symlink_to(disk / "signature")
+    return folder
+
+
+def test_nobody_has_a_home(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "DOCKER_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for answer in (
+        publish(command, certified, repository, keys),
+        verify(command, certified, f"{repository}:{TINY}", keys),
+    ):
+        assert answer.code == 3
+        assert "HOME is not set" in answer.err
+        assert "next: export HOME=" in answer.err
+
+
 # --- what is no registry -------------------------------------------------------------------------------------------
 
 ESCAPE = "\x1b[31m"
@@ -168,7 +207,7 @@ def test_a_registry_that_fails(command: Command, certified: Stack, keys: Keys) -
     assert f"{host}: the registry fails" in answer.err
 
 
-def test_a_registry_that_sends_what_never_ends_is_not_read_into_memory(tmp_path: Path) -> None:
+def test_a_registry_that_sends_what_never_ends_is_not_read_into_memory() -> None:
     with answering(200, "application/octet-stream", "0" * 3_000_000) as host:
         repository = registry.parse(f"{host}/images", insecure=False)
         with (
@@ -176,7 +215,7 @@ def test_a_registry_that_sends_what_never_ends_is_not_read_into_memory(tmp_path:
             pytest.raises(errors.NetworkError, match="where a small file was asked for"),
         ):
             patch.setattr(registry, "LARGEST", 1_000_000)
-            registry.manifest(repository, "tag", tmp_path)
+            registry.manifest(repository, "tag")
 
 
 # --- who may -------------------------------------------------------------------------------------------------------

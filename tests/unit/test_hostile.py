@@ -87,7 +87,7 @@ def test_what_is_no_envelope_is_none(raw: bytes) -> None:
 def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes) -> None:
     raw = json.dumps(
         {
-            "payloadType": signing.PAYLOAD, "signatures": [{"sig": ""}],
+            "payloadType": signing.PAYLOAD, "signatures": [{"sig": "AA=="}],
             "payload": base64.b64encode(said).decode(),
         }
     ).encode()  # fmt: skip
@@ -100,21 +100,18 @@ def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes)
 @FIXED
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary())
 @example(b'{"layers": [{"digest": "sha256:../../x", "mediaType": "x"}]}')
+@example(b'{"layers": []}')
 @example(b'{"layers": [' + b"{}," * 200 + b"{}]}")
 @example(b"[" * 100_000)
-def test_a_registry_that_serves_anything_for_a_manifest_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_registry_that_serves_anything_for_a_manifest_is_told(content: bytes) -> None:
     """The fault is injected: no real registry serves what it did not check."""
     place = registry.parse("registry.example/a", insecure=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "manifest", lambda *_: content)
-        try:
-            found = attached.fetch(place, "sha256:" + "1" * 64, tmp_path)
-        except errors.NetworkError as error:
-            assert error.what.startswith("registry.example answers what no registry answers")
-            assert error.what.replace("\n", "").isprintable()
-        else:
-            assert found == []
-            assert json.loads(content)["layers"] == []
+        ignored: list[str] = []
+        assert attached.fetch(place, "sha256:" + "1" * 64, ignored) == []
+    if not ignored:
+        assert json.loads(content)["layers"] == []
 
 
 @FIXED
@@ -126,7 +123,7 @@ def test_a_registry_that_serves_anything_for_a_manifest_is_told(tmp_path: Path, 
 def test_a_layout_that_says_anything_is_bad_input(small: Small, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "index.json").write_bytes(content)
     with pytest.raises(errors.BadInputError):
-        verify.local(small.project, tmp_path, None, tmp_path / "cosign.pub", tmp_path, None)
+        verify.local(small.project, tmp_path, None, [tmp_path / "cosign.pub"], tmp_path, None)
 
 
 @FIXED
@@ -137,7 +134,7 @@ def test_a_manifest_in_a_layout_that_says_anything_is_bad_input(small: Small, tm
         oci.begin(layout)
     oci.finish(layout, [oci.add(layout, json.dumps(said).encode(), oci.MANIFEST)])
     with pytest.raises(errors.BadInputError):
-        verify.local(small.project, layout, None, tmp_path / "cosign.pub", tmp_path, None)
+        verify.local(small.project, layout, None, [tmp_path / "cosign.pub"], tmp_path, None)
 
 
 @FIXED
@@ -154,7 +151,7 @@ def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small,
     hostile = json.dumps(said).replace("{image}", image.manifest).encode()
     oci.finish(layout, [image.descriptor, oci.add(layout, hostile, oci.MANIFEST)])
     try:
-        verdict = verify.local(small.project, layout, image.manifest, tmp_path / "cosign.pub", tmp_path, None)
+        verdict = verify.local(small.project, layout, image.manifest, [tmp_path / "cosign.pub"], tmp_path, None)
     except errors.BadInputError:
         return
     assert not verdict.good

@@ -82,3 +82,42 @@ def test_a_refusal_is_told_in_words(output: str, said: str) -> None:
     assert said in error.what.splitlines()[0]
     assert error.what.startswith("host.example")
     assert error.cause and error.next_step
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Error: failed to copy: write /tmp/vetted-x/layout/ingest/sha256_1: no space left on device",
+        "Error: signing a: create signature file: write /tmp/vetted-x/signature: no space left on device",
+        "Error: open /tmp/vetted-x/blob: no space left on device\nUsage: oras",
+    ],
+)
+def test_a_full_disk_here_is_not_the_registrys(output: str) -> None:
+    error = registry.explain(registry.parse("host.example/a", insecure=False), output)
+    assert (type(error), error.exit_code) == (errors.StorageError, 6)
+    assert error.what.startswith("/tmp/vetted-x/")
+    assert error.what.endswith("no space left on this machine's disk")
+    assert "df -h /tmp/vetted-x" in error.next_step
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Error response from registry: unknown: write /var/lib/registry/blobs/data: no space left on device",
+        'Error: PUT "http://h/v2/a/blobs/uploads/1": 500: mkdir /srv/registry: no space left on device',
+    ],
+)
+def test_a_full_disk_there_is_the_registrys(output: str) -> None:
+    error = registry.explain(registry.parse("host.example/a", insecure=False), output)
+    assert (type(error), error.what.splitlines()[0]) == (
+        errors.NetworkError,
+        "host.example: the registry's disk is full",
+    )
+
+
+def test_without_home_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(errors.BadInputError, match="HOME is not set") as caught:
+        registry.resolve(registry.parse("localhost:1/a", insecure=False), "tag")
+    assert "export HOME" in caught.value.next_step

@@ -1,0 +1,79 @@
+"""The image's own signature, in cosign's format: for those who ask `cosign verify`, and for admission controllers.
+
+It says that the key's holder published these bytes, and nothing of what they were proven to do: that is in what is
+attached.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder import errors, oci, process, strictjson
+from builder.publishing import registry
+from builder.publishing.registry import Repository
+
+CONFIG = "application/vnd.oci.image.config.v1+json"
+MOST = 100  # signatures that others may have put there
+
+
+def tag(image: str) -> str:
+    """Where cosign looks for the signatures of an image."""
+    return image.replace(":", "-") + ".sig"
+
+
+def add(repository: Repository, image: str, key: str, public: Path, scratch: Path) -> bool:
+    """Sign an image in a registry, unless it is signed with the key already; whether it was signed now."""
+    env, more = _login(scratch), ["--allow-http-registry"] if repository.plain else []
+    check = ["cosign", "verify", "--insecure-ignore-tlog", f"--key={public}", *more, f"{repository}@{image}"]
+    if process.run(check, env=env).returncode == 0:
+        return False
+    argv = ["cosign", "sign", "--yes", "--tlog-upload=false", f"--key={key}", *more, f"{repository}@{image}"]
+    result = process.run(argv, env=env)
+    if result.returncode != 0 and _cleared(repository, image, scratch):
+        result = process.run(argv, env=env)
+    if "could not parse reference" in result.output:
+        raise errors.BadInputError(
+            f"cosign cannot sign in {repository}; no tag was moved",
+            cause="cosign wants names of two characters at least",
+            next_step="publish to a repository with a longer name",
+        )
+    if result.returncode != 0:
+        raise registry.explain(repository, result.output)
+    return True
+
+
+def _login(scratch: Path) -> dict[str, str]:
+    """Lets cosign read the same login as oras."""
+    login = registry.login()
+    if login is None:
+        return {}
+    folder = scratch / "login"
+    folder.mkdir(exist_ok=True)
+    target = folder / "config.json"
+    target.unlink(missing_ok=True)
+    target.symlink_to(Path(login).absolute())
+    return {"DOCKER_CONFIG": str(folder)}
+
+
+def _cleared(repository: Repository, image: str, scratch: Path) -> bool:
+    """Put an empty list in the place of one that cosign cannot add to: nobody who may push can keep it from signing."""
+    content = registry.manifest(repository, tag(image))
+    if content is None or _is_list(content):
+        return False
+    layout = scratch / "no-signatures"
+    oci.begin(layout)
+    config = oci.add(layout, b'{"architecture":"","os":"","rootfs":{"type":"layers","diff_ids":[]}}', CONFIG)
+    empty = b'{"schemaVersion":2,"mediaType":"%b","config":{"mediaType":"%b","digest":"%b","size":%d},"layers":[]}'
+    manifest = empty % (oci.MANIFEST.encode(), CONFIG.encode(), config["digest"].encode(), config["size"])
+    descriptor = oci.add(layout, manifest, oci.MANIFEST)
+    oci.finish(layout, [descriptor])
+    registry.push(repository, layout, descriptor["digest"], tag(image))
+    return True
+
+
+def _is_list(content: bytes) -> bool:
+    try:
+        layers = strictjson.load_object(content).get("layers")
+    except ValueError:
+        return False
+    return isinstance(layers, list) and len(layers) <= MOST

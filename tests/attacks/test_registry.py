@@ -1,0 +1,324 @@
+"""Who may push to a registry, and has no key: none of it is believed, and none of it stands in the way."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder import certificate, errors, oci
+from builder.project import sha256
+from builder.publishing import attached, registry, signature, signing
+from builder.publishing.registry import Repository
+from tests.attacks.envelopes import encoded, forgeries, genuine, write
+from tests.conftest import TINY
+from tests.registry import conftest as at
+from tests.registry import test_refusals as at_refusals
+from tests.registry.conftest import Keys, Stack
+from tests.registry.conftest import built as built
+from tests.registry.conftest import certified as certified
+from tests.registry.conftest import isolated as isolated
+from tests.registry.conftest import keys as keys
+from tests.registry.conftest import other_keys as other_keys
+from tests.registry.conftest import repository as repository
+from tests.registry.conftest import shared_host as shared_host
+from tests.registry.conftest import tools as tools
+from tests.unit.conftest import Command
+from tests.unit.conftest import command as command
+
+pytestmark = pytest.mark.engine
+
+FORGERIES = ("forged, then Payload", "Payload, then forged", "forged, then payload", "forged, then payloa\\u0064")
+
+
+def _attach(stack: Stack, repository: Repository, raws: list[bytes], folder: Path) -> None:
+    """Put these very bytes on the image, in place of what is there."""
+    layout = folder / "attached"
+    oci.begin(layout)
+    note = {"annotations": {"dev.cosignproject.cosign/signature": ""}}
+    manifest = {
+        "schemaVersion": 2, "mediaType": oci.MANIFEST, "artifactType": attached.ARTIFACT,
+        "config": oci.add(layout, b"{}", attached.EMPTY),
+        "layers": [{**oci.add(layout, raw, signing.MEDIA_TYPE), **note} for raw in raws],
+        "subject": stack.built.image.descriptor,
+    }  # fmt: skip
+    descriptor = oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)
+    oci.finish(layout, [descriptor])
+    registry.push(repository, layout, descriptor["digest"], attached.tag(stack.image))
+
+
+def forged_certificate(raw: bytes, how: str) -> bytes:
+    """An envelope whose certificate says that it was earned on eight H200 and never expires, made without the key."""
+    envelope = json.loads(raw)
+    payload = base64.b64decode(envelope["payload"])
+    statement = json.loads(payload)
+    statement["predicate"]["expires"] = "9999-12-31"
+    for resource in statement["predicate"]["configuration"]:
+        if resource["name"] == "hardware":
+            resource["annotations"] = {"class": "8x NVIDIA H200"}
+    return forgeries(payload, json.dumps(statement).encode(), envelope["signatures"][0]["sig"])[how]
+
+
+def forge(stack: Stack, repository: Repository, folder: Path, how: str) -> None:
+    """Put a forged certificate in the place of the genuine one."""
+    folder.mkdir()
+    there = attached.fetch(repository, stack.image)
+    certificates = [one for one in there if one.predicate_type == certificate.PREDICATE]
+    raws = [forged_certificate(one.raw, how) if one in certificates else one.raw for one in there]
+    _attach(stack, repository, raws, folder)
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+def test_a_certificate_is_forged_in_the_registry_and_in_a_folder(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path, how: str
+) -> None:
+    """`verify`, `use --key` and `verify --offline` refuse the forged certificate, and `publish` takes it away."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    forge(certified, repository, tmp_path / "forged", how)
+    for more in ((), ("--hardware", "H200")):
+        answer = at.verify(command, certified, f"{repository}:{TINY}", keys, *more)
+        assert answer.code == 1
+        assert "doubt: no certificate is among what is attached" in answer.out
+        assert "H200:" not in answer.out and "9999" not in answer.out
+    used = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
+    assert used.code == 1
+    assert not (certified.root / ".env").exists()
+    registry.save(repository, certified.image, tmp_path / "carried")
+    # The copy holds the genuine attestations beside the forged ones: those alone count.
+    answer = at.verify(command, certified, str(tmp_path / "carried"), keys, "--offline", "--hardware", "H200")
+    assert answer.code == 1
+    assert "doubt: no certificate was earned on H200" in answer.out and "9999" not in answer.out
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+# --- in the way ----------------------------------------------------------------------------------------------------
+
+
+def junk(number: int) -> bytes:
+    """An envelope that looks like a certificate, and that no key signed."""
+    payload = json.dumps({"predicateType": certificate.PREDICATE, "number": number}).encode()
+    return write(genuine(payload, encoded(b"junk"))).encode()
+
+
+def test_a_hundred_and_one_statements_stand_before_the_genuine_ones(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """`verify` looks at a hundred and says how many it ignored; `publish` puts its own first again."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    raws = [one.raw for one in attached.fetch(repository, certified.image)]
+    _attach(certified, repository, [*map(junk, range(101)), *raws], tmp_path / "junk")
+    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert f"ignored {1 + len(raws)} of {101 + len(raws)} statements: the first 100 are looked at" in answer.out
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+def test_what_is_attached_is_replaced_by_something_else(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    """`publish` is not stopped by a tag of attestations that names an ordinary image."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    registry.tag(repository, certified.image, attached.tag(certified.image))
+    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    assert (answer.code, "doubt: nothing is attached to it" in answer.out) == (1, True)
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+
+
+def test_a_statement_is_larger_than_its_descriptor_says(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """A blob is read up to the size that was said; it blocks neither `verify` nor `publish`."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    raws = [one.raw for one in attached.fetch(repository, certified.image)]
+    _attach(certified, repository, [*raws, junk(1) + b" " * 100_000], tmp_path / "large")
+    manifest = json.loads(registry.manifest(repository, attached.tag(certified.image)) or b"")
+    manifest["layers"][-1]["size"] = 1000
+    (tmp_path / "lying").write_text(json.dumps(manifest))
+    argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{attached.tag(certified.image)}"]
+    subprocess.run([*argv, str(tmp_path / "lying")], check=True, capture_output=True)
+    ignored: list[str] = []
+    assert [one.raw for one in attached.fetch(repository, certified.image, ignored)] == raws
+    assert len(ignored) == 1 and "it sends more than 1000 bytes" in ignored[0]
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    assert at.publish(command, certified, repository, keys).code == 0
+
+
+def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack, tmp_path: Path) -> None:
+    """What a registry sends goes through a pipe, and no file holds more than was asked for."""
+    with at_refusals.answering(200, "application/octet-stream", "0" * 8_000_000) as host:
+        where = registry.parse(f"{host}/images", insecure=False)
+        with pytest.raises(errors.NetworkError, match="it sends more than 1000 bytes"):
+            registry.blob(where, certified.image, 1000)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1_000_000
+
+
+# --- back ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tag_goes_back_to_an_older_image(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    """An older image of the same lock, whose certificate still holds, is refused where a newer one was seen."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    new = certified.another("new")
+    assert at.publish(command, new, repository, keys).code == 0
+    assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
+    registry.tag(repository, certified.image, TINY)
+    answer = at.verify(command, new, f"{repository}:{TINY}", keys)
+    assert answer.code == 1
+    assert f"doubt: the tag went back to an older release\n         seen here {new.image} of " in answer.out
+    assert "add --allow-rollback" in answer.out
+    argv = ["use", TINY, "--registry", str(repository), "--key", str(keys.public)]
+    used = command(new.root, *argv)
+    assert (used.code, "the tag went back" in used.err) == (1, True)
+    assert not (new.root / ".env").exists()
+    assert at.verify(command, new, f"{repository}@{certified.image}", keys).code == 0
+    assert command(new.root, *argv, "--allow-rollback").code == 0
+    assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
+
+
+def test_what_is_attached_goes_back(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """The statements of an earlier release of the same image are refused where later ones were seen."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    raws = [one.raw for one in attached.fetch(repository, certified.image)]
+    new = certified.another("new")
+    assert at.publish(command, new, repository, keys).code == 0
+    back = Stack(certified.small, at.make_image(certified.small))
+    back.small.issue("docker", subject=back.image)
+    assert back.image == certified.image
+    assert at.publish(command, back, repository, keys).code == 0
+    assert at.verify(command, back, f"{repository}:{TINY}", keys).code == 0
+    _attach(back, repository, raws, tmp_path / "old")
+    answer = at.verify(command, back, f"{repository}:{TINY}", keys)
+    assert (answer.code, "doubt: the tag went back" in answer.out) == (1, True)
+
+
+def test_an_image_is_given_another_tag(command: Command, certified: Stack, repository: Repository, keys: Keys) -> None:
+    """The signed release names the tags; another one is in doubt."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    registry.tag(repository, certified.image, "stable")
+    answer = at.verify(command, certified, f"{repository}:stable", keys)
+    assert answer.code == 1
+    assert f"published under other tags\n         expected stable\n         got      {TINY}, {at.dated()}" in answer.out
+    assert at.verify(command, certified, f"{repository}:{at.dated()}", keys).code == 0
+
+
+def test_the_release_is_taken_away(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """Without a signed release, as before there were any, a tag is in doubt and a digest is not."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    there = attached.fetch(repository, certified.image)
+    raws = [one.raw for one in there if one.predicate_type != attached.RELEASE]
+    assert len(raws) == len(there) - 1
+    _attach(certified, repository, raws, tmp_path / "without")
+    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    assert (answer.code, "doubt: no signed release says under which tags" in answer.out) == (1, True)
+    assert at.verify(command, certified, f"{repository}@{certified.image}", keys).code == 0
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_key_signs(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A revoked key is refused by `verify`, `use` and `publish`, before anything is asked."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    der = subprocess.run(
+        ["openssl", "pkey", "-pubin", "-in", keys.public, "-outform", "DER"], check=True, capture_output=True
+    ).stdout
+    line = f"# lost in March\n{sha256(der).removeprefix('sha256:')}  # the old one\n"
+    project = certified.root / "keys" / "revoked.txt"
+    project.parent.mkdir()
+    for path in (project, tmp_path / "elsewhere.txt"):
+        path.write_text(line)
+        for answer in (
+            at.verify(command, certified, f"{repository}:{TINY}", keys),
+            at.verify(command, certified, "127.0.0.1:1/nothing:tag", keys),
+            command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public)),
+            at.publish(command, certified, repository, keys),
+        ):
+            assert answer.code == 3
+            assert "is revoked: sha256 " in answer.err
+        path.unlink()
+        monkeypatch.setenv("VETTED_REVOKED_KEYS", str(tmp_path / "elsewhere.txt"))
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 3  # named, and not there
+    monkeypatch.delenv("VETTED_REVOKED_KEYS")
+    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    project.write_text("deadbeef\n")
+    assert "not the sha256 of a key" in at.verify(command, certified, f"{repository}:{TINY}", keys).err
+
+
+def test_a_key_is_rotated(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, other_keys: Keys
+) -> None:
+    """Any of the keys may have signed; a key that is not named may not."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    both = ["--key", str(other_keys.public)]
+    reference = f"{repository}:{TINY}"
+    assert at.verify(command, certified, reference, keys, *both).code == 0
+    assert at.verify(command, certified, reference, other_keys, "--key", str(keys.public)).code == 0
+    assert at.verify(command, certified, reference, other_keys).code == 1
+    new = certified.another("new")
+    assert at.publish(command, new, repository, other_keys).code == 0
+    assert at.verify(command, new, reference, keys, *both).code == 0
+    used = command(new.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public), *both)
+    assert used.code == 0
+    assert at.verify(command, new, reference, keys).code == 1
+
+
+# --- the image's own signature -------------------------------------------------------------------------------------
+
+
+def cosign_verifies(repository: Repository, image: str, keys: Keys) -> bool:
+    """What everybody types who has only cosign."""
+    argv = ["cosign", "verify", "--key", str(keys.public), "--insecure-ignore-tlog", f"{repository}@{image}"]
+    return subprocess.run(argv, check=False, capture_output=True).returncode == 0
+
+
+def test_cosign_verify_knows_the_image(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, other_keys: Keys
+) -> None:
+    """The published image is signed with the key, once, and with no other; another image is not."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert cosign_verifies(repository, certified.image, keys)
+    assert not cosign_verifies(repository, certified.image, other_keys)
+    before = registry.resolve(repository, signature.tag(certified.image))
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert registry.resolve(repository, signature.tag(certified.image)) == before
+    other = Stack(certified.small, at.make_image(certified.small, "other"))
+    at.skopeo(f"oci:{other.built.image.layout}", f"docker://{repository}:other")
+    assert not cosign_verifies(repository, other.image, keys)
+    copied = registry.resolve(repository, signature.tag(certified.image))
+    registry.tag(repository, str(copied), signature.tag(other.image))
+    assert not cosign_verifies(repository, other.image, keys)
+
+
+def test_something_else_stands_where_the_signature_belongs(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    """`publish` signs also where an attacker put an image, or an index that cosign cannot add to."""
+    assert at.publish(command, certified, repository, keys).code == 0
+    where = signature.tag(certified.image)
+    (tmp_path / "index").write_text(
+        json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []})
+    )
+    argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{where}", str(tmp_path / "index")]
+    subprocess.run(argv, check=True, capture_output=True)
+    assert not cosign_verifies(repository, certified.image, keys)
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert cosign_verifies(repository, certified.image, keys)
+    registry.tag(repository, certified.image, where)
+    assert not cosign_verifies(repository, certified.image, keys)
+    assert at.publish(command, certified, repository, keys).code == 0
+    assert cosign_verifies(repository, certified.image, keys)

@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ RUNS = Path("/runs")
 CONFIG = "config.yaml"
 STOP = ".stop"  # in the folder of a run: end after this step
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN = 1.0  # seconds: Ctrl-C in front of Docker's client and its plugin comes twice, a few milliseconds apart
 INTERRUPTED = 130  # as a shell says of Ctrl-C: the run is not at its end, and can be resumed
 # Options that this command sets itself: where a run lies, and what is written there.
 OWN = ("--output_dir", "--resume_from_checkpoint", "--disable_tqdm")
@@ -75,7 +77,7 @@ def parse(arguments: Sequence[str]) -> Asked:
 
 def main(arguments: Sequence[str], runs: Path = RUNS) -> int:
     _environment()
-    parent.when_the_client_goes(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    parent.when_the_client_goes(lambda: os.kill(os.getpid(), signal.SIGHUP))
     try:
         asked = parse(arguments)
         if not _ready():
@@ -98,25 +100,29 @@ def main(arguments: Sequence[str], runs: Path = RUNS) -> int:
 
 
 def _run(argv: Sequence[str], stop: Path) -> int:
-    """Run the script and see to its end: asked once, it ends with a checkpoint; twice, at once.
+    """Run the script and see to its end: asked once, it ends with a checkpoint; again after a second, at once.
 
     It is asked by a file, which the ranks look for after every step. A signal would reach some of them earlier than
     others, the launcher between them before all, and from a terminal each of them twice; so they get none.
     """
     stop.unlink(missing_ok=True)
-    killed = False
+    killed, first = False, 0.0
     # A group of its own, because a terminal interrupts a group; runtime.parent ends it when this process is killed.
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, process_group=0, env={**os.environ, parent.TRAIN: str(os.getpid())}
     ) as child:
 
-        def end(_number: int, _frame: object) -> None:
-            nonlocal killed
-            if stop.exists() or not _touched(stop):
+        def end(number: int, _frame: object) -> None:
+            nonlocal killed, first
+            now = time.monotonic()
+            if first and (number == signal.SIGHUP or now - first < AGAIN):
+                return  # whoever asked goes away, or it is the same Ctrl-C
+            if first or not _touched(stop):
                 killed = True
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
                 return
+            first = now
             with contextlib.suppress(OSError):  # the terminal or the pipe may be closed already
                 os.write(2, b"\nvetted: ending with a checkpoint after this step; once more ends at once\n")
 

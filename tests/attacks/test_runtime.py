@@ -242,16 +242,16 @@ print(os.getpid(), flush=True)
 while not pathlib.Path('.stop').exists(): time.sleep(0.01)
 """
 RUN = (
-    "import os, pathlib, signal, sys; from runtime import parent, train; parent.NO_INPUT = 0;"
-    "parent.when_the_client_goes(lambda: os.kill(os.getpid(), signal.SIGTERM));"
+    "import os, pathlib, signal, sys; from runtime import parent, train; parent.NO_INPUT = 0; train.AGAIN = {again};"
+    "parent.when_the_client_goes(lambda: os.kill(os.getpid(), signal.SIGHUP));"
     "sys.exit(train._run([sys.executable, '-m', 'runtime.parent', 'launcher'], pathlib.Path('.stop')))"
 )
 
 
-def start(folder: Path, *, rank: str = RANK) -> subprocess.Popen[str]:
+def start(folder: Path, *, rank: str = RANK, again: float = 0.0) -> subprocess.Popen[str]:
     lay(folder, {"launcher.py": LAUNCHER, "rank.py": rank})
     return subprocess.Popen(
-        [sys.executable, "-c", RUN], cwd=folder,
+        [sys.executable, "-c", RUN.format(again=again)], cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))), parent.CLIENT: "1"},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -301,6 +301,32 @@ def test_a_rank_in_a_session_of_its_own_survives_the_second_interrupt(tmp_path: 
         command.send_signal(signal.SIGTERM)
         assert command.wait(timeout=30) == train.INTERRUPTED
         assert ended(rank)
+
+
+# It writes its checkpoint when the test says so.
+SLOW = (
+    RANK
+    + """
+print('asked', flush=True)
+while not pathlib.Path('go').exists(): time.sleep(0.01)
+pathlib.Path('checkpoint').touch()
+"""
+)
+
+
+@pytest.mark.parametrize(("number", "again"), [(signal.SIGINT, 600.0), (signal.SIGHUP, 0.0)])
+def test_one_interrupt_that_comes_twice_costs_the_checkpoint(tmp_path: Path, number: int, again: float) -> None:
+    """Docker's client and its plugin both pass one Ctrl-C on, and then the client goes."""
+    with start(tmp_path, rank=SLOW, again=again) as command:
+        assert command.stdin is not None and command.stdout is not None
+        command.stdout.readline()
+        command.send_signal(signal.SIGINT)
+        assert command.stdout.readline() == "asked\n"
+        command.send_signal(number)
+        command.stdin.close()
+        (tmp_path / "go").touch()
+        assert command.wait(timeout=30) == train.INTERRUPTED
+    assert (tmp_path / "checkpoint").exists()
 
 
 @pytest.mark.parametrize("number", train.SIGNALS)

@@ -51,6 +51,7 @@ def test_only_what_a_browser_must_reach_has_a_network(service: dict[str, Any]) -
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     else:
         assert service["network_mode"] == "none"
+        assert service["hostname"] == "localhost", "torch's launcher looks its own name up"
 
 
 def test_what_a_person_keeps_is_only_read(service: dict[str, Any]) -> None:

@@ -298,7 +298,7 @@ def test_asked_once_a_run_ends_by_itself_and_asked_twice_at_once(
 ) -> None:
     (tmp_path / ".stop").touch()  # an earlier run was killed
     run = f"train._run([sys.executable, '-c', {script!r}], pathlib.Path('.stop'))"
-    command = f"import sys, pathlib; from runtime import train; sys.exit({run})"
+    command = f"import sys, pathlib; from runtime import train; train.AGAIN = 0; sys.exit({run})"
     with subprocess.Popen(
         [sys.executable, "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -32,8 +32,17 @@ LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
 # Triton compiles a launcher at run time: it needs a C compiler and the Python headers. So does nvcc, and one for C++.
 CUDA = ("gcc", "g++", "libc6-dev")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Programs that change the user, log one in, or carry the rights of another to do either. Essential packages bring most
+# of them; the others stand here so that no later package brings them unseen. A training container needs none.
+UNWANTED = (
+    "su", "runuser", "newgrp", "sg", "login", "sulogin", "agetty", "getty", "logoutd", "sudo", "pkexec",
+    "passwd", "chpasswd", "gpasswd", "chgpasswd", "chsh", "chfn", "chage", "expiry", "newuidmap", "newgidmap",
+    "mount", "umount", "wall", "write", "bsd-write", "crontab", "ssh-agent", "at",
+    "unix_chkpwd", "unix_update", "pam_timestamp_check", "pam_namespace_helper", "mkhomedir_helper", "pwhistory_helper",
+    "faillock", "faillog", "lastlog", "last", "lastb", "lslogins", "utmpdump",
+)  # fmt: skip
 # What the rootfs recipe below makes of the same packages; raise it when the recipe changes.
-RECIPE = 2
+RECIPE = 3
 
 
 def wanted(stack: Stack) -> tuple[str, ...]:
@@ -228,6 +237,10 @@ def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None
         'rm -rf "$1/etc/apt/sources.list" "$1/etc/apt/trusted.gpg.d" "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"',
         'rm -f "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old "$1/var/cache/ldconfig/aux-cache"',
         'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+        # dpkg's database stays as it is: scanners read there which versions of which packages this is made of, and
+        # `dpkg --verify` names what went.
+        f'for name in {" ".join(UNWANTED)}; do rm -f "$1/usr/bin/$name" "$1/usr/sbin/$name"; done',
+        'find "$1" -xdev -perm /6000 ! -type l -exec chmod u-s,g-s {} +',
         # What apt keeps belongs to a user of its own where that user may read the repository, to root below a closed
         # home. It goes here, and mmdebstrap need not run apt once more for it.
         'rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/*',

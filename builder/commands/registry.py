@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import tempfile
@@ -18,7 +19,7 @@ from builder.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.oci import DIGEST
 from builder.project import Project
-from builder.publishing import keys, publish, registry, verify
+from builder.publishing import airgap, keys, publish, registry, verify
 from builder.publishing.verify import Verdict
 
 Insecure = Annotated[
@@ -81,7 +82,7 @@ def verify_(
         str,
         typer.Argument(
             metavar="REF",
-            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline the folder of an OCI layout.",
+            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder, or an OCI layout.",
             show_default=False,
         ),
     ],
@@ -102,7 +103,11 @@ def verify_(
             folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
             if image and not DIGEST.fullmatch(image):
                 raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
-            verdict = verify.local(home, Path(folder).absolute(), image or None, public, scratch, hardware)
+            layout, around = airgap.layout(Path(folder).absolute())
+            verdict = verify.local(home, layout, image or None, public, scratch, hardware)
+            if around is not None:
+                doubts = min((airgap.check(around, one, scratch) for one in public), key=len)
+                verdict = dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts))
         else:
             if Path(reference).is_dir():
                 raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")

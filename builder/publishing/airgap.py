@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder import dotenv, errors, judged
+from builder import dotenv, errors, judged, suite
 from builder.build import Built
 from builder.lock import Lock
 from builder.project import Project
@@ -110,6 +110,14 @@ def make(
     return Carried(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
 
 
+def layout(folder: Path) -> tuple[Path, Path | None]:
+    """The OCI layout that a person means by a folder, and the carried folder around it, when it is one."""
+    if (folder / LOAD).exists() or (folder / folders.MANIFEST).exists():
+        return folder / IMAGE, folder
+    around = folder.parent if folder.name == IMAGE and (folder.parent / folders.MANIFEST).exists() else None
+    return folder, around
+
+
 def check(folder: Path, key: Path, scratch: Path) -> list[str]:
     """What of such a folder is not as it was signed: a file that was changed, is missing or was added."""
     return folders.check(folder, key, scratch)
@@ -120,7 +128,7 @@ def _compose(project: Project, held: Lock, built: Built, folder: Path) -> dict[s
     variable with the pattern of its value."""
     for source in sorted(project.root.glob("compose*.yaml")):
         shutil.copyfile(source, folder / source.name)
-    shutil.copytree(project.smoke, folder / project.smoke.name, ignore=shutil.ignore_patterns("__pycache__"))
+    suite.copy(project.smoke, folder)
     image, files = f"{built.reference.partition(':')[0]}@{built.image.manifest}", dotenv.files("", held.stack.device)
     script = SCRIPT.format(
         image=image, stack=held.name, nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=files,

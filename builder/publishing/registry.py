@@ -232,7 +232,7 @@ def login() -> str | None:
 
 
 ABSENT = re.compile(r": not found\s*$|name unknown|NAME_UNKNOWN|MANIFEST_UNKNOWN|manifest unknown", re.MULTILINE)
-ANSWERED = re.compile(r"response from registry|status code [0-9]{3}\b")
+ANSWERED = re.compile(r"response from registry|status code [0-9]{3}\b|https?://")
 # What a program says when it writes here; a registry's answer that quotes the same stands behind its address.
 HERE = re.compile(
     r"^(?!.*(?:https?://|response))[^\n]*?\b(?:write|open|mkdir|mkdirat|create|rename|sync|truncate) (/[^:\n]*):"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder import errors, oci, process, strictjson
-from builder.publishing import registry
+from builder.publishing import registry, signing
 from builder.publishing.registry import Repository
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -23,7 +23,10 @@ def tag(image: str) -> str:
 
 def add(repository: Repository, image: str, key: str, public: Path, scratch: Path) -> bool:
     """Sign an image in a registry, unless it is signed with the key already; whether it was signed now."""
-    env, more = _login(scratch), ["--allow-http-registry"] if repository.plain else []
+    env, more = (
+        {**_login(scratch), **signing.key_environment(key)},
+        ["--allow-http-registry"] if repository.plain else [],
+    )
     check = ["cosign", "verify", "--insecure-ignore-tlog", f"--key={public}", *more, f"{repository}@{image}"]
     if process.run(check, env=env).returncode == 0:
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,6 +105,12 @@ def sign(statement: bytes, key: str, scratch: Path) -> Envelope:
     return Envelope(statement, (("", _base64(signature.read_text().strip())),))
 
 
+def key_environment(key: str) -> dict[str, str]:
+    """The variable that a key like env://NAME lies in, for cosign alone."""
+    scheme, _, name = key.partition("://")
+    return {name: os.environ[name]} if scheme == "env" and name in os.environ else {}
+
+
 def _pae(statement: bytes) -> bytes:
     """DSSE's pre-authentication encoding: what of an envelope is signed."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(statement), statement)
@@ -158,7 +165,7 @@ def _refuse_no_key(key: str) -> None:
 
 
 def _cosign(key: str, *argv: str) -> process.Result:
-    result = process.run(["cosign", *argv])
+    result = process.run(["cosign", *argv], env=key_environment(key))
     if result.returncode == 0:
         return result
     if here := registry.HERE.search(result.output):

@@ -313,9 +313,11 @@ def test_a_certificate_that_writes_the_readme(small: Small) -> None:
     said = json.loads(path.read_text())
     for resource in said["predicate"]["configuration"]:
         if resource["name"] == "hardware":
-            resource["annotations"]["class"] = f"{LINK} <!-- end of matrix -->{CLIPBOARD}"
-    path.write_text(json.dumps(said))
+            cpu = f"{LINK} <!-- end of matrix -->"
+            resource["annotations"] = {"class": f"{cpu}, 2 cores", "cpu": cpu, "cores": 2}
+    path.write_text(json.dumps(said, indent=2, ensure_ascii=True) + "\n")
     shown = docs.matrix(small.project)
+    assert "2 cores (lock)" in shown
     assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
     assert "<!--" not in shown

@@ -210,7 +210,7 @@ def rewritten(path: Path, change: Callable[[Any], None]) -> None:
     """Change the JSON of a file."""
     data = json.loads(path.read_text())
     change(data)
-    path.write_text(json.dumps(data))
+    path.write_text(json.dumps(data, indent=2) + "\n")
 
 
 def make_image(small: Small, content: str = "content", metadata: str = METADATA) -> Built:

@@ -150,6 +150,8 @@ def run(
         except BrokenPipeError:
             pass  # it died at once; its exit code and its log say why
         for line in child.stdout:
+            if not line.endswith("\n"):
+                break  # cut off: the runner died while it wrote
             event = record.take(line)
             on_event(event)
             if event["event"] == "end" and until(record.results[-1]):
@@ -161,6 +163,8 @@ def run(
             said.strip().splitlines()[-1] if said.strip() else "the suite refused the request",
             next_step="the same command without --probe",
         )
+    if runner.command[0] == "docker" and errors.NO_DAEMON.search(said):
+        raise errors.from_tool("running the suite", said)
     if not record.expected or (record.finished and code != 0):
         raise errors.from_tool(f"running the suite ({Path(runner.command[0]).name}, exit code {code})", said)
     if not record.finished and not record.missing:

@@ -313,7 +313,7 @@ def test_a_certificate_that_writes_the_readme(small: Small) -> None:
     said = json.loads(path.read_text())
     for resource in said["predicate"]["configuration"]:
         if resource["name"] == "hardware":
-            cpu = f"{LINK} <!-- end of matrix -->"
+            cpu = f"{LINK} <!-- end of matrix -->".replace("\n", " ")
             resource["annotations"] = {"class": f"{cpu}, 2 cores", "cpu": cpu, "cores": 2}
     path.write_text(json.dumps(said, indent=2, ensure_ascii=True) + "\n")
     shown = docs.matrix(small.project)

@@ -74,12 +74,12 @@ def test_a_registry_that_is_read_only(command: Command, certified: Stack, keys: 
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 KB."""
+    """A disk of 512 KB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
@@ -91,7 +91,7 @@ def test_a_registry_whose_disk_is_full(command: Command, certified: Stack, keys:
         new = certified.another("new")
         filled = tiny_disk / "filled"
         with pytest.raises(OSError, match="No space left"):
-            filled.write_bytes(b"0" * 300_000)
+            filled.write_bytes(b"0" * 600_000)
         answer = publish(command, new, repository, keys)
         assert answer.code == 5
         assert f"{host}: the registry's disk is full" in answer.err
@@ -107,7 +107,7 @@ def test_the_disk_of_this_machine_is_full(
 ) -> None:  # fmt: skip
     assert publish(command, certified, repository, keys).code == 0
     with pytest.raises(OSError, match="No space left"):
-        (tiny_disk / "filled").write_bytes(b"0" * 300_000)
+        (tiny_disk / "filled").write_bytes(b"0" * 600_000)
     with pytest.raises(errors.StorageError, match="no space left on this machine's disk"):
         registry.save(repository, certified.image, tiny_disk / "layout")
     monkeypatch.setattr("tempfile.tempdir", str(tiny_disk))

@@ -158,6 +158,29 @@ def test_a_runner_that_ends_badly_after_it_has_reported_everything_proves_nothin
         suite.run(RUNNER + START + ALPHA + BETA + GAMMA + FINISH + death + "\n")
 
 
+def test_a_line_that_was_cut_off_is_no_event(suite: Suite) -> None:
+    """The runner was killed while it wrote."""
+    cut = 'print(\'{"event": "end", "pro\', end="", flush=True)\nos._exit(9)\n'
+    results, _ = suite.run(RUNNER + START + ALPHA + 'say("begin", probe="beta")\n' + cut)
+    assert [result.outcome for result in results.values()] == ["passed", "crashed", "crashed"]
+
+
+def test_an_engine_that_goes_away_is_not_called_a_crash_of_the_probes(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runner.py").write_text(
+        RUNNER
+        + START
+        + ALPHA
+        + "print('error waiting for container: unexpected EOF', file=sys.stderr)\nsys.exit(125)\n"
+    )
+    (tmp_path / "docker").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/runner.py"\n')
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(errors.MissingToolError, match="the Docker engine is not there, or went away"):
+        suites.run(Runner(["docker", "run"]), Asked("cpu", {}), suite.scratch, lambda _: None)
+
+
 def test_passed_beside_a_number_that_is_out_of_its_bound_is_a_failure(suite: Suite) -> None:
     wrong = {"name": "loss", "value": 2.0, "bound": {"at_most": 1}, "ok": False, "headline": True}
     results, _ = suite.run(RUNNER + START + f'end("alpha", measurements=[{wrong!r}])\n' + BETA + GAMMA + FINISH)

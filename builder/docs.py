@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import datetime
 import json
@@ -346,8 +347,21 @@ def _catalogue(project: Project) -> list[dict[str, Any]]:
     return [probe.model_dump() for probe in catalogue.read(project.smoke)]
 
 
+def attacks(project: Project) -> str:
+    """Every attack that is tested: what is tried, by the test's name, and how, by its docstring."""
+    rows = ["| tried | how | test |", "|---|---|---|"]
+    for path in sorted((project.root / "tests" / "attacks").glob("test_*.py")):
+        for node in ast.parse(reading.text(path, project.relative(path))).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                how = (ast.get_docstring(node) or "").partition("\n\n")[0]
+                tried = node.name.removeprefix("test_").replace("_", " ")
+                rows.append(f"| {markdown(tried)} | {markdown(how)} | {code(path.stem.removeprefix('test_'))} |")
+    return "\n".join(rows) + "\n"
+
+
 # The generated parts: between a mark that names one and its end, in the documents that hold such marks.
 PARTS: dict[str, Callable[[Project], str]] = {
+    "attacks": attacks,
     "matrix": matrix,
     "probes": probes,
     "numbers": numbers,

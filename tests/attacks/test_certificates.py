@@ -153,6 +153,7 @@ def others(value: Any) -> list[Any]:
 
 
 def test_the_genuine_one_is_accepted(genuine: dict[str, Any], terms: Terms) -> None:
+    """The twin of the attacks: a judge that refuses everything would refuse them all."""
     assert accepted(genuine, terms)
 
 
@@ -223,6 +224,7 @@ def test_a_certificate_is_forged(genuine: dict[str, Any], terms: Terms, name: st
 
 
 def test_a_certificate_of_an_older_image_of_the_same_lock_is_replayed(terms: Terms) -> None:
+    """Lock and suite are today's, and the digest is another image's."""
     assert judgement.holds(earned(terms), terms, IMAGE)
     assert not judgement.holds(earned(terms), terms, "sha256:" + "2" * 64)
 

@@ -223,7 +223,10 @@ def _runtime(project: Project, target: Path) -> None:
     """What an image carries beside its stack, where it will lie; whatever this machine's umask is."""
     package = target / "opt" / "vetted" / project.runtime.name
     programs = target / "usr" / "local" / "bin"
-    shutil.copytree(project.runtime, package, ignore=shutil.ignore_patterns("__pycache__", LAUNCHER))
+    for file in suite.files(project.runtime):  # what the digest in stack.json covers, and nothing else
+        if file.name != LAUNCHER:
+            (package / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(project.runtime / file, package / file)
     programs.mkdir(parents=True)
     command = shutil.copyfile(project.runtime / LAUNCHER, programs / "vetted")
     for path in target.rglob("*"):

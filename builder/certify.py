@@ -104,6 +104,7 @@ def run(
     where = (certificate.path if earned else certificate.report_path)(
         project, held.name, request.device, request.engine
     )
+    where.with_suffix(".dsse").unlink(missing_ok=True)  # its runner signed an earlier one
     write(where, statement.to_json() if earned else statement.undated().to_json(), scratch)
     return Outcome(statement, where if earned else None, None if earned else where, reused=False, doubts=doubts)
 

@@ -34,6 +34,7 @@ from builder.certify import Outcome, Request
 from builder.commands.common import AsJson, Device, EngineName, OneStack, print_json, refuse
 from builder.lock import Lock
 from builder.project import Project
+from builder.publishing import runner, signing
 
 WIDE = 400  # characters of what a certificate says in one line
 
@@ -54,6 +55,12 @@ def certify_(
         typer.Option(help="Only this probe, may be repeated; issues no certificate.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if a certificate says it all already.")] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Sign the certificate with this private key of cosign's.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run real GRPO jobs on a stack and write the certificate that they earned."""
@@ -66,7 +73,11 @@ def certify_(
     advisories = advisory.load_all(home)  # a broken one is said before any work begins
     with home.holding(name) as scratch:
         refuse(name, audit.stale(held))
+        if key:
+            signing.public(key, scratch)  # one that cannot sign is said before any work begins
         outcome = certify.certified(home, held, request)
+        if outcome and key and outcome.certificate and not runner.path(outcome.certificate).exists():
+            console.note("certified already, and not signed: --force runs again, and signs what it measured")
         if outcome is None:
             if chosen == EngineName.docker:
                 engine.docker()  # whether one answers is said before any work begins
@@ -77,6 +88,8 @@ def certify_(
             with console.Working(name) as work:
                 outcome = certify.run(home, held, request, scratch, work.step, work.event)
             if outcome.certificate:
+                if key:
+                    runner.sign(outcome.certificate, key, scratch)
                 with home.holding("documents") as documents:
                     docs.refresh(home, documents)
     _print_outcome(home, held, request, outcome, advisories, as_json)

@@ -46,6 +46,10 @@ def publish_(
             metavar="FILE", help="cosign's private key; its password is in COSIGN_PASSWORD.", show_default=False
         ),
     ],
+    runner_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The public key that `certify --key` signed with.", show_default=False),
+    ] = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,12 +57,13 @@ def publish_(
     repository = _repository(where, insecure)
     home = project.find()
     held = lock.load(home, name)
+    of_runner = keys.trusted(home, [runner_key])[0] if runner_key else None
     with home.holding(name) as scratch:
         refuse(name, audit.stale(held))
         built = build.needed(home, held)
         with console.Working(name) as work:
             done = publish.publish(
-                home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what))
+                home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner
             )  # fmt: skip
     if as_json:
         print_json(

@@ -19,7 +19,7 @@ from builder.certificate import Resource, Statement
 from builder.judgement import Terms
 from builder.lock import Lock
 from builder.project import Project
-from builder.publishing import attached, keys, provenance, registry, release, signature, signing, verify
+from builder.publishing import attached, keys, provenance, registry, release, runner, signature, signing, verify
 from builder.publishing.registry import Repository
 from builder.publishing.signing import Envelope
 from builder.publishing.verify import Signed
@@ -39,12 +39,20 @@ class Published:
     changed: bool
 
 
-def valid(project: Project, held: Lock, image: str) -> list[Statement]:
-    """The certificates that hold today for exactly this image, suite and lock. Raises VettedError when none does."""
+def valid(
+    project: Project, held: Lock, image: str, signed: Callable[[Path, Statement], str | None] = lambda *_: None
+) -> list[Statement]:
+    """The certificates that hold today for exactly this image, suite and lock. Raises VettedError when none does.
+
+    `signed`: what speaks against the signature of the machine that measured one, where it is asked for.
+    """
     terms = judgement.terms(project, held)
     found, doubts = [], []
     for name, statement in certificate.of_stack(project, held.name).items():
         against = judgement.against(statement, terms, image)
+        path = project.stack_dir(held.name) / "certificates" / f"{name}.json"
+        if not against and (why := signed(path, statement)):
+            against = [why]
         doubts += [f"{name}: {one}" for one in against]
         if not against:
             found.append(statement)
@@ -68,13 +76,23 @@ def tag(stack: str) -> str:
 
 
 def publish(
-    project: Project, held: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report
-) -> Published:
-    """Push, attach, look again, and move the tags. Raises VettedError and its kinds; the tags are then as they were."""
+    project: Project, held: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report,
+    runner_key: Path | None = None,
+) -> Published:  # fmt: skip
+    """Push, attach, look again, and move the tags. Raises VettedError and its kinds; the tags are then as they were.
+
+    `runner_key`: the public key of the machine that measured, which must have signed the certificates.
+    """
     image = built.image.manifest
+
+    def signed(path: Path, statement: Statement) -> str | None:
+        if runner_key is None:
+            return None
+        return runner.doubt(path, statement, oci.checked(built.image.layout, image), runner_key, scratch)
+
     # The stack's own tag last: it is what people pull.
     names = (f"{tag(held.name)}-{certificate.today():%Y%m%d}", held.name)
-    certificates = valid(project, held, image)
+    certificates = valid(project, held, image, signed)
     public = signing.public(key, scratch)
     keys.refuse_revoked(project, public)
     report("asking the registry what is there")

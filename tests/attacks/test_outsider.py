@@ -18,6 +18,7 @@ from builder import catalogue, judgement, lock, stack, suite
 from builder.machine import Hardware
 from builder.project import Project
 from builder.publishing import attached
+from runtime import preflight
 from smoke import guard, linux, zygote
 from smoke.job import Job
 from smoke.zygote import Stack, Zygote
@@ -257,6 +258,40 @@ def deep(folder: Path) -> None:
         os.close(here)
         here = inner
     os.close(here)
+
+
+# --- what a clone keeps, and what an image says ---------------------------------------------------------------------
+
+
+def test_a_killed_run_leaves_folders_deeper_than_python_can_follow(tmp_path: Path) -> None:
+    """On a host the stack writes below the scratch folder: no command worked on that stack any more."""
+    project = Project(tmp_path)
+    project.scratch("tiny").parent.mkdir(parents=True)
+    deep(project.scratch("tiny"))
+    with project.holding("tiny") as scratch:
+        assert list(scratch.iterdir()) == []
+
+
+def test_the_scratch_folder_is_a_link(tmp_path: Path) -> None:
+    """A state from elsewhere brings it: what it names stays, and nothing ends in a traceback."""
+    project, theirs = Project(tmp_path / "clone"), tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").touch()
+    project.scratch("tiny").parent.mkdir(parents=True)
+    project.scratch("tiny").symlink_to(theirs)
+    with project.holding("tiny") as scratch:
+        assert not scratch.is_symlink()
+    assert (theirs / "file").exists()
+
+
+def test_a_container_sees_one_strong_gpu_first(tmp_path: Path) -> None:
+    """With a weaker one beside it, the machine was taken for one with two of the first."""
+    version = tmp_path / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1.1  Tue\n")
+    expected = Hardware("x", 2, ("NVIDIA H200", "Tesla T4"), "580.1.1").hardware_class
+    assert preflight.hardware(tmp_path, ["NVIDIA H200", "Tesla T4"]) == expected
+    assert expected == "1x NVIDIA H200 + 1x Tesla T4, driver 580.1.1"
 
 
 # --- what is attached ----------------------------------------------------------------------------------------------

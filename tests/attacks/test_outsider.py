@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from builder import catalogue, judgement, lock, stack, suite
+from builder import catalogue, hostenv, judgement, lock, seal, stack, suite
 from builder.machine import Hardware
 from builder.project import Project
 from builder.publishing import attached
@@ -248,11 +248,11 @@ def test_folders_deeper_than_python_can_follow(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "run").exists()
 
 
-def deep(folder: Path) -> None:
-    """Make a folder with two thousand others, one in the other."""
+def deep(folder: Path, levels: int = 2000) -> None:
+    """Make a folder with so many others, one in the other."""
     folder.mkdir()
     here = os.open(folder, os.O_RDONLY)
-    for _ in range(2000):
+    for _ in range(levels):
         os.mkdir("d", dir_fd=here)
         inner = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
@@ -270,6 +270,17 @@ def test_a_killed_run_leaves_folders_deeper_than_python_can_follow(tmp_path: Pat
     deep(project.scratch("tiny"))
     with project.holding("tiny") as scratch:
         assert list(scratch.iterdir()) == []
+
+
+def test_a_wheel_brings_folders_deeper_than_python_can_follow(tmp_path: Path) -> None:
+    """The environment could be neither sealed nor removed."""
+    environment = tmp_path / "environment"
+    deep(environment, 1200)
+    before = seal.tree(environment)
+    (environment / "d" / "d" / "file").touch()
+    assert seal.tree(environment) != before
+    hostenv.remove(environment)
+    assert not environment.exists()
 
 
 def test_the_scratch_folder_is_a_link(tmp_path: Path) -> None:

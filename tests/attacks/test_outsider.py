@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import hashlib
 import json
 import os
+import subprocess
 import sys
 import termios
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builder import catalogue, hostenv, judgement, lock, seal, stack, suite
+from builder import archives, catalogue, hostenv, judgement, lock, seal, stack, suite
+from builder.lock import Entry
 from builder.machine import Hardware
 from builder.project import Project
 from builder.publishing import attached
@@ -30,6 +34,7 @@ from tests.attacks.test_supervisor import attack as attack
 from tests.conftest import ROOT
 
 Said = dict[str, Any]
+Deep = Callable[[Path], None]
 
 
 # --- certificates --------------------------------------------------------------------------------------------------
@@ -103,6 +108,26 @@ def _bytecode(source: str) -> bytes:
 
     flags = (0b01).to_bytes(4, "little")
     return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(compile(source, "outcome.py", "exec"))
+
+
+@pytest.fixture
+def deep() -> Iterator[Deep]:
+    """Makes a folder with others, one in the other; what is left of them would end pytest's own cleaning."""
+    made: list[Path] = []
+
+    def make(folder: Path, levels: int = 1200) -> None:
+        made.append(folder)
+        folder.mkdir()
+        here = os.open(folder, os.O_RDONLY)
+        for _ in range(levels):
+            os.mkdir("d", dir_fd=here)
+            inner = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = inner
+        os.close(here)
+
+    yield make
+    subprocess.run(["rm", "-rf", "--", *made], check=True)
 
 
 # --- the stack under test ------------------------------------------------------------------------------------------
@@ -240,7 +265,7 @@ def test_an_inner_directory_is_swapped_while_it_is_handed_over(tmp_path: Path, m
     assert sorted(touched) == [outer, outer / "work"]
 
 
-def test_folders_deeper_than_python_can_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_deeper_than_python_can_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: Deep) -> None:
     """Python's own removal ends in a RecursionError: the supervisor died of it, and the folders stayed."""
     monkeypatch.setattr(linux, "kill_descendants", lambda: None)
     deep(tmp_path / "run")
@@ -248,22 +273,10 @@ def test_folders_deeper_than_python_can_follow(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "run").exists()
 
 
-def deep(folder: Path, levels: int = 2000) -> None:
-    """Make a folder with so many others, one in the other."""
-    folder.mkdir()
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir("d", dir_fd=here)
-        inner = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(here)
-
-
 # --- what a clone keeps, and what an image says ---------------------------------------------------------------------
 
 
-def test_a_killed_run_leaves_folders_deeper_than_python_can_follow(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_folders_deeper_than_python_can_follow(tmp_path: Path, deep: Deep) -> None:
     """On a host the stack writes below the scratch folder: no command worked on that stack any more."""
     project = Project(tmp_path)
     project.scratch("tiny").parent.mkdir(parents=True)
@@ -272,15 +285,26 @@ def test_a_killed_run_leaves_folders_deeper_than_python_can_follow(tmp_path: Pat
         assert list(scratch.iterdir()) == []
 
 
-def test_a_wheel_brings_folders_deeper_than_python_can_follow(tmp_path: Path) -> None:
+def test_a_wheel_brings_folders_deeper_than_python_can_follow(tmp_path: Path, deep: Deep) -> None:
     """The environment could be neither sealed nor removed."""
     environment = tmp_path / "environment"
-    deep(environment, 1200)
+    deep(environment)
     before = seal.tree(environment)
     (environment / "d" / "d" / "file").touch()
     assert seal.tree(environment) != before
     hostenv.remove(environment)
     assert not environment.exists()
+
+
+def test_a_kept_wheel_has_the_name_of_another(tmp_path: Path) -> None:
+    """Its hash is the locked one; where uv looks for both, it was written over the other, through a hard link."""
+    project, contents = Project(tmp_path), {"one": b"the wheel of one", "two": b"the wheel of two"}
+    entries = [Entry(name, "1.0", hashlib.sha256(content).hexdigest()) for name, content in contents.items()]
+    for entry in entries:
+        path = tmp_path / ".vetted" / "wheels" / entry.sha256 / "one-1.0-py3-none-any.whl"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(contents[entry.name])
+    assert [path is not None for path in (archives.kept(project, entry) for entry in entries)] == [True, False]
 
 
 def test_the_scratch_folder_is_a_link(tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+
 from builder import errors, machine, resolve
-from builder.lock import Entry
+from builder.lock import Entry, normalise
 from builder.project import Project, sha256_file
 from builder.resolve import File
 from builder.stack import Stack
@@ -64,12 +66,28 @@ def of_hash(entry: Entry, offers: Sequence[File]) -> File:
 
 
 def kept(project: Project, entry: Entry) -> Path | None:
-    """A locked file that was downloaded before and has the locked hash today."""
+    """A locked file that was downloaded before and has the locked hash today, and a name of that distribution.
+
+    By the name of another one it would be laid over that one's file where uv looks for both.
+    """
     folder = _folder(project, entry.sha256)
     paths = [path for path in folder.glob("*") if not path.name.endswith(".partial")] if folder.is_dir() else []
-    if len(paths) == 1 and paths[0].is_file() and sha256_file(paths[0]) == f"sha256:{entry.sha256}":
+    if (
+        len(paths) == 1
+        and _distribution(paths[0]) == normalise(entry.name)
+        and paths[0].is_file()
+        and sha256_file(paths[0]) == f"sha256:{entry.sha256}"
+    ):
         return paths[0]
     return None
+
+
+def _distribution(path: Path) -> str | None:
+    """The distribution that a file says it is of."""
+    try:
+        return parse_wheel_filename(path.name)[0] if path.suffix == ".whl" else parse_sdist_filename(path.name)[0]
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None
 
 
 def download(project: Project, scratch: Path, files: Sequence[File], report: Report) -> dict[File, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from builder import process, suite
+from builder import errors, process, suite
 
 Limit = dict[Literal["at_most", "at_least", "equals"], float]
 
@@ -84,7 +85,15 @@ def read(smoke: Path) -> tuple[Probe, ...]:
 
 
 @cache
-def _read(smoke: Path, _digest: str) -> tuple[Probe, ...]:
-    # In a process of its own: the suite is no part of the tool.
-    argv = [sys.executable, "-I", "-S", "-B", str(smoke / "__main__.py"), "--list"]
-    return _PROBES.validate_json(process.check("listing the probes", argv).stdout)
+def _read(smoke: Path, digest: str) -> tuple[Probe, ...]:
+    # In a process of its own: the suite is no part of the tool. And from a copy: what lies beside the suite, or in its
+    # bytecode caches, has no part in its digest, and would be imported in place of a module.
+    with tempfile.TemporaryDirectory(prefix="vetted-") as beside:
+        if suite.copy(smoke, Path(beside)) != digest:
+            raise errors.VettedError(
+                f"{smoke.name}/ changed while it was read",
+                cause="an editor or git wrote there",
+                next_step="run this again",
+            )
+        argv = [sys.executable, "-I", "-S", "-B", str(Path(beside) / "smoke" / "__main__.py"), "--list"]
+        return _PROBES.validate_json(process.check("listing the probes", argv).stdout)

@@ -12,6 +12,7 @@ from pathlib import Path
 from builder import archives, debian, errors, lock, machine, patches, process, render, sdist, seal
 from builder.lock import Entry, Lock
 from builder.project import Project, sha256_file
+from builder.project import remove as remove_folder
 
 # System libraries that the machine lacked, unpacked from the locked Debian packages.
 SYSTEM = "system"
@@ -156,9 +157,7 @@ def finish(
 def remove(environment: Path) -> None:
     """Remove an environment with its seal."""
     _seal(environment).unlink(missing_ok=True)
-    if environment.is_symlink() or environment.is_file():
-        environment.unlink()
-    shutil.rmtree(environment, ignore_errors=True)
+    remove_folder(environment)
 
 
 def _compile(made: Path, site_packages: Path) -> None:

@@ -9,12 +9,13 @@ memory, the words for kernel and processor. For those a signature stands, or not
 from __future__ import annotations
 
 import datetime
-import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeGuard
 
 from builder import advisory, build, catalogue, certificate, render, suite
 from builder.advisory import Advisory
@@ -32,6 +33,8 @@ ENGINES = {
     "host": ({"name", "system", "kernel"}, {"bundle"}),
 }
 LONGEST = 400  # characters of a text that nobody can know again
+LARGEST = sys.float_info.max
+MOST_CORES = 1 << 20
 SLACK = 60.0  # seconds: what the runner may take to end a probe that is past its time
 
 
@@ -151,7 +154,7 @@ def _hardware(resource: Resource, terms: Terms) -> Iterator[str]:
         said.keys() - {"class", "cpu", "cores", "gpus", "driver"}
         or not _text(cpu)
         or type(cores) is not int
-        or cores < 1
+        or not 1 <= cores <= MOST_CORES
     ):
         yield "its hardware is not known"
         return
@@ -219,15 +222,25 @@ def _measurements(probe: Probe, measurements: Sequence[Measurement]) -> Iterator
         yield "its measurements are not those that the suite asks for"
         return
     for bound, one in zip(probe.bounds, measurements, strict=True):
-        if (one.unit, one.bound, one.why, one.headline) != (bound.unit, bound.bound, bound.why, bound.headline):
+        said = (one.unit, one.bound, one.why, one.headline)
+        if said != (bound.unit, bound.bound, bound.why, bound.headline) or not all(
+            map(_number, (one.bound or {}).values())
+        ):
             yield f"the bound of {one.name} is not the suite's"
         value = one.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            yield f"{one.name} is {value!r}, which is no number"
+        if not _number(value):
+            yield f"{one.name} is {str(value)[:40]!r}, which is no number"
         elif not bound.holds(value):
             yield f"{one.name} is {value:g}, outside its bound"
         elif not one.ok:
             yield f"{one.name} is within its bound, and marked as outside"
+
+
+def _number(value: object) -> TypeGuard[int | float]:
+    """A bool is an int to Python, and an int may be larger than any float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -LARGEST <= value <= LARGEST
 
 
 def _excused(probe: Probe, reason: str, terms: Terms, gpus: int) -> bool:

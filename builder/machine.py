@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +87,8 @@ class Hardware:
     def hardware_class(self) -> str:
         """Machines of one class share certificates: the same CPU model, or the same GPUs and driver."""
         if self.gpus:
-            return f"{len(self.gpus)}x {self.gpus[0]}, driver {self.driver}"
+            models = " + ".join(f"{number}x {model}" for model, number in Counter(self.gpus).items())
+            return f"{models}, driver {self.driver}"
         return f"{self.name}, {self.cores} cores"
 
 

@@ -9,9 +9,10 @@ import errno
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +76,11 @@ class Project:
             lock.acquire()
         scratch = self.scratch(stack)
         try:
-            if scratch.exists():
-                shutil.rmtree(scratch)
+            remove(scratch)
             scratch.mkdir(parents=True)
             yield scratch
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove(scratch)
             lock.release()
 
 
@@ -94,6 +94,14 @@ def find(start: Path | None = None) -> Project:
         f"{here} is not inside a Vetted project: no folder above it holds lockfiles/ and smoke/",
         next_step="cd to your clone of Vetted",
     )
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder in which foreign code may have made folders deeper than Python can follow, or a link to one."""
+    with suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL)
 
 
 def write(path: Path, data: str | bytes, scratch: Path) -> None:

@@ -53,10 +53,13 @@ def tree(folder: Path) -> str:
 
 
 def _below(folder: str) -> Iterator[str]:
-    for entry in os.scandir(folder):
-        yield entry.path
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(entry.path)
+    ahead = [folder]  # no recursion: a wheel may bring folders deeper than Python can follow
+    while ahead:
+        with os.scandir(ahead.pop()) as entries:
+            for entry in entries:
+                yield entry.path
+                if entry.is_dir(follow_symlinks=False):
+                    ahead.append(entry.path)
 
 
 def _content(path: str) -> str:

@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,8 @@ def cuda(distributions: Mapping[str, str]) -> str | None:
 def hardware(root: Path, found: list[str]) -> str:
     """This machine in the words of a certificate: its GPUs and driver, or its CPU and cores."""
     if found:
-        return f"{len(found)}x {found[0]}, driver {driver(root)}"
+        models = " + ".join(f"{number}x {model}" for model, number in Counter(found).items())
+        return f"{models}, driver {driver(root)}"
     match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
     name = match[1].strip() if match else os.uname().machine
     return f"{name}, {len(os.sched_getaffinity(0))} cores"

@@ -7,7 +7,6 @@ killed, the kernel tells the worker, which ends everything; when the worker is k
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -36,7 +35,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 def _clean(directory: Path) -> None:
     linux.kill_descendants()
-    shutil.rmtree(directory, ignore_errors=True)
+    linux.remove(directory)
 
 
 def _work(work: Callable[[Path], int], directory: Path, watcher: int) -> int:

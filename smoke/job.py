@@ -6,6 +6,7 @@ A file keeps what a process wrote before it died; a pipe to a process that crash
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from collections.abc import Mapping
@@ -79,7 +80,7 @@ class Job:
         report = Report()
         with suppress(OSError):
             for line in _read(self._result(rank), _LARGEST).split("\n"):
-                with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                with suppress(ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
                     report.take(json.loads(line))
         return report
 
@@ -115,4 +116,5 @@ class Report:
         if "not_applicable" in record:
             self.not_applicable = str(record["not_applicable"])
         self.done |= record.get("done") is True
-        self.seconds = float(record.get("seconds", self.seconds))
+        seconds = float(record.get("seconds", self.seconds))
+        self.seconds = seconds if math.isfinite(seconds) else 0.0

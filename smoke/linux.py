@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -61,6 +63,15 @@ def give_up_privileges() -> None:
         if capability not in _CAPABILITIES:
             with suppress(OSError):  # not root, or no such capability: there is nothing to give up
                 _prctl(_PR_CAPBSET_DROP, capability)
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory that a probe could write to, however deep it has become."""
+    with suppress(RecursionError):
+        shutil.rmtree(directory, ignore_errors=True)
+    # By its path: what PATH names first is the stack's.
+    if os.path.lexists(directory) and (program := shutil.which("rm", path=os.defpath)):
+        subprocess.run([program, "-rf", "--", directory], stderr=subprocess.DEVNULL)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

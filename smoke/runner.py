@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
-import shutil
 import subprocess
 import sys
 import time
@@ -32,8 +32,11 @@ ROOT = Path(__file__).resolve().parent.parent
 _TICK_S = 0.05
 _PRELOAD_LIMIT_S = 600
 _LOOK_LIMIT_S = 60
+_LOOK_LARGEST = 1 << 20  # bytes of what the interpreter answers
 _CALLER_GONE = 1
+_REASON = 4000  # characters
 
+_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z+.]{0,20}")
 # Asked of the stack's interpreter: its version, and where it finds packages, the folder that it starts in aside.
 _LOOK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path[1:]]))"
 
@@ -85,14 +88,22 @@ class Supervisor:
     def _look(self) -> tuple[str, list[str]]:
         """The version of the stack's Python, and where it finds packages; nothing of what it says is trusted."""
         try:
-            done = subprocess.run(
-                [self._stack.python, "-c", _LOOK], capture_output=True, timeout=_LOOK_LIMIT_S, env=self._environment,
-                cwd=self._directory, stdin=subprocess.DEVNULL, **self._stack.account,
+            asked = subprocess.Popen(
+                [self._stack.python, "-c", _LOOK], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, env=self._environment, cwd=self._directory, **self._stack.account,
             )  # fmt: skip
-            version, path = json.loads(done.stdout)
+            with asked:
+                try:
+                    said = _line(asked)
+                finally:
+                    asked.kill()
+            linux.kill_descendants()  # what it left behind would be spared as if it were ours
+            version, path = json.loads(said)
+            if not _VERSION.fullmatch(str(version)):
+                raise ValueError(f"{str(version)[:40]!a} is no version of Python")
             # The suite itself is on its path, and is not installed.
             return str(version), [str(entry) for entry in path if Path(str(entry)).resolve() != ROOT]
-        except (OSError, ValueError, TypeError, RecursionError, subprocess.TimeoutExpired) as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:  # resolve() raises one for a loop of links
             print(f"smoke: {self._stack.python} does not answer: {error}", file=sys.stderr)
             return "unknown", []
 
@@ -115,7 +126,7 @@ class Supervisor:
             for answer in self._answers(zygote):
                 current = str(answer.get("importing", current))
                 ready = "ready" in answer
-                if "imported" in answer:
+                if answer.get("imported") in packages:
                     imported[str(answer["imported"])] = str(answer.get("found"))
             if not ready and not alive:
                 lost = f"the process importing it: {outcome.ended(zygote.status() or 0)}"
@@ -155,13 +166,13 @@ class Supervisor:
         what, why = outcome.judge(ending, job.report(ending.rank or 0), readings, found.probe)
         result = _end(
             what,
-            why or None,
+            why[:_REASON] or None,
             measurements=outcome.measurements(readings, found.probe.bounds),
             seconds=round(time.monotonic() - start, 3),
             peak_memory_mib=round(watch.peak_mib, 1),
             log_tail="" if what == outcome.PASSED else job.log_tail(),
         )
-        shutil.rmtree(job.directory, ignore_errors=True)
+        linux.remove(Path(job.directory))
         return result
 
     def _job(self, found: Found) -> Job:
@@ -203,6 +214,21 @@ class Supervisor:
                 left = left[os.write(self._stdout, left) :]
         except BrokenPipeError as error:
             raise Stopped(_CALLER_GONE) from error
+
+
+def _line(process: subprocess.Popen[bytes]) -> bytes:
+    """The first line that a process writes. Raises OSError when that takes too long, or too much."""
+    assert process.stdout
+    said, deadline = b"", time.monotonic() + _LOOK_LIMIT_S
+    with selectors.PollSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while b"\n" not in said and len(said) <= _LOOK_LARGEST:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError(f"no answer within {_LOOK_LIMIT_S} s")
+            if not (chunk := os.read(process.stdout.fileno(), 1 << 16)):
+                break
+            said += chunk
+    return said.partition(b"\n")[0]
 
 
 def _end(

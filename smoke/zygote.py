@@ -15,8 +15,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ PRELOAD = {
 
 # The longest answer of a zygote, in bytes; whatever says more is no zygote of ours.
 _LONGEST = 1 << 16
+_READS_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,10 @@ class Stack:
         return own
 
     def hand_over(self, *directories: Path) -> None:
-        """Give the directories to the user of the probes."""
+        """Give the directories to the user of the probes, inner ones first: of what it has, it may make a link."""
         if self.user is not None:
-            for directory in directories:
-                os.chown(directory, *self.user)
+            for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
+                os.chown(directory, *self.user, follow_symlinks=False)
 
 
 class Zygote:
@@ -77,11 +80,13 @@ class Zygote:
                 stderr=log,
                 env=dict(environment),
                 cwd=directory,
+                bufsize=0,
                 **stack.account,
             )
         assert self._process.stdin and self._process.stdout
         self._jobs, self.output = self._process.stdin, self._process.stdout
-        os.set_blocking(self.output.fileno(), False)
+        for pipe in (self._jobs, self.output):  # nobody may keep the supervisor waiting
+            os.set_blocking(pipe.fileno(), False)
         self._unread = b""
 
     @property
@@ -94,18 +99,31 @@ class Zygote:
         return self._process.poll()
 
     def start(self, job: Job) -> None:
-        """Ask for a child that runs `job`. A zygote that has died is found out by `status`, not here."""
-        try:
-            self._jobs.write(json.dumps(job.to_json()).encode() + b"\n")
-            self._jobs.flush()
-        except BrokenPipeError:
-            pass
+        """Ask for a child that runs `job`. A zygote that has died is found out by `status`, not here.
+
+        One that does not read what it is asked is killed.
+        """
+        left = json.dumps(job.to_json()).encode() + b"\n"
+        deadline = time.monotonic() + _READS_WITHIN_S
+        while left:
+            try:
+                left = left[os.write(self._jobs.fileno(), left) :]
+            except BrokenPipeError:
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self._process.kill()
+                    return
+                time.sleep(0.01)
 
     def answers(self) -> list[dict[str, Any]]:
         """What the zygote has answered since the last call. One that answers anything else than records is killed."""
-        *lines, self._unread = (self._unread + (self.output.read() or b"")).split(b"\n")
+        said = b""
+        with suppress(BlockingIOError):
+            said = os.read(self.output.fileno(), _LONGEST)  # once: one that never stops would be read for ever
+        *lines, self._unread = (self._unread + said).split(b"\n")
         records = [_record(line) for line in lines]
-        if len(self._unread) > _LONGEST or None in records:
+        if len(self._unread) >= _LONGEST or None in records:
             self._process.kill()
         return [record for record in records if record is not None]
 

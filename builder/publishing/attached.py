@@ -37,7 +37,7 @@ BUDGET = 128 << 20  # bytes of all of them
 
 
 class _Layer(BaseModel):
-    digest: str = Field(pattern=oci.DIGEST.pattern)
+    digest: str = Field(pattern=f"^{oci.DIGEST.pattern}$")
     mediaType: str  # noqa: N815  (OCI's name)
     size: int = Field(ge=0)
 

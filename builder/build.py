@@ -149,15 +149,20 @@ class Proof:
 
 
 def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
-    """Build twice without any cache, the root filesystem included, and compare every digest."""
-    refuse_stale(project, held)
-    engine.docker()
+    """Build twice without any cache and compare every digest."""
     images = []
     for attempt in ("first", "second"):
         folder = scratch / attempt
         folder.mkdir()
-        images.append(oci.read(_run(project, held, folder, report, no_cache=True)))
+        images.append(anew(project, held, folder, report))
     return Proof(images[0].manifest, images[1].manifest, oci.compare(*images))
+
+
+def anew(project: Project, held: Lock, scratch: Path, report: Report) -> oci.Image:
+    """Build without any cache, the root filesystem included, and leave the image in `scratch`."""
+    refuse_stale(project, held)
+    engine.docker()
+    return oci.read(_run(project, held, scratch, report, no_cache=True))
 
 
 def refuse_stale(project: Project, held: Lock) -> None:

@@ -61,7 +61,7 @@ def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
 
 
 def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp_path: Path) -> None:
-    """git starts what a repository's own configuration names as its monitor."""
+    """What the configuration of a repository names as its monitor is not started, nor its hooks."""
     for argv in (["init", "--quiet"], ["config", "core.fsmonitor", f"touch {tmp_path / 'started'}; false"]):
         subprocess.run(["git", *argv], cwd=small.root, check=True)
     commit = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fsmonitor=false", "commit"]

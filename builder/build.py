@@ -9,13 +9,30 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import unidiff
 
-from builder import archives, debian, engine, errors, lock, machine, oci, patches, process, render, sdist, seal, suite
+from builder import (
+    archives,
+    debian,
+    engine,
+    errors,
+    lock,
+    machine,
+    oci,
+    origin,
+    patches,
+    process,
+    render,
+    sdist,
+    seal,
+    suite,
+)
 from builder.lock import Lock
+from builder.origin import Origin
 from builder.project import Project, sha256, write
 
 
@@ -37,6 +54,7 @@ class Built:
     reference: str
     buildkit: str
     inputs: str  # the digest of all that it was made of
+    origin: Origin | None = field(default=None, compare=False)  # None: it was not written down
 
 
 def reference(project: Project, held: Lock) -> str:
@@ -65,15 +83,16 @@ def existing(project: Project, held: Lock) -> Built | None:
         inputs, manifest, buildkit = data["inputs"], data["manifest"], data["buildkit"]
         if inputs != inputs_of(project, held, render.dockerfile(project, held)):
             return None
+        came = Origin.model_validate_json(json.dumps(data["origin"])) if "origin" in data else None
         image = oci.read(project.state / "images" / held.name, manifest)
-        if not seal.holds(_seal(record), _sealed_as(held, inputs, buildkit), manifest):
+        if not seal.holds(_seal(record), _sealed_as(held, inputs, buildkit, came), manifest):
             return None
         said = oci.labels(image)
         if any(said.get(name) != value for name, value in own_labels(held).items()) or any(oci.damaged(image)):
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, errors.BadInputError):
         return None
-    return Built(image, tag(held, inputs), buildkit, inputs)
+    return Built(image, tag(held, inputs), buildkit, inputs, came)
 
 
 def own_labels(held: Lock) -> dict[str, str]:
@@ -93,15 +112,18 @@ def _seal(record: Path) -> Path:
     return record.with_suffix(".seal")
 
 
-def _sealed_as(held: Lock, inputs: str, buildkit: str) -> str:
-    return f"image of {held.name} from {inputs} by {buildkit}"
+def _sealed_as(held: Lock, inputs: str, buildkit: str, came: Origin | None) -> str:
+    return f"image of {held.name} from {inputs} by {buildkit}" + (f", {came.model_dump_json()}" if came else "")
 
 
 def put_record(project: Project, held: Lock, built: Built, scratch: Path) -> None:
     """Record that an image was built here."""
     record = _record(project, held)
-    data = {"inputs": built.inputs, "manifest": built.image.manifest, "buildkit": built.buildkit}
-    seal.put(_seal(record), _sealed_as(held, built.inputs, built.buildkit), built.image.manifest, scratch)
+    data: dict[str, Any] = {"inputs": built.inputs, "manifest": built.image.manifest, "buildkit": built.buildkit}
+    if built.origin:
+        data["origin"] = built.origin.model_dump(mode="json")
+    what = _sealed_as(held, built.inputs, built.buildkit, built.origin)
+    seal.put(_seal(record), what, built.image.manifest, scratch)
     write(record, json.dumps(data, indent=2) + "\n", scratch)
 
 
@@ -136,7 +158,7 @@ def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scra
     inputs = (layout.parent / INPUTS).read_text()
     layout.rename(final)
     image = oci.read(final)
-    built = Built(image, tag(held, inputs), docker.buildkit, inputs)
+    built = Built(image, tag(held, inputs), docker.buildkit, inputs, origin.of(project))
     put_record(project, held, built, scratch)
     return built
 
@@ -149,15 +171,20 @@ class Proof:
 
 
 def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
-    """Build twice without any cache, the root filesystem included, and compare every digest."""
-    refuse_stale(project, held)
-    engine.docker()
+    """Build twice without any cache and compare every digest."""
     images = []
     for attempt in ("first", "second"):
         folder = scratch / attempt
         folder.mkdir()
-        images.append(oci.read(_run(project, held, folder, report, no_cache=True)))
+        images.append(anew(project, held, folder, report))
     return Proof(images[0].manifest, images[1].manifest, oci.compare(*images))
+
+
+def anew(project: Project, held: Lock, scratch: Path, report: Report) -> oci.Image:
+    """Build without any cache, the root filesystem included, and leave the image in `scratch`."""
+    refuse_stale(project, held)
+    engine.docker()
+    return oci.read(_run(project, held, scratch, report, no_cache=True))
 
 
 def refuse_stale(project: Project, held: Lock) -> None:

@@ -186,6 +186,15 @@ def files(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
 
     Of a path that several layers have, all are given, the last one last. Raises BadInputError.
     """
+    for name, size, content in members(image, wanted):
+        if isinstance(content, str):
+            yield name, content
+        elif size <= SMALL:
+            yield name, content.read()
+
+
+def members(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, IO[bytes] | str]]:
+    """As `files`, of any size: each with its size, to be read before the next one. Raises BadInputError."""
     try:
         for layer in image.layers:
             with _tar(image.layout, layer) as archive:
@@ -194,9 +203,9 @@ def files(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                     if not wanted(name):
                         continue
                     if member.issym():
-                        yield name, member.linkname
-                    elif member.isfile() and member.size <= SMALL and (content := archive.extractfile(member)):
-                        yield name, content.read()
+                        yield name, 0, member.linkname
+                    elif member.isfile() and (content := archive.extractfile(member)):
+                        yield name, member.size, content
     except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError, zlib.error) as error:
         raise errors.BadInputError(
             f"a layer of {image.layout} cannot be read: {error}", next_step="build again"

@@ -13,22 +13,25 @@ from typing import Annotated
 
 import typer
 
-from builder import audit, build, certificate, console, dotenv, engine, errors, judged, lock, project, stack
+from builder import audit, build, certificate, console, dotenv, engine, errors, judged, lock, oci, project, stack
 from builder.build import Built, Step
 from builder.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
+from builder.lock import Lock
 from builder.oci import DIGEST
 from builder.project import Project
-from builder.publishing import airgap, keys, publish, registry, verify
+from builder.publishing import airgap, keys, publish, rebuild, registry, verify
+from builder.publishing.rebuild import Rebuilt
 from builder.publishing.verify import Verdict
 
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")
 ]
 PublicKeys = Annotated[
-    list[Path],
+    list[Path] | None,
     typer.Option(
-        "--key", metavar="FILE", help="A public key, cosign.pub; given more than once, any may have signed.",
+        "--key", metavar="FILE",
+        help="A public key, cosign.pub; given more than once, any may have signed. Required without --rebuild.",
         show_default=False,
     ),
 ]  # fmt: skip
@@ -91,28 +94,42 @@ def verify_(
             show_default=False,
         ),
     ],
-    key: PublicKeys,
+    key: PublicKeys = None,
     hardware: Annotated[
         str | None, typer.Option(help="It must be certified on this, such as H200.", show_default=False)
     ] = None,
+    rebuild_: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Build it from this project's lock too and compare the digests; without --key, only that."
+        ),
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="REF is a folder; no network is used.")] = False,
     allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a published image: signatures, release, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
+    if not key and not rebuild_:
+        raise typer.BadParameter("it is required, or --rebuild", param_hint="--key")
+    if hardware and not key:
+        raise typer.BadParameter("certificates are judged with --key", param_hint="--hardware")
     home = project.find()
-    public = keys.trusted(home, key)
+    public = keys.trusted(home, key or [])
+    verdict: Verdict | None = None
+    rebuilt: Rebuilt | None = None
     with _temporary() as scratch:
         if offline:
-            folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
-            if image and not DIGEST.fullmatch(image):
-                raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
-            layout, around = airgap.layout(Path(folder).absolute())
-            verdict = verify.local(home, layout, image or None, public, scratch, hardware)
-            if around is not None:
+            folder, image = _folder(reference)
+            layout, around = airgap.layout(folder)
+            if public:
+                verdict = verify.local(home, layout, image, public, scratch, hardware)
+            if verdict and around is not None:
                 doubts = min((airgap.check(around, one, scratch) for one in public), key=len)
                 verdict = dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts))
+            if rebuild_:
+                wanted_image = verdict.image if verdict else image or rebuild.only_image(layout)
+                rebuilt = rebuild.local(home, layout, wanted_image, _anew(home))
         else:
             if Path(reference).is_dir():
                 raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")
@@ -120,13 +137,54 @@ def verify_(
                 wanted = registry.parse_reference(reference, insecure=insecure)
             except ValueError as error:
                 raise typer.BadParameter(str(error), param_hint="REF") from error
-            with console.spinner(f"asking {wanted.repository.host}"):
-                verdict = verify.remote(home, wanted, public, scratch, hardware, allow_rollback=allow_rollback)
-    if as_json:
-        print_json(_as_json(verdict))
+            if public:
+                with console.spinner(f"asking {wanted.repository.host}"):
+                    verdict = verify.remote(home, wanted, public, scratch, hardware, allow_rollback=allow_rollback)
+            if rebuild_:
+                # The digest that was judged: the tag may have moved since.
+                rebuilt = rebuild.remote(home, wanted, verdict.image if verdict else None, _anew(home), scratch)
+    _say(reference, verdict, rebuilt, as_json=as_json)
+
+
+def _folder(reference: str) -> tuple[Path, str | None]:
+    """The folder that FOLDER or FOLDER@DIGEST names, and the digest."""
+    folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
+    if image and not DIGEST.fullmatch(image):
+        raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
+    return Path(folder).absolute(), image or None
+
+
+def _anew(home: Project) -> rebuild.Build:
+    """Builds the image of a lock without anything that an earlier build left."""
+
+    def build_(held: Lock, scratch: Path) -> oci.Image:
+        refuse(held.name, audit.stale(held))
+        with console.Working(held.name) as work:
+            return build.anew(home, held, scratch, work.step)
+
+    return build_
+
+
+def _say(reference: str, judged_: Verdict | None, rebuilt: Rebuilt | None, *, as_json: bool) -> None:
+    """Print what came of it. A doubt ends with 1."""
+    if judged_ is None:
+        assert rebuilt is not None
+        verdict, good = rebuilt.alone(reference), rebuilt.identical
     else:
-        _print(verdict)
-    if not verdict.good:
+        verdict = rebuilt.added_to(judged_) if rebuilt else judged_
+        good = verdict.good
+    if as_json:
+        more = (
+            {"rebuilt": rebuilt.made, "identical": rebuilt.identical, "signed": judged_ is not None} if rebuilt else {}
+        )
+        print_json({**_as_json(verdict), "good": good, **more})
+    elif judged_ is None:
+        *said, _ = lines(verdict)
+        last = ("identical, and not certified", "green") if good else ("not identical", "red")
+        _print([*said, last])
+    else:
+        _print(lines(verdict))
+    if not good:
         raise typer.Exit(1)
 
 
@@ -157,8 +215,8 @@ def _as_json(verdict: Verdict) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _print(verdict: Verdict) -> None:
-    for line, style in lines(verdict):
+def _print(said: Iterable[tuple[str, str]]) -> None:
+    for line, style in said:
         console.out.print(line, style=style, markup=False)
 
 

@@ -149,7 +149,10 @@ def statements(
     # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
     bills = (one.envelope.payload for one in ours if _is_bill_of(one, held))
     yield next(bills, None) or _statement(subject, attached.BILL, sbom.make(held, built.image))
-    yield _statement(subject, attached.PROVENANCE, provenance.make(project, held, built))
+    made = provenance.make(project, held, built)
+    origins = (one for one in ours if one.kind == attached.KINDS[attached.PROVENANCE])
+    standing = (one.envelope.payload for one in origins if provenance.stands(one.predicate, made))
+    yield next(standing, None) or _statement(subject, attached.PROVENANCE, made)
 
 
 def _holds_elsewhere(one: Signed, keys: set[tuple[str, str, str]], terms: Terms, image: str) -> bool:

@@ -1,7 +1,8 @@
 """The bill of materials of an image, CycloneDX 1.6, from its lock: the same lock and image, the same bytes.
 
 Every Python distribution and Debian package with the hash of the file that was installed, its licence as the package
-declares it, and the patches. This module takes as long to import as the whole rest of the tool: only those who need a
+declares it, and the patches; below a distribution the libraries that its wheel brings along and what its own bills of
+materials name. This module takes as long to import as the whole rest of the tool: only those who need a
 bill import it, when they do.
 """
 
@@ -26,29 +27,40 @@ from packaging.utils import canonicalize_name
 from builder import __version__, oci
 from builder.lock import Entry, Lock
 from builder.project import sha256_file
-from builder.publishing import licences
+from builder.publishing import bundled, licences
+from builder.publishing.bundled import Bundled, Library
+from builder.publishing.nested import Part
 
 LOCK = "vetted:lock"  # the properties that this project adds
 VERSION = "vetted:version"
 UNKNOWN = "vetted:licence"
+BUNDLED = "vetted:bundled"  # where a library lies in site-packages, or that a bill in the wheel names a component
+IGNORED = "vetted:ignored"
+FORMAT = ("vetted:bill", "2")  # raised when what is read out of an image changes
 
 
 def make(held: Lock, image: oci.Image) -> dict[str, Any]:
     """The bill of an image that was built from this lock. Raises BadInputError when a layer cannot be read."""
     declared = licences.read(image)
-    return of(held, image.manifest, declared.python, declared.debian)
+    brought = bundled.read(image, held.versions)
+    return of(held, image.manifest, declared.python, declared.debian, brought)
 
 
 def of(
-    held: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+    held: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]],
+    brought: Bundled | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The bill of the image of that digest, whose distributions and packages declare these licences."""
+    brought = brought or Bundled()
     distributions = [_distribution(held, entry, python.get(entry.name, ())) for entry in held.python]
+    for entry, one in zip(held.python, distributions, strict=True):
+        _add(one, brought, entry.name)
     packages = [_package(held, entry, debian.get(entry.name, ())) for entry in held.debian]
     subject = Component(
         name=held.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
         description=held.stack.title, hashes=[_hash(image)],
     )  # fmt: skip
+    _add(subject, brought, "")
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {held.digest}"),
         metadata=BomMetaData(
@@ -56,13 +68,22 @@ def of(
             tools=None,
             # The lock's own day, as in the image: a bill that is made again is the same.
             timestamp=datetime.datetime.fromtimestamp(held.epoch, datetime.UTC),
-            properties=[Property(name=LOCK, value=held.digest), Property(name=VERSION, value=__version__)],
+            properties=[
+                Property(name=LOCK, value=held.digest),
+                Property(name=VERSION, value=__version__),
+                Property(name=FORMAT[0], value=FORMAT[1]),
+            ],
         ),
         components=[*distributions, *packages],
         dependencies=[
             Dependency(
                 ref=subject.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in (*distributions, *packages)]
-            )
+            ),
+            *(
+                Dependency(ref=one.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in one.components])
+                for one in distributions
+                if one.components
+            ),
         ],
     )
     read: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
@@ -85,7 +106,8 @@ def lock_of(bill: dict[str, Any]) -> str | None:
 
 def is_todays(bill: dict[str, Any], held: Lock) -> bool:
     """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
-    return (lock_of(bill), _properties(bill).get(VERSION)) == (held.digest, __version__)
+    said = _properties(bill)
+    return (lock_of(bill), said.get(VERSION), said.get(FORMAT[0])) == (held.digest, __version__, FORMAT[1])
 
 
 def _properties(bill: dict[str, Any]) -> dict[str, str]:
@@ -123,6 +145,40 @@ def _component(
         name=entry.name, version=entry.version, type=ComponentType.LIBRARY, purl=purl, bom_ref=purl.to_string(),
         hashes=[_hash(entry.sha256)], licenses=_licences(declared), pedigree=pedigree,
         properties=[] if declared else [Property(name=UNKNOWN, value="unknown")],
+    )  # fmt: skip
+
+
+def _add(owner: Component, brought: Bundled, name: str) -> None:
+    """Add what a wheel brings along below its distribution."""
+    for number, library in enumerate(brought.libraries.get(name, ())):
+        owner.components.add(_library(library, f"{owner.bom_ref.value}#library-{number}"))
+    for number, part in enumerate(brought.parts.get(name, ())):
+        owner.components.add(_part(part, f"{owner.bom_ref.value}#part-{number}"))
+    for why in brought.ignored.get(name, ()):
+        owner.properties.add(Property(name=IGNORED, value=why))
+
+
+def _library(library: Library, ref: str) -> Component:
+    known = [
+        Component(
+            name=name, version=version, type=ComponentType.LIBRARY, bom_ref=f"{ref}-{number}",
+            purl=PackageURL("generic", None, name, version),
+            properties=[Property(name=BUNDLED, value="by a string in the library")],
+        )
+        for number, (name, version) in enumerate(library.known)
+    ]  # fmt: skip
+    return Component(
+        name=library.name, version=library.version, type=ComponentType.LIBRARY, bom_ref=ref, components=known,
+        hashes=[_hash(library.sha256)], properties=[Property(name=BUNDLED, value=library.path)],
+    )  # fmt: skip
+
+
+def _part(part: Part, ref: str) -> Component:
+    return Component(
+        name=part.name, version=part.version, type=ComponentType.LIBRARY, bom_ref=ref,
+        purl=PackageURL.from_string(part.purl) if part.purl else None, licenses=_licences(part.licences),
+        hashes=[HashType(alg=HashAlgorithm(name), content=value) for name, value in part.hashes],
+        properties=[Property(name=BUNDLED, value="by a bill of materials in the wheel")],
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement as in_toto
 from in_toto_attestation.v1 import statement_pb2
 
-from builder import __version__, certificate, errors, lock, oci
+from builder import __version__, build, certificate, errors, lock, oci
+from builder.origin import Origin, Tool
 from builder.project import sha256
 from builder.publishing import attached, registry, signing
 from builder.publishing import publish as publishing
@@ -115,6 +117,23 @@ def test_publishing_again_changes_nothing(
     assert (again.code, again.json["changed"]) == (0, False)
     assert again.json["attestations"] == first["attestations"]
     assert "is published already" in publish(command, certified, repository, keys).out
+
+
+def test_the_same_image_from_another_commit_changes_nothing(
+    command: Command, certified: Stack, repository: Repository, keys: Keys
+) -> None:
+    small, built = certified.small, certified.built
+    tools = (Tool(name="uv", digest="sha256:" + "3" * 64),)
+    for number, came in enumerate([Origin(commit="1" * 40, tools=tools), Origin(commit="2" * 40, tools=tools)]):
+        build.put_record(small.project, small.lock, replace(built, origin=came), small.scratch())
+        done = publish(command, certified, repository, keys, "--json")
+        assert (done.code, done.json["changed"]) == (0, number == 0), done.err
+        assert verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    statement = attachments(repository, certified.image)["provenance"]
+    in_toto.Statement.copy_from_pb(json_format.ParseDict(statement, statement_pb2.Statement())).validate()
+    read = json_format.ParseDict(statement["predicate"], provenance_pb2.Provenance())
+    assert dict(read.build_definition.resolved_dependencies[0].digest) == {"gitCommit": "1" * 40}
+    assert [one.name for one in read.run_details.builder.builder_dependencies] == ["uv"]
 
 
 def test_a_new_image_moves_the_tags_and_the_old_one_stays_verified(

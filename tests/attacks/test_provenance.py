@@ -1,0 +1,118 @@
+"""What somebody tries who wants an image to be taken for what a lock, its provenance or its bill of materials says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder import build, oci, origin
+from builder.lock import Lock
+from builder.origin import Origin
+from builder.publishing import bundled, nested, rebuild, sbom
+from tests.conftest import TINY, Small
+from tests.registry.conftest import image_of, make_image
+
+
+def test_an_image_of_other_files_claims_the_stack_and_its_lock(small: Small, tmp_path: Path) -> None:
+    """Who holds the key can sign it; rebuilt from the lock, it has another digest."""
+    labels = build.own_labels(small.lock)
+    evil = image_of(tmp_path / "evil", [{"etc/content": "evil"}], labels=labels)
+
+    def honest(_: Lock, scratch: Path) -> oci.Image:
+        return image_of(scratch / "layout", [{"etc/content": "content"}], labels=labels)
+
+    found = rebuild.local(small.project, evil.layout, evil.manifest, honest)
+    assert not found.identical
+    assert "/etc/content differs in content" in found.doubts[0]
+
+
+def test_the_layers_are_exchanged_below_a_genuine_manifest(small: Small, tmp_path: Path) -> None:
+    """The rebuild has the digest of the manifest, and every blob is compared with the digest that names it."""
+    labels = build.own_labels(small.lock)
+    theirs = image_of(tmp_path / "theirs", [{"etc/content": "content"}], labels=labels)
+    evil = image_of(tmp_path / "evil", [{"etc/content": "evil"}], labels=labels)
+    blob = oci.blob(theirs.layout, theirs.layers[0].digest)
+    blob.write_bytes(oci.blob(evil.layout, evil.layers[0].digest).read_bytes())
+
+    def honest(_: Lock, scratch: Path) -> oci.Image:
+        return image_of(scratch / "layout", [{"etc/content": "content"}], labels=labels)
+
+    found = rebuild.local(small.project, theirs.layout, theirs.manifest, honest)
+    assert not found.identical
+    assert found.doubts == (f"the image is damaged: {theirs.layers[0].digest} has other content",)
+
+
+def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
+    """The seal of the image's record covers the commit and the tools too."""
+    built = make_image(small)
+    came = Origin(commit="1" * 40)
+    build.put_record(small.project, small.lock, dataclasses.replace(built, origin=came), small.scratch())
+    found = build.existing(small.project, small.lock)
+    assert found is not None and found.origin == came
+    record = small.project.state / "images" / f"{TINY}.json"
+    genuine = record.read_text()
+    for forged in (genuine.replace("1" * 40, "2" * 40), genuine.replace('"origin"', '"other"')):
+        record.write_text(forged)
+        assert build.existing(small.project, small.lock) is None
+
+
+def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp_path: Path) -> None:
+    """What the configuration of a repository names as its monitor is not started, nor its hooks."""
+    for argv in (["init", "--quiet"], ["config", "core.fsmonitor", f"touch {tmp_path / 'started'}; false"]):
+        subprocess.run(["git", *argv], cwd=small.root, check=True)
+    commit = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fsmonitor=false", "commit"]
+    subprocess.run([*commit, "--quiet", "--allow-empty", "--message=x"], cwd=small.root, check=True)
+    assert origin.of(small.project).commit is not None
+    assert not (tmp_path / "started").exists()
+
+
+INFO = "tiny_lib-1.0.dist-info/sboms"
+
+
+def described(small: Small, layout: Path, files: dict[str, str]) -> bundled.Bundled:
+    site = f"opt/venv/{small.lock.site_packages}"
+    image = image_of(layout, [{f"{site}/{name}": text for name, text in files.items()}])
+    return bundled.read(image, small.lock.versions)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 200_000, "it is not JSON that all readers read alike"),
+        ('{"bomFormat": "CycloneDX", "BomFormat": "x"}', "it is not JSON that all readers read alike"),
+        (" " * (oci.SMALL + 1), "it is larger than 4 MB"),
+        ('{"bomFormat": "another"}', "it is neither CycloneDX nor SPDX 2"),
+        ("[]", "it is neither CycloneDX nor SPDX 2"),
+    ],
+)
+def test_a_bill_in_a_wheel_is_hostile(small: Small, tmp_path: Path, text: str, why: str) -> None:
+    """It is ignored, and the bill of the image says so."""
+    found = described(small, tmp_path / "image", {f"{INFO}/x\x1b[2J.json": text})
+    assert found.parts == {"tiny-lib": []}
+    (note,) = found.ignored["tiny-lib"]
+    assert note.endswith(f".json: {why}") and note.isprintable()
+    bill = sbom.of(small.lock, "sha256:" + "1" * 64, {}, {}, found)
+    (tiny,) = [one for one in bill["components"] if one["name"] == "tiny-lib"]
+    assert {"name": "vetted:ignored", "value": note} in tiny["properties"]
+
+
+def test_a_bill_in_a_wheel_names_more_than_anybody_reads(small: Small, tmp_path: Path) -> None:
+    """Components are counted, and so are those of all bills together."""
+    many = json.dumps({"bomFormat": "CycloneDX", "components": [{"name": f"x{n}"} for n in range(nested.MOST + 1)]})
+    found = described(small, tmp_path / "image", {f"{INFO}/{n}.json": many for n in range(12)})
+    assert len(found.parts["tiny-lib"]) <= nested.MOST
+    assert found.ignored["tiny-lib"][0] == f"sboms/0.json: all but the first {nested.MOST} components"
+    assert found.ignored[""] == ["2 libraries or bills of materials: too many"]
+
+
+def test_names_in_a_bill_are_commands_to_a_terminal(small: Small, tmp_path: Path) -> None:
+    """Names are one printable line; what is no package URL is left out."""
+    evil = {"name": "\x1b]52;c;x\x07" + "n" * 10_000, "version": "\u202e1", "purl": "pkg:pypi/\x1b[2J"}
+    text = json.dumps({"bomFormat": "CycloneDX", "components": [evil]})
+    (part,) = described(small, tmp_path / "image", {f"{INFO}/x.json": text}).parts["tiny-lib"]
+    assert part.name.isprintable() and len(part.name) <= nested.LONGEST
+    assert part.version is not None and part.version.isprintable() and part.purl is None

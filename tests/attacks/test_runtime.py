@@ -122,6 +122,15 @@ def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) ->
     assert machine.stops() == []
 
 
+def test_a_clone_of_this_project_raises_no_alarm(tmp_path: Path) -> None:
+    """Its folder `runtime` is what the image carries; another one of that name is not."""
+    machine = Machine(tmp_path, CPU)
+    machine.write("here/runtime/__init__.py", "")
+    assert any("runtime in /here" in said for _, said in machine.said())
+    machine.write("here/runtime/names.py", "")
+    assert not any("runtime in /here" in said for _, said in machine.said())
+
+
 # --- what a run could read -----------------------------------------------------------------------------------------
 
 KEY = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nx\n"

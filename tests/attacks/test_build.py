@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from builder import bake, build, debian, environment, errors, process, project, sdist
+from builder import bake, build, debian, environment, errors, oci, process, project, sdist
 from builder.lock import Entry
 from builder.project import Project
 from tests.conftest import TINY, Small
 from tests.unit.test_build import put_image
+from tests.unit.test_oci import Layout
 
 # --- the image that is kept ----------------------------------------------------------------------------------------
 
@@ -348,3 +349,12 @@ def test_a_path_is_read_as_a_line_of_apts_sources(tmp_path: Path, name: str) -> 
         (plain / "made").write_text("there")
     assert (folder / "made").read_text() == "there"
     assert not plain.exists()
+
+
+def test_a_layer_is_a_sparse_file_of_a_terabyte(tmp_path: Path) -> None:
+    """To hash it would take hours; its size alone says that it is another."""
+    image = oci.read(Layout(tmp_path / "layout").root)
+    layer = oci.blob(image.layout, image.layers[0].digest)
+    with layer.open("wb") as file:
+        file.truncate(1 << 40)
+    assert list(oci.damaged(image)) == [f"{image.layers[0].digest} has other content"]

@@ -16,7 +16,7 @@ import pytest
 from builder.publishing import registry, signature, timestamp
 from builder.publishing.registry import Repository
 from tests.conftest import ROOT, TINY
-from tests.registry.conftest import Keys, Stack, free_port, publish, tags, verify
+from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command
 
 (CHECK,) = re.findall(
@@ -230,6 +230,18 @@ def test_a_server_that_does_not_answer_ends_with_5_and_moves_no_tag(
     assert done.code == 5
     assert f"the timestamp server {url} does not answer; no tag was moved" in " ".join(done.err.split())
     assert tags(repository) == {}
+
+
+def test_a_registry_that_fails_after_the_timestamp_is_blamed_itself(
+    command: Command, certified: Stack, keys: Keys, server: Server, tmp_path: Path
+) -> None:
+    with serving(tmp_path / "store") as host:
+        assert publish(command, certified, f"{host}/a/b", keys).code == 0
+    with serving(tmp_path / "store", port=int(host.rpartition(":")[2]), read_only=True):
+        done = publish(command, certified, f"{host}/a/b", keys, "--timestamp-server", server.url)
+    assert done.code == 5
+    assert f"{host}: the registry is read-only" in " ".join(done.err.split())
+    assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize(

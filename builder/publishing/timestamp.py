@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,7 +62,7 @@ def explain(url: str, output: str) -> errors.NetworkError | None:
         return errors.NetworkError(
             f"the timestamp server {url} does not answer; no tag was moved\n{registry.printable(said[1])}",
             cause="the server is down, or a proxy or firewall stands between",
-            next_step=f"curl -sS {url}; when that answers, run this again",
+            next_step=f"curl -sS {shlex.quote(url)}; when that answers, run this again",
         )
     return rubbish(url, registry.printable(said[1]))
 

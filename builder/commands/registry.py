@@ -20,7 +20,7 @@ from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.lock import Lock
 from builder.oci import DIGEST
 from builder.project import Project
-from builder.publishing import airgap, keys, publish, rebuild, registry, verify
+from builder.publishing import airgap, keys, publish, rebuild, registry, timestamp, verify
 from builder.publishing.rebuild import Rebuilt
 from builder.publishing.verify import Verdict
 
@@ -53,11 +53,22 @@ def publish_(
         Path | None,
         typer.Option(metavar="FILE", help="The public key that `certify --key` signed with.", show_default=False),
     ] = None,
+    timestamp_server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="An RFC 3161 server: the image's own signature gets a timestamp.", show_default=False
+        ),
+    ] = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Push a certified image with its certificate, bill of materials and provenance, signed; then move its tag."""
     repository = _repository(where, insecure)
+    if timestamp_server is not None:
+        try:
+            timestamp.server(timestamp_server)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--timestamp-server") from error
     home = project.find()
     held = lock.load(home, name)
     of_runner = keys.trusted(home, [runner_key])[0] if runner_key else None
@@ -66,7 +77,8 @@ def publish_(
         built = build.needed(home, held)
         with console.Working(name) as work:
             done = publish.publish(
-                home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner
+                home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
+                timestamp_server,
             )  # fmt: skip
     if as_json:
         print_json(
@@ -81,7 +93,8 @@ def publish_(
     console.out.print(f"{name}: {what}: {repository}:{name}\n  {repository}@{done.image}", markup=False)
     for one in done.certificates:
         console.out.print(f"  certificate, bill of materials and provenance signed; expires {one.predicate.expires}")
-    console.note("signed with the key alone: no transparency log knows of it")
+    with_ = "the key and a timestamp" if timestamp_server else "the key alone"
+    console.note(f"signed with {with_}: no transparency log knows of it")
     console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub", markup=False)
 
 

@@ -77,11 +77,12 @@ def tag(stack: str) -> str:
 
 def publish(
     project: Project, held: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report,
-    runner_key: Path | None = None,
+    runner_key: Path | None = None, timestamp_server: str | None = None,
 ) -> Published:  # fmt: skip
     """Push, attach, look again, and move the tags. Raises VettedError and its kinds; the tags are then as they were.
 
     `runner_key`: the public key of the machine that measured, which must have signed the certificates.
+    `timestamp_server`: where cosign gets a timestamp of the image's signature.
     """
     image = built.image.manifest
 
@@ -124,7 +125,7 @@ def publish(
         changed = True
 
     report("signing the image")
-    changed |= signature.add(repository, image, key, public, scratch)
+    changed |= signature.add(repository, image, key, public, scratch, timestamp_server)
 
     report("looking at what is there now")
     _look_again(repository, image, wanted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder import errors, oci, process, strictjson
-from builder.publishing import registry, signing
+from builder.publishing import registry, signing, timestamp
 from builder.publishing.registry import Repository
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -21,19 +21,29 @@ def tag(image: str) -> str:
     return image.replace(":", "-") + ".sig"
 
 
-def add(repository: Repository, image: str, key: str, public: Path, scratch: Path) -> bool:
-    """Sign an image in a registry, unless it is signed with the key already; whether it was signed now."""
+def add(
+    repository: Repository, image: str, key: str, public: Path, scratch: Path, timestamp_server: str | None = None
+) -> bool:
+    """Sign an image in a registry, unless it is signed with the key already; whether it was signed now.
+
+    With a timestamp server, a signature without a timestamp does not count: one with a timestamp is added to it.
+    """
     env, more = (
         {**_login(scratch), **signing.key_environment(key)},
         ["--allow-http-registry"] if repository.plain else [],
     )
     check = ["cosign", "verify", "--insecure-ignore-tlog", f"--key={public}", *more, f"{repository}@{image}"]
-    if process.run(check, env=env).returncode == 0:
+    held = process.run(check, env=env)
+    if held.returncode == 0 and (timestamp_server is None or _stamped(repository, image, held)):
         return False
+    if timestamp_server is not None:
+        more.append(f"--timestamp-server-url={timestamp_server}")
     argv = ["cosign", "sign", "--yes", "--tlog-upload=false", f"--key={key}", *more, f"{repository}@{image}"]
     result = process.run(argv, env=env)
     if result.returncode != 0 and _cleared(repository, image, scratch):
         result = process.run(argv, env=env)
+    if timestamp_server and result.returncode != 0 and (failed := timestamp.explain(timestamp_server, result.output)):
+        raise failed
     if "could not parse reference" in result.output:
         raise errors.BadInputError(
             f"cosign cannot sign in {repository}; no tag was moved",
@@ -42,7 +52,13 @@ def add(repository: Repository, image: str, key: str, public: Path, scratch: Pat
         )
     if result.returncode != 0:
         raise registry.explain(repository, result.output)
+    if timestamp_server is not None and not _stamped(repository, image, process.run(check, env=env)):
+        raise timestamp.rubbish(timestamp_server, "it sent a timestamp of something else")
     return True
+
+
+def _stamped(repository: Repository, image: str, verified: process.Result) -> bool:
+    return timestamp.of(registry.manifest(repository, tag(image)), verified.stdout)
 
 
 def _login(scratch: Path) -> dict[str, str]:

@@ -145,8 +145,13 @@ def _download(project: Project, scratch: Path, file: File, say: Callable[[int], 
             cause="the download was cut short, or the index serves other bytes than on the day of the lock",
             next_step="run this again; then vetted lock --check",
         )
-    shutil.rmtree(folder, ignore_errors=True)  # what lies there has another hash
-    folder.mkdir(parents=True)
+    # Others may fetch the same file at the same time; what else lies there has another hash, or another name.
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path != target:
+            path.unlink(missing_ok=True)
     partial.replace(target)
     return target
 

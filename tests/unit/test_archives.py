@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,30 @@ def test_a_locked_file_is_fetched_once(wheels: Small) -> None:
     for wheel in wheels.wheelhouse.iterdir():
         wheel.unlink()
     assert fetch(wheels) == [kept]
+
+
+def test_a_file_that_several_fetch_at_once_is_kept_once(
+    wheels: Small, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Controls run side by side and share what they fetch."""
+    entry = wheels.lock.python[0]
+    (wheel,) = wheels.wheelhouse.iterdir()
+    file = File(entry.name, entry.version, wheel.name, str(wheel), entry.sha256)
+    tmp_path = tmp_path_factory.mktemp("scratch")
+
+    def once(number: int) -> Path:
+        scratch = tmp_path / str(number)
+        scratch.mkdir()
+        return archives.download(wheels.project, scratch, [file], lambda _: None)[file]
+
+    for _ in range(20):
+        shutil.rmtree(wheels.project.state, ignore_errors=True)
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        tmp_path.mkdir()
+        with ThreadPoolExecutor(8) as pool:
+            (kept,) = set(pool.map(once, range(8)))
+        assert list(kept.parent.iterdir()) == [kept]
+        assert archives.kept(wheels.project, entry) == kept
 
 
 def test_two_files_below_one_hash_are_none(wheels: Small) -> None:

@@ -37,7 +37,7 @@ def content(project: Project) -> bytes:
 
 def _sources(folder: Path) -> list[Path]:
     return sorted(
-        path for path in folder.rglob("*") if path.suffix in (".py", ".json") and "__pycache__" not in path.parts
+        path for path in folder.rglob("*") if path.suffix in (".py", ".json", ".gz") and "__pycache__" not in path.parts
     )
 
 

@@ -17,5 +17,5 @@ class Case:
     machine: Machine = field(default_factory=Machine)
     error: str = ""
     data: dict[str, Any] = field(default_factory=dict)  # doctor/data.json
-    apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json
+    apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json.gz
     fixes: dict[str, list[list[Any]]] = field(default_factory=dict)  # doctor/fixes.json

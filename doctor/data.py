@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pkgutil
 import re
 from typing import Any
 
-FILES = ("data.json", "apis.json", "fixes.json")
+FILES = ("data.json", "apis.json.gz", "fixes.json")
 
 
 def read(name: str) -> dict[str, Any]:
     """A file of this package: in a folder, or in the archive that is the single file."""
     content = pkgutil.get_data("doctor", name)
     assert content is not None
+    if name.endswith(".gz"):
+        content = gzip.decompress(content)
     found: dict[str, Any] = json.loads(content)
-    if name == "apis.json":
+    if name == "apis.json.gz":
         for api in found.values():
             api["changes"] = flat(api["changes"])
             api["named"] = named(api["changes"])

@@ -1,4 +1,4 @@
-"""When names came and went: lookups in doctor/apis.json.
+"""When names came and went: lookups in doctor/apis.json.gz.
 
 A fact is `module:name`, `Class.member`, `Class(parameter`, `Class.method(parameter` or `function(parameter`. What every
 release has is not written down there, nor what came and went together with its module or its class.

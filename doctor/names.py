@@ -1,6 +1,6 @@
 """Names that came and went: an error that names one, looked up in what the releases of a package offer.
 
-"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/apis.json says since
+"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/apis.json.gz says since
 which release Y has had it, and since which it has it no more (made from published wheels by scripts/api-history).
 """
 

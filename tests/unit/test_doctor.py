@@ -25,7 +25,7 @@ from tests.conftest import ROOT
 from tests.unit.conftest import Command
 from tests.unit.test_advisory import LOGS
 
-DATA, APIS = data.read("data.json"), data.read("apis.json")
+DATA, APIS = data.read("data.json"), data.read("apis.json.gz")
 
 
 def install(

@@ -21,7 +21,7 @@ from doctor.elf import NotElfError, SharedObject, _hash
 from tests.conftest import ROOT
 from tests.unit.test_doctor import install, of, only, rules
 
-DATA, APIS = data.read("data.json"), data.read("apis.json")
+DATA, APIS = data.read("data.json"), data.read("apis.json.gz")
 SYMBOL = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
 
 

@@ -18,7 +18,7 @@ from doctor.finding import Finding
 from tests.conftest import ROOT
 
 DATA = data.read("data.json")
-# A history of our own, in the form of doctor/apis.json: two packages, and a library that derives from one of them.
+# A history of our own, in the form of doctor/apis.json.gz: two packages, and a library that derives from one of them.
 APIS: dict[str, dict[str, Any]] = {
     "transformers": {
         "first": "4.0.0",
@@ -270,7 +270,7 @@ def test_the_history_is_read_out_of_wheels(script: ModuleType, tmp_path: Path) -
 
 
 def test_the_history_that_is_kept_knows_what_people_ask_for() -> None:
-    apis = data.read("apis.json")
+    apis = data.read("apis.json.gz")
     known = {
         ("vllm", "vllm.sampling_params:GuidedDecodingParams"): "-0.12.0",
         ("vllm", "EngineArgs(worker_extension_cls"): "+0.8.0",

@@ -16,9 +16,12 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from builder import audit, errors, evidence, hostenv, lock, project, suite
-from builder.certificate import Measurement, ProbeResult
-from builder.suite import Asked
+from builder.base import errors, project
+from builder.certify import hostenv, suite
+from builder.certify.certificate import Measurement, ProbeResult
+from builder.certify.suite import Asked
+from builder.lock import audit, lock
+from builder.pages import evidence
 
 STACK = "trl1.16-cpu"
 

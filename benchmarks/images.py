@@ -21,26 +21,14 @@ from typing import Any
 
 import pip
 
-from builder import (
-    archives,
-    build,
-    debian,
-    docs,
-    engine,
-    errors,
-    evidence,
-    lock,
-    machine,
-    oci,
-    process,
-    project,
-    render,
-    resolve,
-    weight,
-)
-from builder.build import Step
-from builder.lock import Entry, Lock
-from builder.project import Project
+from builder.base import errors, machine, process, project
+from builder.base.project import Project
+from builder.certify import engine
+from builder.image import build, oci, render
+from builder.image.build import Step
+from builder.lock import archives, debian, lock, resolve
+from builder.lock.lock import Entry, Lock
+from builder.pages import docs, evidence, weight
 
 STACK = "trl1.16-cpu"
 EARLIER = "1.15.0"  # of TRL: what the bump starts from

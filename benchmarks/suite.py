@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from builder import audit, errors, evidence, hostenv, lock, project, suite
-from builder.lock import Lock
-from builder.suite import Answer, Asked, Event
+from builder.base import errors, project
+from builder.certify import hostenv, suite
+from builder.certify.suite import Answer, Asked, Event
+from builder.lock import audit, lock
+from builder.lock.lock import Lock
+from builder.pages import evidence
 
 STACK = "trl1.16-cpu"
 OVERHEAD = 1.3  # wall time over imports and compute, at most

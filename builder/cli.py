@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import typer
 
-from builder import console, errors, text
+from builder import console
+from builder.base import errors, text
 from builder.commands import bisect, carry, doctor, pipeline, proof, registry, upgrade
 from builder.commands.common import print_json
 

@@ -14,12 +14,13 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from builder import advisory, text
-from builder.advisory import Advisory
-from builder.bisecting.bisection import Row, Said
-from builder.build import Step
-from builder.certificate import Measurement, ProbeResult
-from builder.control import Seen
+from builder.base import text
+from builder.bisect.bisection import Row, Said
+from builder.certify.certificate import Measurement, ProbeResult
+from builder.certify.control import Seen
+from builder.image.build import Step
+from builder.intent import advisory
+from builder.intent.advisory import Advisory
 
 
 class Console(RichConsole):

@@ -22,10 +22,11 @@ from pathlib import Path
 if not __package__:  # started as a file: an isolated interpreter looks for modules in the standard library alone
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from smoke import linux, probe, request
-from smoke.guard import guarded
-from smoke.runner import Supervisor
-from smoke.zygote import Stack
+from smoke import probe
+from smoke.run import linux, request
+from smoke.run.guard import guarded
+from smoke.run.runner import Supervisor
+from smoke.run.zygote import Stack
 
 BAD_REQUEST = 3
 

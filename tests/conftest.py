@@ -19,11 +19,14 @@ from typing import Any
 
 import pytest
 
-from builder import build, certificate, lock, machine, project, render
-from builder import suite as suites
-from builder.certificate import ProbeResult, Resource
-from builder.lock import Lock
-from builder.project import Project
+from builder.base import machine, project
+from builder.base.project import Project
+from builder.certify import certificate
+from builder.certify import suite as suites
+from builder.certify.certificate import ProbeResult, Resource
+from builder.image import build, render
+from builder.lock import lock
+from builder.lock.lock import Lock
 
 ROOT = Path(__file__).parents[1]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -10,12 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from builder import advisory, console, errors, hostenv, lock, project, stack, suite, text
-from builder.bisecting import bisect_config, bisect_packages, draft, reproducer, sides
-from builder.bisecting.bisect_packages import Found, Question
-from builder.bisecting.bisection import Journal
+from builder import console
+from builder.base import errors, project, text
+from builder.base.project import Project
+from builder.bisect import draft, reproducer, sides
+from builder.bisect import packages as bisect_packages
+from builder.bisect import settings as bisect_config
+from builder.bisect.bisection import Journal
+from builder.bisect.packages import Found, Question
+from builder.certify import hostenv, suite
 from builder.commands.common import AsJson, print_json
-from builder.project import Project
+from builder.intent import advisory, stack
+from builder.lock import lock
 
 app = typer.Typer(
     help="Find what broke: which of the packages that changed, or which settings of a configuration.",

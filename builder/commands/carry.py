@@ -9,14 +9,20 @@ from typing import Annotated
 
 import typer
 
-from builder import advisory, audit, build, certificate, console, lock, machine, project
-from builder.build import Step
-from builder.bundling import bundle, bundled
-from builder.certify import Request
+from builder import console
+from builder.base import machine, project
+from builder.base.project import Project
+from builder.bundle import bundle
+from builder.bundle import offline as bundled
+from builder.certify import certificate
+from builder.certify.certify import Request
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
-from builder.lock import Lock
-from builder.project import Project
-from builder.publishing import airgap
+from builder.image import build
+from builder.image.build import Step
+from builder.intent import advisory
+from builder.lock import audit, lock
+from builder.lock.lock import Lock
+from builder.publish import airgap
 
 
 def bundle_(

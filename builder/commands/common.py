@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from builder import errors, stack
-from builder.audit import Finding
-from builder.project import Project
+from builder.base import errors
+from builder.base.project import Project
+from builder.intent import stack
+from builder.lock.audit import Finding
 
 Stacks = Annotated[
     list[str] | None,

@@ -13,9 +13,11 @@ from typing import Annotated
 
 import typer
 
-from builder import doctorfile, engine, errors, process, project
+from builder.base import errors, process, project
+from builder.base.project import write
+from builder.certify import engine
 from builder.commands.common import AsJson, print_json
-from builder.project import write
+from builder.pages import doctorfile
 
 CONTAINER = (
     "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",

@@ -11,25 +11,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import (
-    audit,
-    bake,
-    build,
-    certificate,
-    console,
-    docs,
-    engine,
-    errors,
-    lock,
-    project,
-    render,
-    resolve,
-    stack,
-    text,
-    weight,
-)
-from builder.audit import Finding
+from builder import console
+from builder.base import errors, project, text
+from builder.certify import certificate, engine
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
+from builder.image import bake, build, render
+from builder.intent import stack
+from builder.lock import audit, lock, resolve
+from builder.lock.audit import Finding
+from builder.pages import docs, weight
 
 
 def list_(as_json: AsJson = False) -> None:

@@ -11,30 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from builder import (
-    advisory,
-    audit,
-    certificate,
-    certify,
-    console,
-    control,
-    docs,
-    engine,
-    errors,
-    evidence,
-    judgement,
-    lock,
-    project,
-    stack,
-    suite,
-    text,
-)
-from builder.advisory import Advisory
-from builder.certify import Outcome, Request
+from builder import console
+from builder.base import errors, project, text
+from builder.base.project import Project
+from builder.certify import certificate, certify, control, engine, judgement, suite
+from builder.certify.certify import Outcome, Request
 from builder.commands.common import AsJson, Device, EngineName, OneStack, print_json, refuse
-from builder.lock import Lock
-from builder.project import Project
-from builder.publishing import runner, signing
+from builder.intent import advisory, stack
+from builder.intent.advisory import Advisory
+from builder.lock import audit, lock
+from builder.lock.lock import Lock
+from builder.pages import docs, evidence
+from builder.publish import runner, signing
 
 WIDE = 400  # characters of what a certificate says in one line
 

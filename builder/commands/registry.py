@@ -13,16 +13,21 @@ from typing import Annotated
 
 import typer
 
-from builder import audit, build, certificate, console, dotenv, engine, errors, judged, lock, oci, project, stack
-from builder.build import Built, Step
-from builder.certificate import Statement
+from builder import console
+from builder.base import errors, project
+from builder.base.project import Project
+from builder.certify import certificate, engine, judged
+from builder.certify.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
-from builder.lock import Lock
-from builder.oci import DIGEST
-from builder.project import Project
-from builder.publishing import airgap, keys, publish, rebuild, registry, timestamp, verify
-from builder.publishing.rebuild import Rebuilt
-from builder.publishing.verify import Verdict
+from builder.image import build, oci
+from builder.image.build import Built, Step
+from builder.image.oci import DIGEST
+from builder.intent import stack
+from builder.lock import audit, lock
+from builder.lock.lock import Lock
+from builder.publish import airgap, dotenv, keys, publish, rebuild, registry, timestamp, verify
+from builder.publish.rebuild import Rebuilt
+from builder.publish.verify import Verdict
 
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")

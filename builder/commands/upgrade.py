@@ -9,13 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from builder import advisory, console, engine, lock, machine, project
-from builder.advisory import Advisory
-from builder.certify import Request
+from builder import console
+from builder.base import machine, project
+from builder.base.project import Project
+from builder.certify import engine
+from builder.certify.certify import Request
 from builder.commands import proof
 from builder.commands.common import AsJson, EngineName, OneStack, Stacks, print_json, selected
-from builder.project import Project
-from builder.upgrading import compare, outdated, recertify
+from builder.intent import advisory
+from builder.intent.advisory import Advisory
+from builder.lock import lock
+from builder.upgrade import compare, outdated, recertify
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from smoke import grpo, tiny
+from smoke.kit import grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 STOP, STEPS = 2, 4

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from smoke import grpo, tiny
+from smoke.kit import grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 NEW_TOKENS = 24

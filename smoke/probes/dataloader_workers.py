@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import adapter, grpo, linux, tiny
+from smoke.kit import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
+from smoke.run import linux
 
 WORKERS = 2
 EPOCHS = 2

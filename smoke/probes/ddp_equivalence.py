@@ -5,7 +5,7 @@ the completions of a prompt are spread over both, token counts that are not summ
 summed and not averaged or not exchanged at all, and scaling for accumulation on top of it.
 
 Trains two steps of real GRPO with two ranks and two micro-batches each on scripted completions of different lengths,
-and compares gradients and updates with those that a reference in plain PyTorch (smoke/reference.py) computes from all
+and compares gradients and updates with those that a reference in plain PyTorch (kit/reference.py) computes from all
 completions at once. The completions of one prompt are divided among the ranks where TRL allows it, which is since
 0.15. Needs two processes; on GPUs, two of them.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import parity, tiny
+from smoke.kit import parity, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, grpo, tiny
-from smoke.policy import completion_logprobs
+from smoke.kit import adapter, grpo, tiny
+from smoke.kit.policy import completion_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
 STEPS, EVERY = 4, 2

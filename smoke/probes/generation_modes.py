@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, grpo, tiny
-from smoke.policy import completion_logprobs, next_token_logprobs
+from smoke.kit import adapter, grpo, tiny
+from smoke.kit.policy import completion_logprobs, next_token_logprobs
+from smoke.kit.rollout import Watch
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.rollout import Watch
 
 PROMPTS = 4
 GENERATIONS = 2

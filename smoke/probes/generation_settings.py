@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, grpo, tiny
+from smoke.kit import adapter, grpo, tiny
+from smoke.kit.rollout import Generation, Watch, up_to
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.rollout import Generation, Watch, up_to
 
 COMPLETIONS = 8
 

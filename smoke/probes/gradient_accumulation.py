@@ -5,7 +5,7 @@ differ about who does it; and for means over what one micro-batch happens to hol
 one for every number of micro-batches.
 
 Trains two steps of real GRPO with four micro-batches on scripted completions of different lengths, and compares
-gradients and updates with those that a reference in plain PyTorch (smoke/reference.py) computes from all completions
+gradients and updates with those that a reference in plain PyTorch (kit/reference.py) computes from all completions
 at once. Every mean that does not depend on how a batch is divided is tried: over each sequence (grpo), over the tokens
 of the whole batch (dapo), over a constant (dr_grpo). Completions of one prompt are spread over several micro-batches
 where TRL allows it. Needs one process.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke import parity, tiny
+from smoke.kit import parity, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 MICRO_BATCHES = 4

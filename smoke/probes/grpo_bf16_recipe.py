@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from smoke import adapter, gemms, grpo, tiny
+from smoke.kit import adapter, gemms, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 # The options of the report, but for shorter completions (of 200 tokens there) in smaller groups (16 there).

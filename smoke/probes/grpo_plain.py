@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from smoke import adapter, grpo, tiny
+from smoke.kit import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(

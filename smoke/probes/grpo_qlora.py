@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from smoke import gemms, grpo, quantized, tiny
+from smoke.kit import gemms, grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke import adapter, colocate, grpo, tiny
+from smoke.kit import adapter, colocate, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import grpo, tiny, zero
+from smoke.kit import grpo, tiny, zero
+from smoke.kit.rollout import Watch
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.rollout import Watch
 
 RANKS = 2
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import adapter, grpo, reference, scripted, tiny
+from smoke.kit import adapter, grpo, reference, scripted, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 STEPS = 3

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smoke import grpo, scoring, tiny
+from smoke.kit import grpo, scoring, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 # More positions than the 4096 of a tile of TRL's fused LM head, with the shorter prompts already.

@@ -16,8 +16,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import grpo, scoring, tiny
-from smoke.policy import completion_logprobs, next_token_logprobs
+from smoke.kit import grpo, scoring, tiny
+from smoke.kit.policy import completion_logprobs, next_token_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
 # A prompt of one token would be scored right even by the wrong positions, and with completions longer than prompts

@@ -15,8 +15,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import grpo, scoring, tiny
-from smoke.policy import completion_logprobs
+from smoke.kit import grpo, scoring, tiny
+from smoke.kit.policy import completion_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROMPTS = (24, 17, 21, 9)

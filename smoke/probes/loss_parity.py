@@ -6,7 +6,7 @@ the one sampled at, with padding that is attended to, with a KL divergence or cl
 
 Trains two steps of real GRPO on scripted completions of different lengths and fixed rewards, once for every way to
 average and for every option that changes the loss, and compares loss and gradients of each step with a reference in
-plain PyTorch (smoke/reference.py). Both steps use the same completions, so that in the second the policy is no longer
+plain PyTorch (kit/reference.py). Both steps use the same completions, so that in the second the policy is no longer
 the one that sampled, and no longer the reference model. What depends on an option that this TRL does not have is left
 out. To show that it could fail, it measures how far off the gradients would be with one of the options ignored. Needs
 one process.
@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, parity, scripted, tiny
+from smoke.kit import adapter, parity, scripted, tiny
+from smoke.kit.reference import Objective
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.reference import Objective
 
 # Large enough for ratios on both sides of the clipping range after one step, small enough for some within.
 LEARNING_RATE = 0.025

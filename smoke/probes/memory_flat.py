@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, grpo, tiny
+from smoke.kit import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 WARM_UP = 5

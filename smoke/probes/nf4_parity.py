@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import quantized, tiny
+from smoke.kit import quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 # The 16 values of NormalFloat, from appendix E of the QLoRA paper.

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from smoke import grpo, quantized, tiny
+from smoke.kit import grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 GPUS = 2

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from smoke import grpo, quantized, tiny
+from smoke.kit import grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2

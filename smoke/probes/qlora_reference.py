@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
-from smoke import grpo, quantized, tiny
+from smoke.kit import grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(

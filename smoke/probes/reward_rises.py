@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import adapter, grpo, tiny
+from smoke.kit import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RUNS = 3

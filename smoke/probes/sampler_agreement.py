@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, colocate, tiny
-from smoke.policy import next_token_logprobs
+from smoke.kit import adapter, colocate, tiny
+from smoke.kit.policy import next_token_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
 GENERATIONS = 4

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import adapter, grpo, tiny
+from smoke.kit import adapter, grpo, tiny
+from smoke.kit.rollout import Watch
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.rollout import Watch
 
 COMPLETIONS = 16
 NEW_TOKENS = 24

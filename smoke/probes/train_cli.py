@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from smoke import adapter, grpo, launch, tiny
+from smoke.kit import adapter, grpo, launch, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 STEPS = 2

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import adapter, grpo, tiny, zero
+from smoke.kit import adapter, grpo, tiny, zero
+from smoke.kit.rollout import Watch
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.rollout import Watch
 
 RANKS = 2
 STEPS = 2

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import adapter, colocate, grpo, tiny
+from smoke.kit import adapter, colocate, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading, Skip
 
 GENERATIONS = 2 * grpo.STEPS

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from smoke import adapter, colocate, grpo, tiny
+from smoke.kit import adapter, colocate, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROMPTS = 8

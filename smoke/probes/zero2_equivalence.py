@@ -6,7 +6,7 @@ that is left out of an update.
 
 Trains two steps of real GRPO under DeepSpeed, gradients and the optimizer's state divided among two ranks with two
 micro-batches each, on scripted completions of different lengths. The updates of plain gradient descent, as seen in
-the parameters, are compared with those that a reference in plain PyTorch (smoke/reference.py) computes from all
+the parameters, are compared with those that a reference in plain PyTorch (kit/reference.py) computes from all
 completions at once. Needs two processes; on GPUs, two of them.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke import parity, tiny, zero
+from smoke.kit import parity, tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2

@@ -6,7 +6,7 @@ that is left out of an update.
 
 Trains two steps of real GRPO under DeepSpeed, the parameters divided among two ranks with two micro-batches each, on
 scripted completions of different lengths. The updates of plain gradient descent, as seen in the gathered parameters,
-are compared with those that a reference in plain PyTorch (smoke/reference.py) computes from all completions at once.
+are compared with those that a reference in plain PyTorch (kit/reference.py) computes from all completions at once.
 Needs two processes; on GPUs, two of them.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke import parity, tiny, zero
+from smoke.kit import parity, tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2

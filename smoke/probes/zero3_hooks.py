@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smoke import tiny, zero
+from smoke.kit import tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from builder.publishing import signing
+from builder.publish import signing
 
 GENUINE = b'{"_type": "https://in-toto.io/Statement/v1", "predicateType": "x", "predicate": {"result": "FAILED"}}'
 FORGED = GENUINE.replace(b"FAILED", b"PASSED")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.publishing import airgap, folder, signing
+from builder.publish import airgap, folder, signing
 from tests.registry.conftest import Keys
 from tests.registry.conftest import keys as keys
 from tests.registry.conftest import other_keys as other_keys

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from builder import bake, build, debian, environment, errors, oci, process, project, sdist
-from builder.lock import Entry
-from builder.project import Project
+from builder.base import environment, errors, process, project
+from builder.base.project import Project
+from builder.image import bake, build, oci, sdist
+from builder.lock import debian
+from builder.lock.lock import Entry
 from tests.conftest import TINY, Small
-from tests.unit.test_build import put_image
-from tests.unit.test_oci import Layout
+from tests.unit.image.test_build import put_image
+from tests.unit.image.test_oci import Layout
 
 # --- the image that is kept ----------------------------------------------------------------------------------------
 

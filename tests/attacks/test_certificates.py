@@ -13,11 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from builder import advisory, build, catalogue, certificate, judgement, lock, stack
-from builder.certificate import Measurement, ProbeResult, Resource, Statement
-from builder.judgement import Terms
-from builder.machine import Hardware
-from builder.project import Project
+from builder.base.machine import Hardware
+from builder.base.project import Project
+from builder.certify import catalogue, certificate, judgement
+from builder.certify.certificate import Measurement, ProbeResult, Resource, Statement
+from builder.certify.judgement import Terms
+from builder.image import build
+from builder.intent import advisory, stack
+from builder.lock import lock
 from tests.conftest import ROOT
 
 STACK = "trl1.16-cpu"

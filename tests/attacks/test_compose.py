@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_compose import BASE, RESET, read
+from tests.unit.runtime.test_compose import BASE, RESET, read
 
 
 @pytest.mark.parametrize("name", ["train", "smoke", "preflight", "vllm"])

@@ -22,8 +22,8 @@ from doctor.case import Case
 from doctor.elf import Effort, NotElfError, SharedObject
 from doctor.machine import look
 from tests.conftest import ROOT
-from tests.unit.test_doctor import APIS, DATA, install, of, only
-from tests.unit.test_doctor_files import SYMBOL, shared_object
+from tests.unit.doctor.test_doctor import APIS, DATA, install, of, only
+from tests.unit.doctor.test_doctor_files import SYMBOL, shared_object
 
 LIMIT = 60  # seconds after which it hangs; all of these take about one
 

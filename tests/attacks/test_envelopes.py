@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder import oci, strictjson
-from builder.oci import Image
-from builder.publishing import attached, signing, verify
-from builder.publishing.signing import Envelope
+from builder.base import strictjson
+from builder.image import oci
+from builder.image.oci import Image
+from builder.publish import attached, signing, verify
+from builder.publish.signing import Envelope
 from tests.attacks.envelopes import FORGED, GENUINE, encoded, forgeries, genuine, harmless, mutated, readings, write
 from tests.registry import conftest as at
 from tests.registry.conftest import Keys, image_of

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from builder import archives, environment, errors
-from builder.project import Project
-from builder.resolve import File
+from builder.base import environment, errors
+from builder.base.project import Project
+from builder.lock import archives
+from builder.lock.resolve import File
 
 CONTENT = b"a wheel"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -17,15 +17,18 @@ from typing import Any
 
 import pytest
 
-from builder import archives, catalogue, hostenv, judgement, lock, seal, stack, suite
-from builder.lock import Entry
-from builder.machine import Hardware
-from builder.project import Project
-from builder.publishing import attached
+from builder.base import seal
+from builder.base.machine import Hardware
+from builder.base.project import Project
+from builder.certify import catalogue, hostenv, judgement, suite
+from builder.intent import stack
+from builder.lock import archives, lock
+from builder.lock.lock import Entry
+from builder.publish import attached
 from runtime import preflight
-from smoke import guard, linux, zygote
-from smoke.job import Job
-from smoke.zygote import Stack, Zygote
+from smoke.run import guard, linux, zygote
+from smoke.run.job import Job
+from smoke.run.zygote import Stack, Zygote
 from tests.attacks.test_certificates import DAY, accepted, earned
 from tests.attacks.test_certificates import genuine as genuine
 from tests.attacks.test_certificates import terms as terms
@@ -183,7 +186,7 @@ def test_a_result_kills_the_supervisor(attack: Attack, name: str) -> None:
                 with open(os.path.join(job.directory, "result-0.jsonl"), "wb") as file:
                     file.write({RESULTS[name]!r})
                 os._exit(0)
-        if "smoke.zygote" in sys.orig_argv:
+        if "smoke.run.zygote" in sys.orig_argv:
             os.setsid = setsid
         """
     results, _ = attack(textwrap.dedent(code), "good", "raises")
@@ -199,7 +202,7 @@ def test_a_reason_of_many_megabytes(attack: Attack) -> None:
             with open(os.path.join(job.directory, "result-0.jsonl"), "w") as file:
                 file.write(json.dumps({"failure": "x" * 2**23}) + "\\n")
             os._exit(1)
-        if "smoke.zygote" in sys.orig_argv:
+        if "smoke.run.zygote" in sys.orig_argv:
             os.setsid = setsid
         """
     results, _ = attack(textwrap.dedent(code))
@@ -215,7 +218,7 @@ def test_the_interpreter_leaves_a_process_behind(attack: Attack, tmp_path: Path)
         def setsid():
             stranger = open({str(pid)!r}).read()
             open({str(witness)!r}, "w").write(str(os.path.exists("/proc/" + stranger)))
-        if "smoke.zygote" in sys.orig_argv:
+        if "smoke.run.zygote" in sys.orig_argv:
             os.setsid = setsid
         elif "-c" in sys.orig_argv:
             started = os.fork()

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from builder import build, oci, origin
-from builder.lock import Lock
-from builder.origin import Origin
-from builder.publishing import bundled, nested, rebuild, sbom
+from builder.image import build, oci, origin
+from builder.image.origin import Origin
+from builder.lock.lock import Lock
+from builder.publish import libraries as bundled
+from builder.publish import nested, rebuild, sbom
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of, make_image
 

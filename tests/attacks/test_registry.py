@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from builder import certificate, errors, oci
-from builder.project import sha256
-from builder.publishing import attached, registry, signature, signing
-from builder.publishing.registry import Repository
+from builder.base import errors
+from builder.base.project import sha256
+from builder.certify import certificate
+from builder.image import oci
+from builder.publish import attached, registry, signature, signing
+from builder.publish.registry import Repository
 from tests.attacks.envelopes import encoded, forgeries, genuine, write
 from tests.conftest import TINY
 from tests.registry import conftest as at

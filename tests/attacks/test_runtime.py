@@ -16,7 +16,7 @@ import pytest
 
 from runtime import parent, preflight, train
 from tests.conftest import ROOT, Small
-from tests.unit.test_runtime import Machine
+from tests.unit.runtime.test_runtime import Machine
 
 CPU = {"torch": "2.13.0+cpu"}
 SITE = sysconfig.get_path("purelib").lstrip("/")

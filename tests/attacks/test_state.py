@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from builder import archives, build, engine, errors, hostenv, machine, oci, seal
-from builder.project import Project
+from builder.base import errors, machine, seal
+from builder.base.project import Project
+from builder.certify import engine, hostenv
+from builder.image import build, oci
+from builder.lock import archives
 from tests.conftest import TINY, Small
-from tests.unit.test_oci import Layout
+from tests.unit.image.test_oci import Layout
 
 # A Docker engine of which a test chooses to which image a tag points, and what its containers run.
 DOCKER = """\

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from builder import errors, suite
-from builder.certificate import ProbeResult
-from builder.suite import Asked, Event
+from builder.base import errors
+from builder.certify import suite
+from builder.certify.certificate import ProbeResult
+from builder.certify.suite import Asked, Event
 from tests.conftest import ROOT
 
 PROBES = ROOT / "tests" / "smoke" / "faulty"
@@ -124,7 +125,7 @@ def test_the_zygote_answers_what_no_zygote_answers(attack: Attack, answer: str) 
     line = (answer + "\n").encode()
     code = f"""
         import os, sys
-        if "smoke.zygote" in sys.orig_argv:
+        if "smoke.run.zygote" in sys.orig_argv:
             os.write(1, {line!r} * 3)
             os._exit(0)
         """
@@ -151,7 +152,7 @@ def test_a_result_file_is_something_else(attack: Attack, tmp_path: Path, kind: s
                 path = os.path.join(sys._getframe(1).f_locals["job"].directory, name)
                 {ways[kind]}
             os._exit(0)
-        if "smoke.zygote" in sys.orig_argv:
+        if "smoke.run.zygote" in sys.orig_argv:
             os.setsid = setsid  # the first that a forked probe does
         """
     results, _ = attack(textwrap.dedent(code))

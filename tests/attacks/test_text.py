@@ -16,11 +16,13 @@ from markdown_it.token import Token
 from rich.table import Table
 from rich.text import Text
 
-from builder import console, docs, errors, evidence, reading, text
-from builder.bisecting import bisect_config
-from builder.bisecting.bisection import Journal
-from builder.build import Step
-from builder.certificate import Measurement, ProbeResult
+from builder import console
+from builder.base import errors, reading, text
+from builder.bisect import settings as bisect_config
+from builder.bisect.bisection import Journal
+from builder.certify.certificate import Measurement, ProbeResult
+from builder.image.build import Step
+from builder.pages import docs, evidence
 from tests.conftest import ROOT, TINY, Small, vetted
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
@@ -347,7 +349,7 @@ def test_evidence_that_writes_the_documents(small: Small, monkeypatch: pytest.Mo
 def test_what_nobody_foresaw(small: Small, tmp_path: Path) -> None:
     """A fault of Vetted itself shows no traceback, and keeps one."""
     (tmp_path / "sitecustomize.py").write_text(
-        "from builder import stack\n\n"
+        "from builder.intent import stack\n\n"
         "def names(project):\n    raise ZeroDivisionError('\\x1b[31m')\n\n"
         "stack.names = names\n"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder.publishing import timestamp
+from builder.publish import timestamp
 
 OURS, THEIRS = b"signature of the key", b"signature of a stranger"
 

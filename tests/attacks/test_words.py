@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import errors, process
-from builder.publishing import registry
+from builder.base import errors, process
+from builder.publish import registry
 
 PATH = {"PATH": os.environ["PATH"]}
 

@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
-from builder import engine, errors, lock, project
-from builder.lock import Lock
+from builder.base import errors, project
+from builder.certify import engine
+from builder.lock import lock
+from builder.lock.lock import Lock
 
 ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"

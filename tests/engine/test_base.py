@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import debian, engine
+from builder.certify import engine
+from builder.lock import debian
 from tests.engine.conftest import STACK, Workshop
 
 # Named here once more: a name that is dropped from the builder's list is found here.

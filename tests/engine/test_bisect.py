@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder import control, tomlfile
-from builder.advisory import Advisory
+from builder.base import tomlfile
+from builder.certify import control
+from builder.intent.advisory import Advisory
 from tests.engine.conftest import Workshop, copy_of_project
 
 CONTROL = "trl0.14-transformers4.52"

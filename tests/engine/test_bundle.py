@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from builder import certificate, hostenv, machine
-from builder.bundling import bundle
+from builder.base import machine
+from builder.bundle import bundle
+from builder.certify import certificate, hostenv
 from tests.engine.conftest import ROOT, STACK, copy_of_project, processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.

@@ -16,7 +16,9 @@ import pytest
 import zstandard
 from pip._internal.models.index import PyPI
 
-from builder import build, certificate, engine, machine, oci, suite
+from builder.base import machine
+from builder.certify import certificate, engine, suite
+from builder.image import build, oci
 from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_at_random_moments
 from tests.registry.conftest import PASSWORD, make_keys, serving
 

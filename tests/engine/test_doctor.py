@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from builder import control, hostenv, machine, project, suite
-from builder.certificate import ProbeResult
-from builder.control import Locked
-from builder.project import Project
-from builder.suite import Asked
+from builder.base import machine, project
+from builder.base.project import Project
+from builder.certify import control, hostenv, suite
+from builder.certify.certificate import ProbeResult
+from builder.certify.control import Locked
+from builder.certify.suite import Asked
 from tests.conftest import ROOT
 
 # Each control, what its run was asked for, and the advisory that it is an example of.

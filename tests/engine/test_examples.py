@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder import machine
+from builder.base import machine
 from tests.conftest import ROOT
 
 IMAGE = f"registry.example/vetted/images@sha256:{'a' * 64}"

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from builder import certificate, debian, errors, hostenv
+from builder.base import errors
+from builder.certify import certificate, hostenv
+from builder.lock import debian
 from tests.engine.conftest import GPU_ONLY, STACK, Workshop, killed_at_random_moments
 
 HOST = ("certify", STACK, "--engine", "host")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import control, hostenv, project
+from builder.base import project
+from builder.certify import control, hostenv
 from tests.conftest import ROOT
 
 CONTROL = "trl0.15-transformers4.52"  # its twin is TRL 0.15.2 and Transformers 4.51.3, as published

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import control, hostenv, project
+from builder.base import project
+from builder.certify import control, hostenv
 from tests.conftest import ROOT
 
 TWIN = "trl0.15-patch-text-prompts"  # TRL 0.15.2 with the patches of its stack

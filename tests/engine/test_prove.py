@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import debian
-from builder.project import sha256_file
+from builder.base.project import sha256_file
+from builder.lock import debian
 from tests.engine.conftest import STACK, Workshop
 
 pytestmark = pytest.mark.usefixtures("docker")

@@ -7,8 +7,8 @@ import importlib
 
 import pytest
 
-from builder import hostenv, suite
-from builder.certificate import ProbeResult
+from builder.certify import hostenv, suite
+from builder.certify.certificate import ProbeResult
 from smoke import probe
 from tests.engine.conftest import ROOT, STACK, Workshop
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from builder import engine, errors
-from builder.build import Built
+from builder.base import errors
+from builder.certify import engine
+from builder.image.build import Built
 from tests.conftest import TINY, Small, vetted
 from tests.registry.conftest import make_image
 

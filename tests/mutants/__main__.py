@@ -17,8 +17,11 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from builder import audit, console, errors, hostenv, lock, machine, project, suite
-from builder.project import Project
+from builder import console
+from builder.base import errors, machine, project
+from builder.base.project import Project
+from builder.certify import hostenv, suite
+from builder.lock import audit, lock
 from tests.mutants import hunt, mutant
 from tests.mutants.hunt import Verdict
 from tests.mutants.mutant import Mutant, Placed

@@ -14,10 +14,11 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from builder import errors, project, suite
-from builder.certificate import ProbeResult
-from builder.lock import Lock
-from builder.project import Project
+from builder.base import errors, project
+from builder.base.project import Project
+from builder.certify import suite
+from builder.certify.certificate import ProbeResult
+from builder.lock.lock import Lock
 from tests.mutants import mutant as mutants
 from tests.mutants.mutant import Placed
 

@@ -18,8 +18,8 @@ from typing import Annotated
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, Field
 
-from builder import errors, tomlfile
-from builder.tomlfile import Table
+from builder.base import errors, tomlfile
+from builder.base.tomlfile import Table
 
 
 def _said(value: str) -> str:

@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from builder import build, certificate, oci
-from builder.build import Built
-from builder.project import sha256
-from builder.publishing import registry
-from builder.publishing.registry import Repository
+from builder.base.project import sha256
+from builder.certify import certificate
+from builder.image import build, oci
+from builder.image.build import Built
+from builder.publish import registry
+from builder.publish.registry import Repository
 from tests.conftest import TINY, Answer, Small
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command

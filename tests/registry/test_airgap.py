@@ -12,8 +12,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from builder import certificate, dotenv, oci
-from builder.publishing import airgap
+from builder.certify import certificate
+from builder.image import oci
+from builder.publish import airgap, dotenv
 from tests.conftest import ROOT, TINY, Answer
 from tests.registry.conftest import Keys, Stack, verify
 from tests.unit.conftest import Command

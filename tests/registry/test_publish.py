@@ -23,12 +23,16 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement as in_toto
 from in_toto_attestation.v1 import statement_pb2
 
-from builder import __version__, build, certificate, errors, lock, oci
-from builder.origin import Origin, Tool
-from builder.project import sha256
-from builder.publishing import attached, registry, signing
-from builder.publishing import publish as publishing
-from builder.publishing.registry import Repository
+from builder import __version__
+from builder.base import errors
+from builder.base.project import sha256
+from builder.certify import certificate
+from builder.image import build, oci
+from builder.image.origin import Origin, Tool
+from builder.lock import lock
+from builder.publish import attached, registry, signing
+from builder.publish import publish as publishing
+from builder.publish.registry import Repository
 from tests.conftest import PATCH, TINY, Small, spawn
 from tests.registry.conftest import Keys, Stack, advise, dated, publish, rewritten, skopeo, tags, tar, verify
 from tests.unit.conftest import Command

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from builder import build, oci
-from builder.lock import Lock
-from builder.publishing import rebuild
-from builder.publishing.registry import Repository
+from builder.image import build, oci
+from builder.lock.lock import Lock
+from builder.publish import rebuild
+from builder.publish.registry import Repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, image_of, publish, skopeo, verify
 from tests.unit.conftest import Command

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from builder import errors
-from builder.publishing import registry, signing
-from builder.publishing.registry import Repository
+from builder.base import errors
+from builder.publish import registry, signing
+from builder.publish.registry import Repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command

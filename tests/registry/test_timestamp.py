@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.publishing import registry, signature, timestamp
-from builder.publishing.registry import Repository
+from builder.publish import registry, signature, timestamp
+from builder.publish.registry import Repository
 from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command

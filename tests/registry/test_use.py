@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builder import certificate
-from builder.publishing.registry import Repository
+from builder.certify import certificate
+from builder.publish.registry import Repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, advise, publish
 from tests.unit.conftest import Command

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from builder import certificate, oci
-from builder.publishing import attached, registry, signing
-from builder.publishing.registry import Repository
-from builder.publishing.signing import Envelope
+from builder.certify import certificate
+from builder.image import oci
+from builder.publish import attached, registry, signing
+from builder.publish.registry import Repository
+from builder.publish.signing import Envelope
 from tests.conftest import ROOT, TINY, vetted
 from tests.registry.conftest import Keys, Stack, advise, make_image, publish, rewritten, skopeo, verify
 from tests.registry.test_publish import on_another_machine

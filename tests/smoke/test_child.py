@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smoke import child
+from smoke.run import child
 
 
 @pytest.fixture

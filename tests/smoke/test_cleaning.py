@@ -98,7 +98,7 @@ def test_lost_zygote_loses_nothing_else(start: Callable[..., Run]) -> None:
     """A kill from outside is reported, and the run comes to its end."""
     run = lasting(start)
     os.kill(
-        one(run, lambda pid, command: "smoke.zygote" in command and parent(pid) not in zygotes(run)), signal.SIGKILL
+        one(run, lambda pid, command: "smoke.run.zygote" in command and parent(pid) not in zygotes(run)), signal.SIGKILL
     )
     end = next(event for event in run.events() if event["event"] == "end")
     assert (end["outcome"], end["reason"][-7:]) == ("crashed", "SIGKILL")
@@ -108,4 +108,4 @@ def test_lost_zygote_loses_nothing_else(start: Callable[..., Run]) -> None:
 
 def zygotes(run: Run) -> set[int]:
     """The zygote and everything forked from it."""
-    return {pid for pid, command in run.processes().items() if "smoke.zygote" in command}
+    return {pid for pid, command in run.processes().items() if "smoke.run.zygote" in command}

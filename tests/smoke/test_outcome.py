@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from smoke.job import Job, Report
-from smoke.outcome import Ending, ended, judge
 from smoke.probe import Bound, Probe, Reading
+from smoke.run.job import Job, Report
+from smoke.run.outcome import Ending, ended, judge
 
 PROBE = Probe("it does not", bounds=(Bound("x", "because", "m", at_most=1, headline=True),), links=())
 

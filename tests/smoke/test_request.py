@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from smoke import probe, request
+from smoke import probe
 from smoke.__main__ import BAD_REQUEST
+from smoke.run import request
 
 from .conftest import HERE, Run
 

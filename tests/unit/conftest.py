@@ -11,7 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from builder import cli, debian
+from builder import cli
+from builder.lock import debian
 from tests.conftest import Answer, Small
 
 # The same examples on every machine, however slow it is.

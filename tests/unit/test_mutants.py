@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from builder import errors, hostenv, suite
+from builder.base import errors
+from builder.certify import hostenv, suite
 from tests.conftest import ROOT, TINY, Answer, Small, make_wheel, spawn
 from tests.mutants import __main__ as command_line
 from tests.mutants import hunt, mutant

@@ -1,0 +1,114 @@
+"""What this machine is and how it reaches packages. None of it enters a lock.
+
+Wheels are looked for in a wheelhouse (VETTED_WHEELHOUSE, else a folder that pip's own PIP_FIND_LINKS names),
+then in the index that uv is configured for. A company's CA bundle (SSL_CERT_FILE) and proxy are honoured.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import uv
+
+from builder.base import errors, process
+
+
+def uv_binary() -> str:
+    """The uv of this tool's own environment: pinned with it, fetched by no URL."""
+    return os.fsdecode(uv.find_uv_bin())
+
+
+def wheelhouse() -> Path | None:
+    # The first names one folder, which may have a space in it; pip's is a list.
+    for entry in (os.environ.get("VETTED_WHEELHOUSE", ""), *os.environ.get("PIP_FIND_LINKS", "").split()):
+        folder = Path(entry.removeprefix("file://"))
+        if entry and folder.is_dir():
+            return folder.absolute()
+    return None
+
+
+def in_wheelhouse(name: str, version: str) -> bool:
+    house = wheelhouse()
+    return house is not None and any(house.glob(f"{name}-{version}-*.whl"))
+
+
+def index() -> str | None:
+    """The package index this machine is told to use, or None for uv's own default."""
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        if value := os.environ.get(name):
+            return value
+    return None
+
+
+def ca_bundle() -> Path | None:
+    value = os.environ.get("SSL_CERT_FILE", "")
+    return Path(value) if value and Path(value).is_file() else None
+
+
+def uv_offline() -> dict[str, str]:
+    """uv's configuration where all that it needs lies in a folder: none of this machine's."""
+    return {
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+        "NO_COLOR": "1",
+        "VIRTUAL_ENV": "",
+        "UV_NO_CONFIG": "1",
+    }
+
+
+def uv_environment(torch: str = "") -> dict[str, str]:
+    """uv's configuration on this machine, to work on a stack with this version of torch ("" if it is left free).
+
+    A wheelhouse that has another build of that very version is left out: for 2.13.0, uv would take 2.13.0+cpu.
+    """
+    env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "VIRTUAL_ENV": ""}
+    if (house := wheelhouse()) and ("+" in torch or not any(house.glob(f"torch-{torch}+*.whl"))):
+        env["UV_FIND_LINKS"] = str(house)
+    if url := index():
+        env["UV_DEFAULT_INDEX"] = url
+    return env
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a certificate says of the machine it was earned on."""
+
+    name: str
+    cores: int
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+
+    @property
+    def hardware_class(self) -> str:
+        """Machines of one class share certificates: the same CPU model, or the same GPUs and driver."""
+        if self.gpus:
+            models = " + ".join(f"{number}x {model}" for model, number in Counter(self.gpus).items())
+            return f"{models}, driver {self.driver}"
+        return f"{self.name}, {self.cores} cores"
+
+
+def hardware(device: str) -> Hardware:
+    """The CPU, and for `cuda` the GPUs with their driver (asked of nvidia-smi)."""
+    info = Path("/proc/cpuinfo")
+    match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    name = match[1].strip() if match else platform.machine()
+    cores = len(os.sched_getaffinity(0))
+    if device != "cuda":
+        return Hardware(name, cores)
+    try:
+        query = process.check(
+            "asking for the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        )
+    except errors.MissingToolError as error:
+        raise errors.MissingToolError(
+            "no GPU to certify on: nvidia-smi is not installed",
+            cause="the machine has no NVIDIA GPU, or its driver is not installed",
+            next_step="run this on a host with an NVIDIA GPU and driver",
+        ) from error
+    rows = [[cell.strip() for cell in line.split(",")] for line in query.stdout.splitlines() if line.strip()]
+    return Hardware(name, cores, tuple(row[0] for row in rows), rows[0][1] if rows else None)

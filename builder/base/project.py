@@ -1,0 +1,133 @@
+"""Where things lie: the files that people and stages write, and the state that can be made again.
+
+`<root>/.vetted` (or VETTED_STATE) holds environments, images and downloads; deleting it loses nothing but time.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from builder.base import errors
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        override = os.environ.get("VETTED_STATE")
+        return Path(override).absolute() if override else self.root / ".vetted"
+
+    def stack_dir(self, stack: str) -> Path:
+        return self.root / "lockfiles" / stack
+
+    def control_dir(self, control: str) -> Path:
+        return self.root / "lockfiles" / "controls" / control
+
+    def dockerfile(self, stack: str) -> Path:
+        return self.root / "images" / stack / "Dockerfile"
+
+    @property
+    def smoke(self) -> Path:
+        return self.root / "smoke"
+
+    @property
+    def runtime(self) -> Path:
+        """What an image carries beside its stack."""
+        return self.root / "runtime"
+
+    @property
+    def advisories(self) -> Path:
+        return self.root / "advisories"
+
+    def relative(self, path: Path) -> str:
+        """The path as a person would type it from the project's root."""
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+    def scratch(self, stack: str) -> Path:
+        """The folder for half-done work on a stack; whoever holds the stack may wipe it."""
+        return self.state / "tmp" / stack
+
+    @contextmanager
+    def holding(self, stack: str) -> Iterator[Path]:
+        """Hold a stack against other vetted processes and yield its scratch folder, empty.
+
+        The lock is the kernel's, so a killed holder frees it; what it left half-done is wiped here.
+        """
+        locks = self.state / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(locks / f"{stack}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(f"another vetted is at work on {stack}; waiting for it to finish", file=sys.stderr, flush=True)
+            lock.acquire()
+        scratch = self.scratch(stack)
+        try:
+            remove(scratch)
+            scratch.mkdir(parents=True)
+            yield scratch
+        finally:
+            remove(scratch)
+            lock.release()
+
+
+def find(start: Path | None = None) -> Project:
+    """The project that the current folder lies in."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "lockfiles").is_dir() and (folder / "smoke").is_dir():
+            return Project(folder)
+    raise errors.BadInputError(
+        f"{here} is not inside a Vetted project: no folder above it holds lockfiles/ and smoke/",
+        next_step="cd to your clone of Vetted",
+    )
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder in which foreign code may have made folders deeper than Python can follow, or a link to one."""
+    with suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL)
+
+
+def write(path: Path, data: str | bytes, scratch: Path) -> None:
+    """Write a file whole or not at all: through a temporary file in `scratch` and a rename."""
+    content = data.encode() if isinstance(data, str) else data
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = scratch / f"{path.name}.partial"
+    partial.write_bytes(content)
+    try:
+        partial.replace(path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # The state lies on another disk than the project: rename from beside the target instead.
+        beside = path.with_name(f".{path.name}.partial")
+        try:
+            shutil.copyfile(partial, beside)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()

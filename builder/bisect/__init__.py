@@ -1,0 +1,1 @@
+"""From a good and a bad state to the smallest difference that matters."""

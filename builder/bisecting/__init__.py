@@ -1,1 +1,0 @@
-"""From two states to the smallest difference that matters: packages, and settings."""

@@ -1,0 +1,1 @@
+"""A stack for hosts without a network."""

@@ -1,0 +1,100 @@
+"""The suite's catalogue: what its probes say about themselves. It is read from the project, never from a stack."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from builder.base import errors, process
+from builder.certify import suite
+
+Limit = dict[Literal["at_most", "at_least", "equals"], float]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Bound(_Model):
+    """A number of a probe: its unit, what it must be, and why."""
+
+    name: str
+    unit: str
+    bound: Limit | None
+    why: str
+    headline: bool
+
+    def holds(self, value: float) -> bool:
+        """Does a number keep the bound?"""
+        limit = self.bound or {}
+        return (
+            value <= limit.get("at_most", value)
+            and value >= limit.get("at_least", value)
+            and value == limit.get("equals", value)
+        )
+
+
+class Skip(_Model):
+    """A reason for which a probe may have nothing to ask, and where that can be true."""
+
+    reason: str
+    device: str | None
+    versions: dict[str, str]
+
+    def holds(self, device: str, versions: dict[str, str]) -> bool:
+        """Can the reason be true on that device, with these locked versions?"""
+        return self.device in (None, device) and all(
+            name in versions and SpecifierSet(wanted).contains(versions[name], prereleases=True)
+            for name, wanted in self.versions.items()
+        )
+
+
+class Probe(_Model):
+    """What a probe says about itself; see smoke/probe.py."""
+
+    name: str
+    asks: str
+    matters: str
+    links: list[str]
+    needs: list[str]
+    skips: list[Skip]
+    ranks: int
+    gpus: int
+    fresh: bool
+    timeout_s: float
+    memory_mib: int
+    bounds: list[Bound]
+
+    @property
+    def headline(self) -> Bound:
+        """The number that stands for the probe."""
+        return next(bound for bound in self.bounds if bound.headline)
+
+
+_PROBES = TypeAdapter(tuple[Probe, ...])
+
+
+def read(smoke: Path) -> tuple[Probe, ...]:
+    """Every probe of a suite, in the order in which they run."""
+    return _read(smoke, suite.digest(smoke))
+
+
+@cache
+def _read(smoke: Path, digest: str) -> tuple[Probe, ...]:
+    # In a process of its own: the suite is no part of the tool. And from a copy: what lies beside the suite, or in its
+    # bytecode caches, has no part in its digest, and would be imported in place of a module.
+    with tempfile.TemporaryDirectory(prefix="vetted-") as beside:
+        if suite.copy(smoke, Path(beside)) != digest:
+            raise errors.VettedError(
+                f"{smoke.name}/ changed while it was read",
+                cause="an editor or git wrote there",
+                next_step="run this again",
+            )
+        argv = [sys.executable, "-I", "-S", "-B", str(Path(beside) / "smoke" / "__main__.py"), "--list"]
+        return _PROBES.validate_json(process.check("listing the probes", argv).stdout)

@@ -1,0 +1,261 @@
+"""The certificate: an in-toto statement of what ran, where, and what was measured; and its sibling, the report.
+
+A certificate is issued only when every probe that applies has passed. A run that failed leaves a report of the
+same shape under .vetted/reports/, never a certificate.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from builder.base import errors, reading
+from builder.base.machine import Hardware
+from builder.base.project import Project
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# Where a statement says what of the environment was not as in the lock; a certificate has none.
+DIFFERENCES = "differences"
+INPUTS = "inputs"  # the resource that names what an image was made of
+Differences = Mapping[str, str | list[str]]
+# The bytes that a certificate speaks of do not age. What it cannot see does: the drivers and kernels under the image,
+# the faults that are found after it, the suite that learns of them. Those move within a quarter; running the suite
+# again takes minutes.
+LIFETIME = datetime.timedelta(days=90)
+Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
+
+
+def _day(value: object) -> object:
+    """A day is written 2026-11-21; pydantic would take numbers and times of day as well."""
+    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date | str):
+        raise ValueError("must be a day, such as 2026-11-21")
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        raise ValueError(f"{value!r} is not a day, such as 2026-11-21")
+    return value
+
+
+Day = Annotated[datetime.date, BeforeValidator(_day)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class DigestSet(_Model):
+    sha256: Digest
+
+
+class Resource(_Model):
+    """in-toto ResourceDescriptor."""
+
+    name: str
+    digest: DigestSet | None = None
+    annotations: dict[str, str | int | list[str] | None] | None = None
+
+
+class Measurement(_Model):
+    """One number of a probe, its bound and the reason for the bound. A bound is at_most, at_least or equals."""
+
+    name: str
+    value: float | int | str | bool | None = None
+    unit: str = ""
+    bound: dict[Literal["at_most", "at_least", "equals"], float | int | str | bool] | None = None
+    why: str = ""
+    ok: bool = True
+    headline: bool = False
+
+
+class ProbeResult(_Model):
+    """What a probe said. `matters` is its own word on what a failure of it does to a training run."""
+
+    name: str
+    matters: str | None = None
+    outcome: Outcome
+    reason: str | None = None
+    measurements: list[Measurement] = []
+    seconds: float = 0.0
+    peak_memory_mib: float = 0.0
+    log_tail: str | None = None
+
+    @property
+    def headline(self) -> Measurement | None:
+        return next((m for m in self.measurements if m.headline), None)
+
+
+class Predicate(_Model):
+    """in-toto test-result v0.1; `issued`, `expires`, `notRun` and `probes` are this project's additions.
+
+    A report has no dates, nor has a certificate of the days before certificates expired.
+    """
+
+    result: Literal["PASSED", "FAILED"]
+    issued: Day | None = None
+    expires: Day | None = None
+    configuration: list[Resource]
+    passedTests: list[str]  # noqa: N815  (in-toto's names)
+    failedTests: list[str]  # noqa: N815
+    notRun: dict[str, str]  # noqa: N815
+    probes: list[ProbeResult]
+
+    @model_validator(mode="after")
+    def _dated_whole(self) -> Predicate:
+        if (self.issued is None) != (self.expires is None):
+            raise ValueError("`issued` and `expires` go together")
+        return self
+
+
+class Statement(_Model):
+    """in-toto Statement v1."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT  # type: ignore[assignment]
+    subject: list[Resource]
+    predicateType: Literal["https://in-toto.io/attestation/test-result/v0.1"] = PREDICATE  # type: ignore[assignment]  # noqa: N815
+    predicate: Predicate
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(mode="json", by_alias=True, exclude_none=True), indent=2) + "\n"
+
+    @property
+    def hardware(self) -> str:
+        """The class of machine that it was earned on."""
+        return str((self.resource("hardware").annotations or {}).get("class"))
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Subject, suite and hardware class: the same key, nothing to do."""
+        suite = self.resource("suite").digest
+        subject = self.subject[0].digest if self.subject else None
+        return (subject.sha256 if subject else "", suite.sha256 if suite else "", self.hardware)
+
+    def resource(self, name: str) -> Resource:
+        return next((r for r in self.predicate.configuration if r.name == name), Resource(name=name))
+
+    @property
+    def earned(self) -> bool:
+        """May this be a certificate: has all passed, and was what ran exactly what the lock says?"""
+        return self.predicate.result == "PASSED" and not self.resource(DIFFERENCES).annotations
+
+    def dated(self, day: datetime.date) -> Statement:
+        """The same, issued on that day."""
+        dates = {"issued": day, "expires": day + LIFETIME}
+        return self.model_copy(update={"predicate": self.predicate.model_copy(update=dates)})
+
+    def undated(self) -> Statement:
+        """The same as a report, which has no dates."""
+        return self.model_copy(
+            update={"predicate": self.predicate.model_copy(update={"issued": None, "expires": None})}
+        )
+
+    def lapsed(self, day: datetime.date) -> str | None:
+        """Why it no longer speaks on that day; None while it does. It speaks to the end of the day it expires on."""
+        expires = self.predicate.expires
+        if expires is None:
+            return "says no expiry"
+        return f"expired on {expires}" if day > expires else None
+
+
+def today() -> datetime.date:
+    """The day by which certificates are issued and expire: that of UTC, the same everywhere."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def bare(digest: str) -> DigestSet:
+    return DigestSet(sha256=digest.removeprefix("sha256:"))
+
+
+def statement(
+    *, subject: Resource, lock: str, suite: str, hardware: Hardware, engine: dict[str, str], python: str,
+    probes: list[ProbeResult], differences: Differences | None = None, inputs: str | None = None,
+) -> Statement:  # fmt: skip
+    """What a run amounts to. PASSED means: something ran, and every probe that could run has passed.
+
+    `inputs`: the digest of what the image was made of, where the subject is one.
+    """
+    passed = [probe.name for probe in probes if probe.outcome == "passed"]
+    not_run = {probe.name: probe.reason or "" for probe in probes if probe.outcome == "not-run"}
+    failed = [probe.name for probe in probes if probe.outcome not in ("passed", "not-run")]
+    machine: dict[str, str | int | list[str] | None] = {
+        "class": hardware.hardware_class, "cpu": hardware.name, "cores": hardware.cores,
+        "gpus": list(hardware.gpus), "driver": hardware.driver,
+    }  # fmt: skip
+    return Statement(
+        subject=[subject],
+        predicate=Predicate(
+            result="PASSED" if passed and not failed else "FAILED",
+            configuration=[
+                Resource(name="lock", digest=bare(lock)),
+                Resource(name="suite", digest=bare(suite)),
+                *([Resource(name=INPUTS, digest=bare(inputs))] if inputs else []),
+                Resource(name="hardware", annotations={k: v for k, v in machine.items() if v not in (None, [])}),
+                Resource(name="engine", annotations={**engine}),
+                Resource(name="python", annotations={"version": python}),
+                *([Resource(name=DIFFERENCES, annotations={**differences})] if differences else []),
+            ],
+            passedTests=passed,
+            failedTests=failed,
+            notRun=not_run,
+            probes=probes,
+        ),
+    )
+
+
+def path(project: Project, stack: str, device: str, engine: str) -> Path:
+    return project.stack_dir(stack) / "certificates" / f"{device}-{engine}.json"
+
+
+def report_path(project: Project, stack: str, device: str, engine: str) -> Path:
+    return project.state / "reports" / f"{stack}-{device}-{engine}.json"
+
+
+def parse(content: bytes) -> Statement:
+    """A statement, written as this tool writes it, byte for byte. Raises ValueError.
+
+    JSON has many ways to say a thing, and some that two readers take differently: a key twice, or in other case. None
+    of them is this one.
+    """
+    statement = Statement.model_validate_json(content)
+    if statement.to_json().encode() != content:
+        raise ValueError("it is not written as this tool writes it")
+    return statement
+
+
+def read(path: Path) -> Statement:
+    """Read a certificate or report. Raises BadInputError when it is not one."""
+    try:
+        return parse(reading.content(path, str(path)))
+    except (ValueError, RecursionError) as error:
+        raise errors.BadInputError(
+            f"{path} is not a certificate: {str(error).splitlines()[0]}",
+            cause="the file was edited or cut short",
+            next_step=f"git checkout {path}, or certify again",
+        ) from error
+
+
+def of_stack(project: Project, stack: str) -> dict[str, Statement]:
+    """Every certificate of a stack, by `<device>-<engine>`."""
+    folder = project.stack_dir(stack) / "certificates"
+    found = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+    for stem, statement in found.items():
+        if statement.resource(DIFFERENCES).annotations:
+            where = project.relative(folder / f"{stem}.json")
+            raise errors.BadInputError(
+                f"{where} is a report: what ran was not exactly the lock",
+                cause="a report of a bundle was copied here",
+                next_step=f"git rm {where}, or move it away",
+            )
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema that docs/ carries."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Statement.model_json_schema(by_alias=True)}

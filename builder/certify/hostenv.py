@@ -1,0 +1,238 @@
+"""The environment of the `host` engine: a virtual environment installed from the lock, patched like the image."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from builder.base import errors, machine, process, seal
+from builder.base.project import Project, sha256_file
+from builder.base.project import remove as remove_folder
+from builder.image import patches, render, sdist
+from builder.lock import archives, debian, lock
+from builder.lock.lock import Entry, Lock
+
+# System libraries that the machine lacked, unpacked from the locked Debian packages.
+SYSTEM = "system"
+
+
+def path(project: Project, held: Lock) -> Path:
+    return project.state / "host" / f"{held.name}-{held.digest.removeprefix('sha256:')[:12]}"
+
+
+def prepare(
+    project: Project,
+    held: Lock,
+    scratch: Path,
+    report: Callable[[str], None],
+    *,
+    keep: bool = True,
+    cache: Path | None = None,
+) -> Path:
+    """The environment of this very lock: the one that is kept, while it is as it was made, or else a new one.
+
+    It is made aside and renamed when it is whole. `keep`: is it to be used again? Then it is compiled, and sealed.
+    `cache`: where uv unpacks wheels; a folder that several environments of one command may share.
+    """
+    final = path(project, held)
+    what = _sealed_as(held.digest)
+    if keep and is_kept(final, what, report):
+        return final
+    files = archives.fetch(project, held.stack, held.python, scratch, report)
+    if any(not _is_wheel(file) for file in files.values()):
+        files |= archives.fetch(project, held.stack, held.build, scratch, report)
+    made = scratch / "host"
+    install(held, made, scratch, report, files, cache=cache)
+    finish(project, held, made, final, scratch, report, what if keep else None)
+    return final
+
+
+def _sealed_as(identity: str) -> str:
+    return f"environment of {identity}"
+
+
+def is_kept(final: Path, what: str, report: Callable[[str], None]) -> bool:
+    """Is an environment here that was made as this, and is it whole and unchanged?"""
+    if not final.is_dir() or final.is_symlink():
+        return False
+    report("checking the environment")
+    try:
+        return seal.holds(_seal(final), what, seal.tree(final))
+    except OSError:
+        return False
+
+
+def _seal(final: Path) -> Path:
+    return final.with_name(f"{final.name}.seal")
+
+
+def _is_wheel(file: Path) -> bool:
+    return file.suffix == ".whl"
+
+
+def install(
+    held: Lock,
+    made: Path,
+    scratch: Path,
+    report: Callable[[str], None],
+    files: Mapping[Entry, Path],
+    python: str | None = None,
+    cache: Path | None = None,
+) -> None:
+    """Install the locked distributions, and nothing that they declare to need, into a new environment.
+
+    `files`: those of the lock; uv checks their hashes and unpacks them anew, as what it once unpacked has none.
+    `python`: the interpreter, where not any of the stack's version will do.
+    """
+    uv = machine.uv_binary()
+    env = machine.uv_offline()
+    report("creating the environment")
+    created = process.run(
+        [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", python or held.stack.python, str(made)],
+        env=env,
+    )
+    if created.returncode != 0:
+        said = errors.from_tool("creating the environment", created.output)
+        if python or isinstance(said, errors.StorageError):
+            raise said
+        raise errors.MissingToolError(
+            f"{held.name} needs Python {held.stack.python}, and this machine has none",
+            next_step=f"install python{held.stack.python}, or run with --engine docker",
+        )
+    wheels = {entry: files[entry] for entry in held.python if _is_wheel(files[entry])}
+    if source := [entry for entry in held.python if entry not in wheels]:
+        tools = {entry: files[entry] for entry in held.build}
+        wheels |= sdist.build({entry: files[entry] for entry in source}, tools, made, scratch, report)
+    report(f"installing {len(held.python)} locked distributions")
+    links = archives.gather(wheels.values(), scratch / "links")
+    requirements = scratch / "requirements.txt"
+    # Of what was built here, the hash is that of the wheel which came of the locked source.
+    requirements.write_text(
+        lock.format_python(
+            entry if entry not in source else replace(entry, sha256=sha256_file(wheels[entry])[7:])
+            for entry in held.python
+        )
+    )
+    argv = [
+        uv, "pip", "sync", "--quiet", "--python", str(made / "bin" / "python"), "--require-hashes",
+        "--offline", "--no-index", "--find-links", str(links), "--only-binary", ":all:",
+        "--cache-dir", str(cache or scratch / "uv"), str(requirements),
+    ]  # fmt: skip
+    process.check(f"installing {held.name}", argv, env=env, next_step=f"vetted lock --check {held.name}")
+
+
+def finish(
+    project: Project,
+    held: Lock,
+    made: Path,
+    final: Path,
+    scratch: Path,
+    report: Callable[[str], None],
+    what: str | None,
+) -> None:
+    """Bring what is not a distribution, patch, and give an environment its name; an earlier one of the stack goes.
+
+    `what` it is sealed as, to be used again; None when it is not.
+    """
+    if held.debian:
+        _system_libraries(project, held, scratch, made / SYSTEM)
+    _toolkit(held, made)
+    report("applying patches")
+    _patch(held, made / held.site_packages, scratch / "patched")
+    if what is not None:
+        report("compiling")
+        _compile(made, made / held.site_packages)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    remove(final)
+    made.rename(final)
+    if what is not None:
+        seal.put(_seal(final), what, seal.tree(final), scratch)
+    for other in final.parent.glob(f"{held.name}-????????????"):
+        if other != final:
+            remove(other)
+
+
+def remove(environment: Path) -> None:
+    """Remove an environment with its seal."""
+    _seal(environment).unlink(missing_ok=True)
+    remove_folder(environment)
+
+
+def _compile(made: Path, site_packages: Path) -> None:
+    """Write the bytecode that Python would write while it runs, and with which the seal would no longer hold.
+
+    Some packages ship files that are no Python 3: they stay source, and the exit code says nothing.
+    """
+    python = [str(made / "bin" / "python"), "-I", "-S", "-m", "compileall", "-qq", "-j", "0", str(site_packages)]
+    process.run(python, env={"PYTHONHASHSEED": "0"})
+
+
+def _system_libraries(project: Project, held: Lock, scratch: Path, target: Path) -> None:
+    """Unpack, from the locked Debian packages, the system libraries that this machine lacks."""
+    missing = [package for package, library in debian.LIBRARIES.items() if not _loads(library)]
+    if not missing:
+        return
+    fetched = {entry.name for entry in held.debian if (project.state / "debs" / f"{entry.sha256}.deb").is_file()}
+    if not fetched.issuperset(missing) and not shutil.which("apt-get"):
+        raise errors.MissingToolError(
+            f"this machine lacks {', '.join(debian.LIBRARIES[package] for package in missing)}",
+            next_step=f"install what your system calls {', '.join(missing)}, or run with --engine docker",
+        )
+    for entry, file in debian.fetch(project, held, scratch, missing).items():
+        process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])
+
+
+def _toolkit(held: Lock, made: Path) -> None:
+    """The toolkit's usual names for what the wheels of CUDA carry, as in the image."""
+    home = _cuda_home(made)
+    if home is None:
+        return
+    for name, target in render.toolkit(held).items():
+        link = home / name
+        link.parent.mkdir(exist_ok=True)
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(target)
+
+
+def _cuda_home(prepared: Path) -> Path | None:
+    nvcc = next(prepared.glob("lib/python3.*/site-packages/nvidia/cu*/bin/nvcc"), None)
+    return nvcc.parent.parent if nvcc else None
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def environment(prepared: Path) -> dict[str, str]:
+    """The environment variables that a process of this environment needs."""
+    variables = {}
+    folder = prepared / SYSTEM / "usr" / "lib" / "x86_64-linux-gnu"
+    if folder.is_dir():
+        # After ours what the host has set: on some, the GPU driver's own libraries are found by it alone.
+        path = filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH")))
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(path)
+    if home := _cuda_home(prepared):
+        variables["CUDA_HOME"] = str(home)
+    return variables
+
+
+def _patch(held: Lock, site_packages: Path, output: Path) -> None:
+    try:
+        written = patches.apply(site_packages, output, list(held.patches))
+    except patches.PatchError as error:
+        raise errors.BadInputError(
+            str(error), cause="the patch was written for another version", next_step="correct the patch, or remove it"
+        ) from error
+    for file in written:
+        # A rename, not a write: the installed file may be a link into uv's cache.
+        beside = (site_packages / file).with_suffix(".patched")
+        shutil.copyfile(output / file, beside)
+        beside.replace(site_packages / file)

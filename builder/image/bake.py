@@ -1,0 +1,59 @@
+"""The images of several stacks in one build: a file for `docker buildx bake`, here or on a remote BuildKit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.base.project import Project, write
+from builder.certify import engine
+from builder.image import build
+from builder.image.build import Built, Report
+from builder.lock.lock import Lock
+
+FILE = "docker-bake.json"
+# buildx from 0.20 on asks before a bake file reads or writes outside of the current folder; here nobody answers.
+ENVIRONMENT = {"BUILDX_BAKE_ENTITLEMENTS_FS": "0"}
+
+
+def folder(project: Project) -> Path:
+    """Where the bake file lies, with everything that it names."""
+    return project.state / "bake"
+
+
+def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Report) -> Path:
+    """Make the contexts of all the stacks, and the file that names them, which is returned."""
+    for held in stacks:
+        build.refuse_stale(project, held)
+    home = folder(project)
+    shutil.rmtree(home, ignore_errors=True)
+    targets = {}
+    for held in stacks:
+        own = home / held.name
+        own.mkdir(parents=True)
+        targets[name(held)] = dataclasses.asdict(build.target(project, held, own, report, fresh=False))
+    document = {"group": {"default": {"targets": list(targets)}}, "target": targets}
+    path = home / FILE
+    write(path, json.dumps(document, indent=2) + "\n", scratch)
+    return path
+
+
+def name(held: Lock) -> str:
+    """The stack's name as that of a target, which may hold no dot."""
+    return held.name.replace(".", "_")
+
+
+def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Report) -> dict[str, Built]:
+    """Build all that a file names; each image is the one that `vetted build` would have made, and is kept like it."""
+    docker = engine.docker()
+    argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]
+    build.run_buildx("the images", argv, report, env=ENVIRONMENT)
+    made = {
+        held.name: build.keep(project, held, folder(project) / held.name / build.LAYOUT, docker, scratch)
+        for held in stacks
+    }
+    shutil.rmtree(folder(project))
+    return made

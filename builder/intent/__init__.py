@@ -1,0 +1,1 @@
+"""What people write: stack.toml and the advisories."""

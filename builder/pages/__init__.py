@@ -1,0 +1,1 @@
+"""Generated documents: tables, the doctor's data, and the evidence behind them."""

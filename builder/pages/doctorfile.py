@@ -1,0 +1,47 @@
+"""The doctor as a single file: an archive that Python runs under any name, with `packaging` inside."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import zipfile
+from pathlib import Path
+
+from builder.base import errors
+from builder.base.project import Project
+
+MAIN = "import sys\nfrom doctor.__main__ import main\nsys.exit(main())\n"
+FIRST = b"#!/usr/bin/env python3\n"
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def content(project: Project) -> bytes:
+    """The archive, the same bytes for the same sources."""
+    folder = project.root / "doctor"
+    if not (folder / "data.json").is_file():
+        raise errors.BadInputError("doctor/data.json does not exist", next_step="vetted render")
+    files = {path.relative_to(project.root).as_posix(): path for path in _sources(folder)}
+    files |= {f"packaging/{path.name}": path for path in sorted(_packaging().glob("*.py"))}
+    written = io.BytesIO()
+    written.write(FIRST)
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in [
+            ("__main__.py", MAIN.encode()),
+            *((name, path.read_bytes()) for name, path in files.items()),
+        ]:
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    return written.getvalue()
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.rglob("*") if path.suffix in (".py", ".json", ".gz") and "__pycache__" not in path.parts
+    )
+
+
+def _packaging() -> Path:
+    found = importlib.util.find_spec("packaging")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent

@@ -1,0 +1,55 @@
+"""What the doctor knows of this project: advisories and stacks as one file, generated, committed, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from builder.base.project import Project
+from builder.intent import advisory, stack
+from builder.lock import lock
+from builder.lock.lock import Lock
+
+KEPT = ("id", "summary", "severity", "symptoms", "hints", "affected", "fix", "evidence", "references")
+
+
+def path(project: Project) -> Path:
+    return project.root / "doctor" / "data.json"
+
+
+def text(project: Project, certified: Callable[[Lock], list[str]]) -> str:
+    """The file's content; `certified` says where a lock was. Raises BadInputError for a broken one."""
+    known = [
+        one.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
+        for one in advisory.load_all(project)
+        if not one.withdrawn
+    ]
+    stacks = [_stack(held, certified(held)) for held in (lock.load(project, name) for name in stack.names(project))]
+    return json.dumps({"advisories": known, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _stack(held: Lock, certified: list[str]) -> dict[str, Any]:
+    return {
+        "name": held.name,
+        "title": held.stack.title,
+        "device": held.stack.device,
+        "python": held.stack.python,
+        "cuda": _cuda(held),
+        "certified": certified,
+        "patches": [patch.file.removeprefix("images/patches/") for patch in held.stack.patch],
+        "overrides": [lock.normalise(Requirement(one.requirement).name) for one in held.stack.override],
+        "versions": held.versions,
+        "hashes": {entry.name: entry.sha256 for entry in held.python},
+    }
+
+
+def _cuda(held: Lock) -> str:
+    """The CUDA of a stack's own libraries; empty for one without."""
+    for name in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
+        if name in held.versions:
+            return ".".join(held.versions[name].split(".")[:2])
+    return ""

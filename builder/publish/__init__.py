@@ -1,0 +1,1 @@
+"""From a certificate to a registry: sign, push, verify, pin."""

@@ -1,0 +1,105 @@
+"""A carried folder's list of files, signed: `load`, compose.yaml and the suite are run, and so must be under it.
+
+The statement's subject is the list itself. What `load` writes is known beforehand, but for the numbers of the host, and
+results lie in `runs/`; whatever else was not signed is in doubt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from builder.base import errors
+from builder.base.project import sha256, sha256_file
+from builder.certify import certificate
+from builder.certify.certificate import Digest
+from builder.publish import signing
+
+MANIFEST = "folder.dsse.json"
+TYPE = "urn:vetted:folder:v1"
+ENVIRONMENT, RUNS = ".env", "runs"  # made on the host
+LARGEST = 1 << 26  # bytes of a list that is read
+
+
+class _Listed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    files: dict[str, Digest]
+    environment: dict[str, str]  # of .env: a pattern for each value
+
+
+def sign(folder: Path, environment: Mapping[str, str], key: str, scratch: Path) -> None:
+    """Sign the files of a folder as they are. `environment`: the variables of the .env to come, each with a pattern."""
+    files = {name: sha256_file(folder / name).removeprefix("sha256:") for name in sorted(_files(folder))}
+    listed = _Listed(files=files, environment=dict(environment))
+    statement = {
+        "_type": certificate.STATEMENT,
+        "subject": [{"name": "folder", "digest": {"sha256": sha256(_canonical(listed)).removeprefix("sha256:")}}],
+        "predicateType": TYPE,
+        "predicate": listed.model_dump(),
+    }
+    (folder / MANIFEST).write_bytes(signing.sign(json.dumps(statement).encode(), key, scratch).raw)
+
+
+def check(folder: Path, key: Path, scratch: Path) -> list[str]:
+    """What of a folder is not as the holder of the key signed it, in words; nothing where all is."""
+    path = folder / MANIFEST
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
+        return [f"{MANIFEST} is not there: the folder's files are under no signature"]
+    envelope = signing.parse(path.read_bytes())
+    try:
+        if envelope is None or envelope.predicate_type != TYPE:
+            raise ValueError
+        listed = _Listed.model_validate(envelope.statement.get("predicate"))
+    except (ValidationError, ValueError):
+        return [f"{MANIFEST} is no signed list of files"]
+    if why := signing.holds(envelope, _canonical(listed), key, scratch):
+        return [f"{MANIFEST}: {why}"]
+    return list(_differences(folder, listed))
+
+
+def _canonical(listed: _Listed) -> bytes:
+    return json.dumps(listed.model_dump(), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _differences(folder: Path, listed: _Listed) -> Iterator[str]:
+    there = dict.fromkeys(_files(folder))
+    for name in sorted(there.keys() | listed.files.keys()):
+        path, said = folder / name, ascii(name)[1:-1]
+        if name == MANIFEST:
+            continue
+        if name not in there:
+            yield f"{said} is missing"
+        elif path.is_symlink() or not path.is_file():
+            yield f"{said} is not a file"
+        elif name == ENVIRONMENT and name not in listed.files:
+            if not _chosen(path.read_bytes(), listed.environment):
+                yield f"{said} is not what {folder.name}/load writes: remove it, and run load again"
+        elif name not in listed.files:
+            yield f"{said} was added"
+        elif sha256_file(path) != f"sha256:{listed.files[name]}":
+            yield f"{said} was changed"
+
+
+def _chosen(text: bytes, environment: Mapping[str, str]) -> bool:
+    lines = [f"{re.escape(name)}={pattern}\n" for name, pattern in environment.items()]
+    return re.fullmatch("".join(lines).encode(), text) is not None
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Every entry that is no folder, links among them; without what lies in runs/. Raises StorageError."""
+
+    def refuse(error: OSError) -> None:
+        raise errors.from_os(error)
+
+    for where, folders, files in os.walk(folder, onerror=refuse):
+        here = Path(where)
+        if here == folder and RUNS in folders and not (folder / RUNS).is_symlink():
+            folders.remove(RUNS)
+        links = [name for name in folders if (here / name).is_symlink()]
+        yield from (str((here / name).relative_to(folder)) for name in (*files, *links))

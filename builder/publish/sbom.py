@@ -1,0 +1,196 @@
+"""The bill of materials of an image, CycloneDX 1.6, from its lock: the same lock and image, the same bytes.
+
+Every Python distribution and Debian package with the hash of the file that was installed, its licence as the package
+declares it, and the patches; below a distribution the libraries that its wheel brings along and what its own bills of
+materials name. This module takes as long to import as the whole rest of the tool: only those who need a
+bill import it, when they do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import AttachedText, HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType, Diff, Patch, PatchClassification, Pedigree
+from cyclonedx.model.dependency import Dependency
+from cyclonedx.model.license import DisjunctiveLicense, License, LicenseAcknowledgement
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+from packaging.utils import canonicalize_name
+
+from builder import __version__
+from builder.base.project import sha256_file
+from builder.image import oci
+from builder.lock.lock import Entry, Lock
+from builder.publish import libraries as bundled
+from builder.publish import licences
+from builder.publish.libraries import Bundled, Library
+from builder.publish.nested import Part
+
+LOCK = "vetted:lock"  # the properties that this project adds
+VERSION = "vetted:version"
+UNKNOWN = "vetted:licence"
+BUNDLED = "vetted:bundled"  # where a library lies in site-packages, or that a bill in the wheel names a component
+IGNORED = "vetted:ignored"
+FORMAT = ("vetted:bill", "2")  # raised when what is read out of an image changes
+
+
+def make(held: Lock, image: oci.Image) -> dict[str, Any]:
+    """The bill of an image that was built from this lock. Raises BadInputError when a layer cannot be read."""
+    declared = licences.read(image)
+    brought = bundled.read(image, held.versions)
+    return of(held, image.manifest, declared.python, declared.debian, brought)
+
+
+def of(
+    held: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]],
+    brought: Bundled | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The bill of the image of that digest, whose distributions and packages declare these licences."""
+    brought = brought or Bundled()
+    distributions = [_distribution(held, entry, python.get(entry.name, ())) for entry in held.python]
+    for entry, one in zip(held.python, distributions, strict=True):
+        _add(one, brought, entry.name)
+    packages = [_package(held, entry, debian.get(entry.name, ())) for entry in held.debian]
+    subject = Component(
+        name=held.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
+        description=held.stack.title, hashes=[_hash(image)],
+    )  # fmt: skip
+    _add(subject, brought, "")
+    bom = Bom(
+        serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {held.digest}"),
+        metadata=BomMetaData(
+            component=subject,
+            tools=None,
+            # The lock's own day, as in the image: a bill that is made again is the same.
+            timestamp=datetime.datetime.fromtimestamp(held.epoch, datetime.UTC),
+            properties=[
+                Property(name=LOCK, value=held.digest),
+                Property(name=VERSION, value=__version__),
+                Property(name=FORMAT[0], value=FORMAT[1]),
+            ],
+        ),
+        components=[*distributions, *packages],
+        dependencies=[
+            Dependency(
+                ref=subject.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in (*distributions, *packages)]
+            ),
+            *(
+                Dependency(ref=one.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in one.components])
+                for one in distributions
+                if one.components
+            ),
+        ],
+    )
+    read: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    return read
+
+
+def versions(bill: dict[str, Any]) -> dict[str, str]:
+    """The Python distributions of a bill that `make` made: normalised name to version. Raises KeyError, TypeError."""
+    return {
+        str(one["name"]): str(one["version"])
+        for one in bill["components"]
+        if str(one["purl"]).startswith("pkg:pypi/")
+    }  # fmt: skip
+
+
+def lock_of(bill: dict[str, Any]) -> str | None:
+    """The lock that a bill was made from. Raises KeyError, TypeError."""
+    return _properties(bill).get(LOCK)
+
+
+def is_todays(bill: dict[str, Any], held: Lock) -> bool:
+    """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
+    said = _properties(bill)
+    return (lock_of(bill), said.get(VERSION), said.get(FORMAT[0])) == (held.digest, __version__, FORMAT[1])
+
+
+def _properties(bill: dict[str, Any]) -> dict[str, str]:
+    return {str(one["name"]): str(one["value"]) for one in bill["metadata"]["properties"]}
+
+
+def _distribution(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:
+    applied = [
+        (patch, path)
+        for patch, path in zip(held.stack.patch, held.patches, strict=True)
+        if canonicalize_name(patch.package) == entry.name
+    ]
+    patches = [
+        Patch(
+            type=PatchClassification.UNOFFICIAL,
+            diff=Diff(text=AttachedText(content=path.read_text(encoding="utf-8"), content_type="text/x-diff")),
+        )
+        for _, path in applied
+    ]
+    notes = [f"{patch.file} {sha256_file(path)}: {patch.reason}" for patch, path in applied]
+    purl = PackageURL("pypi", None, entry.name, entry.version)
+    pedigree = Pedigree(patches=patches, notes="\n".join(notes)) if patches else None
+    return _component(entry, purl, declared, pedigree)
+
+
+def _package(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:
+    where: dict[str, str] = {"distro": held.stack.debian}
+    return _component(entry, PackageURL("deb", "debian", entry.name, entry.version, where), declared)
+
+
+def _component(
+    entry: Entry, purl: PackageURL, declared: Sequence[str], pedigree: Pedigree | None = None
+) -> Component:  # fmt: skip
+    return Component(
+        name=entry.name, version=entry.version, type=ComponentType.LIBRARY, purl=purl, bom_ref=purl.to_string(),
+        hashes=[_hash(entry.sha256)], licenses=_licences(declared), pedigree=pedigree,
+        properties=[] if declared else [Property(name=UNKNOWN, value="unknown")],
+    )  # fmt: skip
+
+
+def _add(owner: Component, brought: Bundled, name: str) -> None:
+    """Add what a wheel brings along below its distribution."""
+    for number, library in enumerate(brought.libraries.get(name, ())):
+        owner.components.add(_library(library, f"{owner.bom_ref.value}#library-{number}"))
+    for number, part in enumerate(brought.parts.get(name, ())):
+        owner.components.add(_part(part, f"{owner.bom_ref.value}#part-{number}"))
+    for why in brought.ignored.get(name, ()):
+        owner.properties.add(Property(name=IGNORED, value=why))
+
+
+def _library(library: Library, ref: str) -> Component:
+    known = [
+        Component(
+            name=name, version=version, type=ComponentType.LIBRARY, bom_ref=f"{ref}-{number}",
+            purl=PackageURL("generic", None, name, version),
+            properties=[Property(name=BUNDLED, value="by a string in the library")],
+        )
+        for number, (name, version) in enumerate(library.known)
+    ]  # fmt: skip
+    return Component(
+        name=library.name, version=library.version, type=ComponentType.LIBRARY, bom_ref=ref, components=known,
+        hashes=[_hash(library.sha256)], properties=[Property(name=BUNDLED, value=library.path)],
+    )  # fmt: skip
+
+
+def _part(part: Part, ref: str) -> Component:
+    return Component(
+        name=part.name, version=part.version, type=ComponentType.LIBRARY, bom_ref=ref,
+        purl=PackageURL.from_string(part.purl) if part.purl else None, licenses=_licences(part.licences),
+        hashes=[HashType(alg=HashAlgorithm(name), content=value) for name, value in part.hashes],
+        properties=[Property(name=BUNDLED, value="by a bill of materials in the wheel")],
+    )  # fmt: skip
+
+
+def _hash(digest: str) -> HashType:
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
+
+
+def _licences(declared: Sequence[str]) -> list[License]:
+    """One SPDX expression, or names: what a package declares, in CycloneDX's terms."""
+    by_package = LicenseAcknowledgement.DECLARED
+    if len(declared) == 1:
+        return [LicenseFactory().make_from_string(declared[0], license_acknowledgement=by_package)]
+    return [DisjunctiveLicense(name=one, acknowledgement=by_package) for one in declared]

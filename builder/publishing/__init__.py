@@ -1,1 +1,0 @@
-"""A published image: pushed with what proves it, and judged."""

@@ -1,0 +1,1 @@
+"""From a certified stack to a newer one."""

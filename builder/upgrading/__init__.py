@@ -1,1 +1,0 @@
-"""From a certified stack to a newer one, or to none."""

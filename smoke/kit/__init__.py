@@ -1,0 +1,1 @@
+"""What probes share: tiny models, TRL across its releases, references to compare with."""

@@ -1,0 +1,56 @@
+"""Tiny models in 4 bits, and adapters for them, the way that QLoRA does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from smoke.kit import adapter
+from smoke.probe import Context
+
+RANK = 4
+ALPHA = 8
+
+# 2 blocks of 7 linear layers; the output layer is never quantised.
+LAYERS = 14
+
+
+def load(directory: Path, device: str | int, dtype: str = "bfloat16", *, double: bool = True) -> Any:
+    """The model in `directory`, its linear layers in NF4, on one device; `double` quantises their scales, too.
+
+    Everything is computed in `dtype`, which is also that of the rest. Left to itself, transformers 4 would take
+    float16 for that, and bitsandbytes float32 for computing.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    if device == "cpu":
+        adapter.allow_4bit_on_cpu()
+    quantization = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=getattr(torch, dtype),
+        bnb_4bit_use_double_quant=double,
+    )
+    return AutoModelForCausalLM.from_pretrained(
+        directory, quantization_config=quantization, device_map={"": device}, **adapter.dtype(dtype)
+    )
+
+
+def device(context: Context) -> str | int:
+    """The device for the model of this process, as in a device map; on a GPU, that of its rank."""
+    return "cpu" if context.device == "cpu" else context.rank
+
+
+def lora() -> Any:
+    """An adapter for every quantised layer. Its B starts at zero: A has no gradient in the first step."""
+    from peft import LoraConfig
+
+    return LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def layers(model: Any) -> dict[str, Any]:
+    """The quantised layers, by name."""
+    from bitsandbytes.nn import Linear4bit
+
+    return {name: module for name, module in model.named_modules() if isinstance(module, Linear4bit)}

@@ -1,0 +1,126 @@
+"""What a trainer really generates and really trains on, seen from outside: at the calls of its model."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from smoke.kit.policy import next_token_logprobs
+
+
+def up_to(tokens: list[int], end: int) -> list[int]:
+    """The tokens up to the first `end`, which is one of them."""
+    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
+
+
+@dataclass
+class Generation:
+    """One call of generate(), row by row.
+
+    `completions` are the new tokens as they came, with what fills up the shorter rows. `logits` and `scores`, of shape
+    (rows, new tokens, vocabulary), are those before and after the sampling options, if they were asked for.
+    """
+
+    prompts: list[list[int]]
+    completions: list[list[int]]
+    passes: int
+    logits: Any = None
+    scores: Any = None
+
+    def diff(self, policy: Any) -> float:
+        """How far the log-probabilities that the tokens were sampled from are from this policy's, at most, in nats."""
+        diffs: list[float] = []
+        for prompt, completion, logits in zip(self.prompts, self.completions, self.logits, strict=True):
+            tokens = up_to(completion, policy.config.eos_token_id)
+            expected = next_token_logprobs(policy, prompt + tokens, len(tokens)).cpu()
+            diffs.append((logits[: len(tokens)].log_softmax(dim=-1) - expected).abs().max().item())
+        return max(diffs)
+
+
+@dataclass
+class Pass:
+    """One forward pass that a gradient is taken of: its unpadded rows, and whether it recomputes activations."""
+
+    rows: list[list[int]]
+    checkpointing: bool
+
+
+class Watch:
+    """Records what goes through the model of a trainer, from now on. `scores` also keeps the numbers sampled from."""
+
+    def __init__(self, trainer: Any, *, scores: bool = False) -> None:
+        self.generations: list[Generation] = []
+        self.trained: list[Pass] = []
+        self._tokenizer = trainer.processing_class
+        self._scores = scores
+        self._generating = False
+        self._passes = 0
+        model = trainer.model
+        # On the object itself, where the trainer looks it up: the class also serves other models.
+        model.generate = functools.partial(self._generate, model.generate)
+        # The base model: a PeftModel is not called by its own generate().
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        base.register_forward_pre_hook(self._before_forward, with_kwargs=True)
+
+    def pairs(self) -> list[tuple[list[int], list[int]]]:
+        """Prompt and completion of every row trained on. Raises ValueError for a row that no prompt begins."""
+        prompts = [prompt for generation in self.generations for prompt in generation.prompts]
+        pairs = []
+        for row in (row for done in self.trained for row in done.rows):
+            lengths = [len(prompt) for prompt in prompts if row[: len(prompt)] == prompt]
+            if not lengths:
+                raise ValueError(f"trained on a row that starts with no prompt generated for: {row}")
+            pairs.append((row[: max(lengths)], row[max(lengths) :]))
+        return pairs
+
+    def _generate(self, generate: Any, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        if self._scores:
+            config = copy.deepcopy(kwargs["generation_config"])
+            config.return_dict_in_generate = config.output_logits = config.output_scores = True
+            kwargs = {**kwargs, "generation_config": config}
+        self._generating, self._passes = True, 0
+        result = generate(*args, **kwargs)
+        self._generating = False
+        ids = args[0] if args else kwargs["input_ids"]
+        prompts = [row[keep].tolist() for row, keep in zip(ids, kwargs["attention_mask"].bool(), strict=True)]
+        sequences = result.sequences if self._scores else result
+        # One row for each prompt but in 0.14, which has generate() repeat them.
+        repeats = len(sequences) // len(prompts)
+        generation = Generation(
+            prompts=[prompt for prompt in prompts for _ in range(repeats)],
+            completions=sequences[:, ids.shape[1] :].tolist(),
+            passes=self._passes,
+        )
+        if self._scores:
+            generation.logits = torch.stack(result.logits, dim=1).float().cpu()
+            generation.scores = torch.stack(result.scores, dim=1).float().cpu()
+        self.generations.append(generation)
+        return sequences
+
+    def _before_forward(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        import torch
+
+        self._passes += self._generating
+        if not torch.is_grad_enabled():
+            return
+        ids = args[0] if args else kwargs["input_ids"]
+        mask = kwargs.get("attention_mask")
+        if mask is None:
+            mask = self._mask(ids)
+        rows = [row[keep].tolist() for row, keep in zip(ids, mask.bool(), strict=True)]
+        self.trained.append(Pass(rows, bool(model.training and model.is_gradient_checkpointing)))
+
+    def _mask(self, ids: Any) -> Any:
+        """What the loss counts in 0.14, which tells the model nothing of padding: all up to the end of sequence."""
+        import torch
+
+        latest = self.generations[-1]
+        mask = torch.zeros_like(ids)
+        width = ids.shape[1] - len(latest.completions[0])
+        for row, prompt, completion in zip(mask, latest.prompts, latest.completions, strict=True):
+            row[width - len(prompt) : width + len(up_to(completion, self._tokenizer.eos_token_id))] = 1
+        return mask

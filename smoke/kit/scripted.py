@@ -1,0 +1,167 @@
+"""Real training on scripted input: fixed completions in place of sampled ones, and fixed rewards for them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smoke.kit import adapter, grpo, tiny
+from smoke.kit.reference import Sample
+from smoke.probe import Context
+
+# Of eight completions, with their end-of-sequence token. Every pair has as many tokens as the others, so that a mean
+# over tokens is the same over any number of pairs. The longest has no end.
+LENGTHS = (3, 9, 5, 7, 10, 2, 4, 8)
+LONGEST = max(LENGTHS)
+# More than the longest, so that it is not the width of the batch.
+ALLOWED = 12
+PROMPT_LENGTH = 14
+
+# How a model's parameters are copied, by name, to the CPU.
+Snapshot = Callable[[Any], dict[str, Any]]
+
+# With plain gradient descent a step is the gradient, and a wrong scale shows, which Adam would hide.
+OPTIMIZER = {"optim": "sgd", "max_grad_norm": 0.0}
+
+
+@dataclass(frozen=True)
+class Script:
+    """What is sampled and what it is worth: eight completions in groups of the same size, one group for each prompt."""
+
+    prompts: list[str]
+    samples: list[Sample]
+
+    @property
+    def generations(self) -> int:
+        """The completions in a group."""
+        return len(self.samples) // len(self.prompts)
+
+
+def write(seed: int, groups: int, *, prompt_lengths: Sequence[int] = ()) -> Script:
+    """A script of random tokens and rewards. All prompts are equally long unless `prompt_lengths` says otherwise."""
+    draw = random.Random(seed)
+    eos = tiny.make_tokenizer().eos_token_id
+    prompts = [tiny.draw_tokens(draw, length) for length in prompt_lengths or [PROMPT_LENGTH] * groups]
+    samples = []
+    for i, length in enumerate(LENGTHS):
+        group, truncated = i * groups // len(LENGTHS), length == LONGEST
+        completion = tiny.draw_tokens(draw, length) if truncated else [*tiny.draw_tokens(draw, length - 1), eos]
+        # Better and worse pairs, so that about as many tokens are to become more likely as are to become less.
+        reward = draw.uniform(0.6, 1.0) if i // 2 % 3 == 0 else draw.uniform(0.0, 0.4)
+        samples.append(Sample(prompts[group], completion, reward, group, truncated))
+    return Script([tiny.decode(prompt) for prompt in prompts], samples)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the optimizer: the parameters before and after it, and those that its completions are from.
+
+    By name, on the CPU, like the gradients, of which there are none where DeepSpeed keeps them for itself. `loss` is
+    the sum over the micro-batches of this rank.
+    """
+
+    sampled_from: dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    gradients: dict[str, Any]
+    loss: float
+
+    def update(self, learning_rate: float) -> dict[str, Any]:
+        """The gradients that plain gradient descent must have followed, in float64."""
+        return {name: (self.before[name].double() - self.after[name].double()) / learning_rate for name in self.before}
+
+
+class Training:
+    """A trainer whose model's generate() follows a script. `trainer` is the real one."""
+
+    def __init__(self, context: Context, script: Script, model: Any, *, micro_batches: int = 1, **options: Any) -> None:
+        """Build the trainer, all eight completions in each step. `options` are those of grpo.make_trainer."""
+        from datasets import Dataset
+        from transformers import TrainerCallback
+
+        # How parameters are copied; a model whose parameters are divided among ranks has to be gathered for it.
+        self.snapshot: Snapshot = grpo.snapshot
+        self._script, self._rank = script, context.rank
+        self._snapshots: list[dict[str, Any]] = []
+        self._gradients: list[dict[str, Any]] = []
+        self._losses: list[list[float]] = []
+        self._sampled: list[int] = []
+        self._rewards = {tiny.decode(sample.completion): sample.reward for sample in script.samples}
+        rows = len(script.samples) // micro_batches // context.ranks
+        self.trainer = grpo.make_trainer(
+            context,
+            model,
+            self._reward,
+            **{
+                "train_dataset": Dataset.from_dict({"prompt": script.prompts}),
+                "per_device_train_batch_size": adapter.batch_of(rows, script.generations),
+                "gradient_accumulation_steps": micro_batches,
+                "num_generations": script.generations,
+                "max_completion_length": ALLOWED,
+                **OPTIMIZER,
+                **options,
+            },
+        )
+        # On the object itself: the class also serves the reference.
+        self.trainer.model.generate = self._generate
+        self._training_step = self.trainer.training_step
+        self.trainer.training_step = self._note_loss
+        training = self
+
+        class Note(TrainerCallback):
+            def on_step_begin(self, *_: Any, **__: Any) -> None:
+                training._losses.append([])
+                training._snapshots.append(training.snapshot(training.trainer.model))
+                training._gradients.append({})
+
+            def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+                training._gradients[-1] = {
+                    name: parameter.grad.detach().cpu().clone()
+                    for name, parameter in training.trainer.model.named_parameters()
+                    if parameter.grad is not None
+                }
+
+        self.trainer.add_callback(Note())
+
+    def run(self) -> list[Step]:
+        """Train, and tell what each step was."""
+        self.trainer.train()
+        if len(self._snapshots) != self.trainer.args.max_steps:
+            raise ValueError(f"{len(self._snapshots)} steps were taken, not {self.trainer.args.max_steps}")
+        ends = [*self._snapshots[1:], self.snapshot(self.trainer.model)]
+        return [
+            Step(
+                self._snapshots[max(sampled for sampled in self._sampled if sampled <= i)],
+                self._snapshots[i],
+                ends[i],
+                self._gradients[i],
+                sum(self._losses[i]),
+            )
+            for i in range(len(ends))
+        ]
+
+    def _note_loss(self, *args: Any, **kwargs: Any) -> Any:
+        loss = self._training_step(*args, **kwargs)
+        self._losses[-1].append(loss.item())
+        return loss
+
+    def _generate(self, input_ids: Any, attention_mask: Any, generation_config: Any, **_: Any) -> Any:
+        """In place of the model's: every prompt followed by the completion that the script has for its row."""
+        import torch
+
+        self._sampled.append(len(self._snapshots) - 1)
+        repeats = generation_config.num_return_sequences or 1  # 1 but in TRL 0.14, which gives each prompt once
+        ids, mask = (tensor.repeat_interleave(repeats, dim=0) for tensor in (input_ids, attention_mask))
+        rows = []
+        for i, (row, keep) in enumerate(zip(ids, mask.bool(), strict=True)):
+            group = self._script.prompts.index(tiny.decode(row[keep].tolist()))
+            generation = (self._rank * len(ids) + i) % self._script.generations
+            completion = self._script.samples[group * self._script.generations + generation].completion
+            pad = self.trainer.processing_class.pad_token_id
+            rows.append(row.tolist() + completion + [pad] * (LONGEST - len(completion)))
+        return torch.tensor(rows, device=input_ids.device)
+
+    def _reward(self, completions: list[str], **_: Any) -> list[float]:
+        return [self._rewards[completion] for completion in completions]

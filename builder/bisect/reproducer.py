@@ -8,9 +8,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from builder.base import sources
 from builder.base.project import Project, write
 from builder.bisect.packages import Found, Question
-from builder.certify import suite
 from builder.image import patches
 from builder.lock import lock
 from builder.lock.lock import Lock
@@ -125,7 +125,7 @@ def make(project: Project, found: Found, question: Question, target: Path, scrat
         shutil.copyfile(path, made / _name(path))
         shutil.copyfile(patches.__file__, made / "patches.py")
     if question.probe:
-        suite.copy(project.smoke, made)
+        sources.copy(project.smoke, made)
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     made.rename(target)

@@ -22,12 +22,11 @@ from typing import IO, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from builder.base import errors, reading
+from builder.base import errors, reading, sources
 from builder.base.project import Project, sha256_file, write
 from builder.bundle import offline as bundled
 from builder.bundle import unbundle
 from builder.bundle.offline import Carried, Contents
-from builder.certify import suite
 from builder.image import render
 from builder.intent.stack import Stack
 from builder.lock import archives, debian, lock, resolve
@@ -135,7 +134,7 @@ def make(
     paths = archives.download(project, scratch, [*files, *build, *own], report)
 
     contents = Contents(
-        stack=held.name, lock=held.digest, suite=suite.digest(project.smoke), python=python,
+        stack=held.name, lock=held.digest, suite=sources.digest(project.smoke), python=python,
         distributions=[_carried(file) for file in files], build=[_carried(file) for file in build], left_out=without,
     )  # fmt: skip
     tree = _project_files(project, held)

@@ -17,10 +17,10 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from builder.base import errors, process, reading
+from builder.base import errors, process, reading, sources
 from builder.base.project import Project, sha256, write
 from builder.base.tomlfile import Table
-from builder.certify import certify, hostenv, judgement, suite
+from builder.certify import certify, hostenv, judgement
 from builder.certify.certificate import Differences, Digest
 from builder.certify.certify import Outcome, Request
 from builder.certify.suite import Event
@@ -95,7 +95,7 @@ def read(project: Project) -> tuple[Lock, Contents]:
     held = lock.load(project, contents.stack)
     for what, said, is_ in (
         ("lock", contents.lock, held.digest),
-        ("suite", contents.suite, suite.digest(project.smoke)),
+        ("suite", contents.suite, sources.digest(project.smoke)),
     ):
         if said != is_:
             raise errors.BadInputError(
@@ -125,7 +125,7 @@ def run(
     python, found = installed(environment)
     different = differences(held, contents, python, found)
     root = scratch / "suite"
-    identity = suite.copy(project.smoke, root)
+    identity = sources.copy(project.smoke, root)
     subject = certify.on_host(held, environment, root, scratch)
     subject = dataclasses.replace(subject, engine={**subject.engine, "bundle": contents.digest})
     statement = certify.examine(held, request, subject, identity, scratch, on_event, different)

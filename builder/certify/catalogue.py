@@ -11,8 +11,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from builder.base import errors, process
-from builder.certify import suite
+from builder.base import errors, process, sources
 
 Limit = dict[Literal["at_most", "at_least", "equals"], float]
 
@@ -82,7 +81,7 @@ _PROBES = TypeAdapter(tuple[Probe, ...])
 
 def read(smoke: Path) -> tuple[Probe, ...]:
     """Every probe of a suite, in the order in which they run."""
-    return _read(smoke, suite.digest(smoke))
+    return _read(smoke, sources.digest(smoke))
 
 
 @cache
@@ -90,7 +89,7 @@ def _read(smoke: Path, digest: str) -> tuple[Probe, ...]:
     # In a process of its own: the suite is no part of the tool. And from a copy: what lies beside the suite, or in its
     # bytecode caches, has no part in its digest, and would be imported in place of a module.
     with tempfile.TemporaryDirectory(prefix="vetted-") as beside:
-        if suite.copy(smoke, Path(beside)) != digest:
+        if sources.copy(smoke, Path(beside)) != digest:
             raise errors.VettedError(
                 f"{smoke.name}/ changed while it was read",
                 cause="an editor or git wrote there",

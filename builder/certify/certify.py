@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base import errors, machine
+from builder.base import errors, machine, sources
 from builder.base.project import Project, write
 from builder.certify import certificate, engine, hostenv, judgement, suite
 from builder.certify.certificate import Differences, Resource, Statement
 from builder.certify.judgement import Terms
 from builder.certify.suite import Asked, Event, Runner
-from builder.image import build
+from builder.image import build, daemon
 from builder.image.build import Step
 from builder.lock.lock import Lock
 
@@ -97,7 +97,7 @@ def run(
         return reused
     machine.hardware(request.device)  # a GPU that is not there is said before any work begins
     root = scratch / "suite"
-    identity = suite.copy(project.smoke, root)
+    identity = sources.copy(project.smoke, root)
     prepare = _in_image if request.engine == "docker" else _on_host
     subject = prepare(project, held, request, root, scratch, on_build)
     statement = examine(held, request, subject, identity, scratch, on_event)
@@ -141,11 +141,11 @@ def against(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, 
 def _in_image(
     project: Project, held: Lock, request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
-    docker = engine.docker()
+    docker = daemon.docker()
     engine.remove_leftovers(project, held.name)
     built = build.build(project, held, scratch, on_build)
     on_build(Step(0, 0, "loading the image into Docker"))
-    loaded = engine.load(built.image, built.reference)
+    loaded = daemon.load(built.image, built.reference)
     label, memory = engine.run_label(project, held.name), suite.memory_mib()
     return Subject(
         Resource(name=built.reference, digest=certificate.bare(loaded.digest)),

@@ -17,9 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
+from builder.base import sources
 from builder.base.machine import Hardware
 from builder.base.project import Project
-from builder.certify import catalogue, certificate, suite
+from builder.certify import catalogue, certificate
 from builder.certify.catalogue import Probe
 from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Resource, Statement
 from builder.image import build, render
@@ -65,7 +66,7 @@ def terms(project: Project, held: Lock, smoke: Path | None = None) -> Terms:
     """Today's terms for certificates of a lock; `smoke` is a copy of the suite, where not the project's own counts."""
     smoke = smoke or project.smoke
     return Terms(
-        project, held, suite.digest(smoke), catalogue.read(smoke), advisory.load_all(project), certificate.today()
+        project, held, sources.digest(smoke), catalogue.read(smoke), advisory.load_all(project), certificate.today()
     )
 
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, project, text
+from builder.base import errors, project, sources, text
 from builder.base.project import Project
 from builder.bisect import draft, reproducer, sides
 from builder.bisect import packages as bisect_packages
 from builder.bisect import settings as bisect_config
 from builder.bisect.bisection import Journal
 from builder.bisect.packages import Found, Question
-from builder.certify import hostenv, suite
+from builder.certify import hostenv
 from builder.commands.common import AsJson, print_json
 from builder.intent import advisory, stack
 from builder.lock import lock
@@ -68,7 +68,7 @@ def packages(
         work.say("reading the two ends")
         first = sides.read(home, good, scratch, python=python)
         second = sides.read(home, bad, scratch, python=python, good=first)
-        identity = suite.copy(home.smoke, scratch / "suite")
+        identity = sources.copy(home.smoke, scratch / "suite")
         between = sides.Between(first, second, "")
         if not between.changes:
             raise errors.BadInputError(
@@ -172,7 +172,7 @@ def config(
     home = project.find()
     asked = bisect_config.read(path, keep or [])
     with home.holding("bisect") as scratch, console.Trying(path.name) as work:
-        identity = suite.copy(home.smoke, scratch / "suite")
+        identity = sources.copy(home.smoke, scratch / "suite")
         environment, device, named = _environment(home, on, python, scratch, work)
         key = bisect_config.key(asked, named, identity)
         if fresh:

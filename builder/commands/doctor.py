@@ -15,8 +15,8 @@ import typer
 
 from builder.base import errors, process, project
 from builder.base.project import write
-from builder.certify import engine
 from builder.commands.common import AsJson, print_json
+from builder.image import daemon
 from builder.pages import doctorfile
 
 CONTAINER = (
@@ -120,7 +120,7 @@ def _in_image(image: str, given: list[tuple[str, str]], asked: list[str]) -> int
     """Run the single file inside an image: the image's own Python, and nothing else of it."""
     from doctor import terminal
 
-    engine.docker()
+    daemon.docker()
     home = project.find()
     with home.holding("doctor") as scratch:
         script = scratch / "doctor.py"

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from builder import console
 from builder.base import errors, project, text
-from builder.certify import certificate, engine
+from builder.certify import certificate
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
-from builder.image import bake, build, render
+from builder.image import bake, build, daemon, render
 from builder.intent import stack
 from builder.lock import audit, lock, resolve
 from builder.lock.audit import Finding
@@ -185,7 +185,7 @@ def bake_(
     home = project.find()
     locks = [lock.load(home, name) for name in names or stack.names(home)]
     if not prepare:
-        engine.docker()  # whether one answers is said before any work begins
+        daemon.docker()  # whether one answers is said before any work begins
     with home.holding("bake") as scratch, ExitStack() as held:
         for one in locks:
             held.enter_context(home.holding(one.name))

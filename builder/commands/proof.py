@@ -12,11 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, project, text
+from builder.base import errors, project, sources, text
 from builder.base.project import Project
-from builder.certify import certificate, certify, control, engine, judgement, suite
+from builder.certify import certificate, certify, control, judgement
 from builder.certify.certify import Outcome, Request
 from builder.commands.common import AsJson, Device, EngineName, OneStack, print_json, refuse
+from builder.image import daemon
 from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
 from builder.lock import audit, lock
@@ -68,7 +69,7 @@ def certify_(
             console.note("certified already, and not signed: --force runs again, and signs what it measured")
         if outcome is None:
             if chosen == EngineName.docker:
-                engine.docker()  # whether one answers is said before any work begins
+                daemon.docker()  # whether one answers is said before any work begins
             with console.spinner(f"{name}: checking the lock"):
                 refuse(name, audit.sound(held, scratch))
             if not as_json:
@@ -88,7 +89,7 @@ def certify_(
 def answering_engine() -> EngineName:
     """Docker where it answers; the host, and a line that says so, where it does not."""
     try:
-        engine.docker()
+        daemon.docker()
     except errors.MissingToolError:
         console.note("no Docker engine answers: certifying the lock on this host, in a virtual environment")
         return EngineName.host
@@ -165,7 +166,7 @@ def controls_(
     locked = [control.load(home, name) for name in selected]
     advisories = advisory.load_all(home)
     with home.holding("controls") as scratch:
-        suite.copy(home.smoke, scratch)
+        sources.copy(home.smoke, scratch)
         with console.Counting("controls", len(locked)) as work:
 
             def run(one: control.Locked) -> control.Seen:

@@ -16,10 +16,10 @@ import typer
 from builder import console
 from builder.base import errors, project
 from builder.base.project import Project
-from builder.certify import certificate, engine, judged
+from builder.certify import certificate, judged
 from builder.certify.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
-from builder.image import build, oci
+from builder.image import build, daemon, oci
 from builder.image.build import Built, Step
 from builder.image.oci import DIGEST
 from builder.intent import stack
@@ -347,12 +347,12 @@ def _published(
 def _load(built: Built) -> None:
     """What was built here is found by Docker only when it is loaded."""
     try:
-        engine.docker()
+        daemon.docker()
     except errors.MissingToolError:
         console.note("no Docker engine answers: the image is pinned, and loaded by running this again when one does")
         return
     with console.spinner("loading the image into Docker"):
-        engine.load(built.image, built.reference)
+        daemon.load(built.image, built.reference)
 
 
 def _repository(where: str, insecure: bool) -> registry.Repository:

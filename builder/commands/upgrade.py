@@ -12,10 +12,10 @@ from rich.table import Table
 from builder import console
 from builder.base import machine, project
 from builder.base.project import Project
-from builder.certify import engine
 from builder.certify.certify import Request
 from builder.commands import proof
 from builder.commands.common import AsJson, EngineName, OneStack, Stacks, print_json, selected
+from builder.image import daemon
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from builder.lock import lock
@@ -70,7 +70,7 @@ def recertify_(
     held = lock.load(home, name)
     chosen = engine_name or proof.answering_engine()
     if chosen == EngineName.docker:
-        engine.docker()  # whether one answers is said before any work begins
+        daemon.docker()  # whether one answers is said before any work begins
     request = Request(held.stack.device, chosen)
     machine.hardware(request.device)
     advisories = advisory.load_all(home)

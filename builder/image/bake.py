@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder.base.project import Project, write
-from builder.certify import engine
-from builder.image import build
+from builder.image import build, daemon
 from builder.image.build import Built, Report
 from builder.lock.lock import Lock
 
@@ -48,7 +47,7 @@ def name(held: Lock) -> str:
 
 def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Report) -> dict[str, Built]:
     """Build all that a file names; each image is the one that `vetted build` would have made, and is kept like it."""
-    docker = engine.docker()
+    docker = daemon.docker()
     argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]
     build.run_buildx("the images", argv, report, env=ENVIRONMENT)
     made = {

@@ -15,10 +15,9 @@ from typing import Any
 
 import unidiff
 
-from builder.base import errors, machine, process, seal
+from builder.base import errors, machine, process, seal, sources
 from builder.base.project import Project, sha256, write
-from builder.certify import engine, suite
-from builder.image import oci, origin, patches, render, sdist
+from builder.image import daemon, oci, origin, patches, render, sdist
 from builder.image.origin import Origin
 from builder.lock import archives, debian, lock
 from builder.lock.lock import Lock
@@ -130,11 +129,11 @@ def build(project: Project, held: Lock, scratch: Path, report: Report) -> Built:
     refuse_stale(project, held)
     if built := existing(project, held):
         return built
-    docker = engine.docker()
+    docker = daemon.docker()
     return keep(project, held, _run(project, held, scratch, report, no_cache=False), docker, scratch)
 
 
-def keep(project: Project, held: Lock, layout: Path, docker: engine.Docker, scratch: Path) -> Built:
+def keep(project: Project, held: Lock, layout: Path, docker: daemon.Docker, scratch: Path) -> Built:
     """Move a layout that was just built to where `existing` finds it."""
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
@@ -171,7 +170,7 @@ def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
 def anew(project: Project, held: Lock, scratch: Path, report: Report) -> oci.Image:
     """Build without any cache, the root filesystem included, and leave the image in `scratch`."""
     refuse_stale(project, held)
-    engine.docker()
+    daemon.docker()
     return oci.read(_run(project, held, scratch, report, no_cache=True))
 
 
@@ -238,7 +237,7 @@ def _runtime(project: Project, target: Path) -> None:
     """What an image carries beside its stack, where it will lie; whatever this machine's umask is."""
     package = target / "opt" / "vetted" / project.runtime.name
     programs = target / "usr" / "local" / "bin"
-    for file in suite.files(project.runtime):  # what the digest in stack.json covers, and nothing else
+    for file in sources.files(project.runtime):  # what the digest in stack.json covers, and nothing else
         if file.name != LAUNCHER:
             (package / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(project.runtime / file, package / file)
@@ -254,7 +253,7 @@ def description(project: Project, held: Lock) -> dict[str, object]:
         "stack": held.name,
         "title": held.stack.title,
         "lock": held.digest,
-        "runtime": suite.digest(project.runtime),
+        "runtime": sources.digest(project.runtime),
         "python": held.stack.python,
         "distributions": held.versions,
         "patches": [patch.model_dump() for patch in held.stack.patch],

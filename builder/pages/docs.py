@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from builder.base import errors, reading
+from builder.base import errors, reading, sources
 from builder.base.project import Project, write
 from builder.base.text import code, markdown
-from builder.certify import catalogue, certificate, judgement, suite
+from builder.certify import catalogue, certificate, judgement
 from builder.image import build, render
 from builder.intent import stack
 from builder.lock import lock
@@ -267,7 +267,7 @@ def builds(project: Project) -> str:
 def without_gpu(project: Project) -> str:
     """What ran inside the images for GPUs on a machine without one: reports, never certificates."""
     rows = ["| stack | passed | red without a GPU | not run | suite |", "|---|---|---|---|---|"]
-    today = suite.digest(project.smoke)
+    today = sources.digest(project.smoke)
     for name, found in _images(project).items():
         if (ran := found.get("without_gpu")) is None:
             continue
@@ -293,7 +293,7 @@ def _megabytes(size: int) -> str:
 
 
 def _source(project: Project, found: dict[str, Any]) -> str:
-    older = "" if found["suite"] == suite.digest(project.smoke) else ", an earlier suite"
+    older = "" if found["suite"] == sources.digest(project.smoke) else ", an earlier suite"
     return f"{_measured(found)}; suite {code(_short(str(found['suite'])))}{older}."
 
 

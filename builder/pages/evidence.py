@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from builder.base import machine, reading
+from builder.base import machine, reading, sources
 from builder.base.project import Project, write
-from builder.certify import suite
 
 
 def path(project: Project, name: str) -> Path:
@@ -18,7 +17,7 @@ def path(project: Project, name: str) -> Path:
 
 def record(project: Project, name: str, command: str, measured: dict[str, Any], scratch: Path) -> Path:
     """Write down what was measured of the suite, with its hash."""
-    return store(project, name, {**head(command), "suite": suite.digest(project.smoke), **measured}, scratch)
+    return store(project, name, {**head(command), "suite": sources.digest(project.smoke), **measured}, scratch)
 
 
 def head(command: str) -> dict[str, str]:

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base import errors
+from builder.base import errors, sources
 from builder.base.project import Project
-from builder.certify import judged, suite
+from builder.certify import judged
 from builder.image.build import Built
 from builder.lock.lock import Lock
 from builder.publish import attached, dotenv, keys, publish, signing, verify
@@ -129,7 +129,7 @@ def _compose(project: Project, held: Lock, built: Built, folder: Path) -> dict[s
     variable with the pattern of its value."""
     for source in sorted(project.root.glob("compose*.yaml")):
         shutil.copyfile(source, folder / source.name)
-    suite.copy(project.smoke, folder)
+    sources.copy(project.smoke, folder)
     image, files = f"{built.reference.partition(':')[0]}@{built.image.manifest}", dotenv.files("", held.stack.device)
     script = SCRIPT.format(
         image=image, stack=held.name, nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=files,

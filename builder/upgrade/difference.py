@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from email.message import Message
-from email.parser import HeaderParser
-from io import BytesIO
+from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
 
 from builder.base import errors
 from builder.bisect.sides import Change
 from builder.intent.advisory import Advisory
-from builder.lock import resolve
+from builder.lock import metadata, resolve
 from builder.lock.lock import Lock
 from builder.lock.resolve import File
-
-UNKNOWN = "unknown"
-SMALL = 20_000_000  # bytes: a file below that is fetched for what it says of itself
 
 
 @dataclass(frozen=True)
@@ -87,8 +78,8 @@ def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> D
     rows = []
     for one in changes:
         was, will = before.get(one.name), after.get(one.name)
-        sizes = (_weight(was), _weight(will))
-        rows.append(Row(one, sizes, (licence(was) if was else "", licence(will) if will else "")))
+        sizes = (metadata.size(was), metadata.size(will))
+        rows.append(Row(one, sizes, (metadata.licence(was) if was else "", metadata.licence(will) if will else "")))
     matched = {one.id: (one.matches(old.versions), one.matches(new.versions), one.summary) for one in advisories}
     return Difference(
         tuple(rows),
@@ -105,48 +96,6 @@ def _files(held: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
         return {name: files[0] for name, files in resolve.offers(held.stack, scratch, pins)[0].items()}
     except errors.BadInputError:
         return {}  # one that was deleted meanwhile has no size any more; the audit is where that matters
-
-
-def _weight(file: File | None) -> int | None:
-    return resolve.size(file) if file else 0
-
-
-def licence(file: File) -> str:
-    """The licence that a wheel declares, in one line."""
-    said = metadata(file)
-    if said is None:
-        return UNKNOWN
-    classified = [
-        line.rpartition("::")[2].strip() for line in said.get_all("Classifier", []) if line.startswith("License")
-    ]
-    declared = said.get("License-Expression") or (said.get("License") or "").strip().partition("\n")[0]
-    return (declared if declared and len(declared) < 60 else "") or ", ".join(classified) or UNKNOWN
-
-
-def metadata(file: File) -> Message | None:
-    """What a distribution says of itself: an index may serve it beside the wheel, else it is in the file."""
-    remote = "://" in file.url and not file.url.startswith("file:")
-    try:
-        if remote and file.is_wheel:
-            beside = replace(file, url=file.url.partition("#")[0] + ".metadata")
-            with suppress(errors.NetworkError):
-                return HeaderParser().parsestr(resolve.download(beside).decode(errors="replace"))
-        if remote and (_weight(file) or SMALL) >= SMALL:
-            return None
-        return HeaderParser().parsestr(_inside(file).decode(errors="replace"))
-    except (errors.NetworkError, BadZipFile, tarfile.TarError, StopIteration, KeyError):
-        return None
-
-
-def _inside(file: File) -> bytes:
-    content = BytesIO(resolve.download(file))
-    if file.is_wheel:
-        with ZipFile(content) as wheel:
-            return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
-    with tarfile.open(fileobj=content) as archive:
-        name = next(name for name in archive.getnames() if name.endswith("/PKG-INFO") and name.count("/") == 1)
-        member = archive.extractfile(name)
-        return member.read() if member else b""
 
 
 def megabytes(size: int) -> str:

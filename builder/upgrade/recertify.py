@@ -14,7 +14,7 @@ from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from builder.base import errors, text
+from builder.base import errors, sources, text
 from builder.base.project import Project, write
 from builder.base.text import markdown
 from builder.bisect import draft, reproducer
@@ -22,7 +22,7 @@ from builder.bisect import packages as bisect_packages
 from builder.bisect.bisection import Journal, Said
 from builder.bisect.packages import Found, Question
 from builder.bisect.sides import Between
-from builder.certify import certificate, certify, suite
+from builder.certify import certificate, certify
 from builder.certify.certificate import ProbeResult, Statement
 from builder.certify.certify import Request
 from builder.certify.suite import Event
@@ -257,7 +257,7 @@ def _bisect(
         if not between.changes:
             result.no_culprit = "no distribution changed"
             return
-        identity = suite.copy(home.smoke, own / "suite")
+        identity = sources.copy(home.smoke, own / "suite")
         between.name = bisect_packages.key(between, question, identity)
         journal = Journal.open(home, between.name, own)
         search = bisect_packages.Search(home, between, question, journal, own, watching.say, own / "suite")

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from builder.base import seal
+from builder.base import seal, sources
 from builder.base.machine import Hardware
 from builder.base.project import Project
-from builder.certify import catalogue, hostenv, judgement, suite
+from builder.certify import catalogue, hostenv, judgement
 from builder.intent import stack
 from builder.lock import archives, lock
 from builder.lock.lock import Entry
@@ -92,15 +92,15 @@ def test_one_strong_gpu_speaks_for_the_weak_ones() -> None:
 @pytest.mark.parametrize("where", ["textwrap.py", "smoke/__pycache__/outcome.cpython-311.pyc"])
 def test_what_lies_beside_the_suite_changes_the_catalogue(tmp_path: Path, where: str) -> None:
     """Both were imported in place of the suite's own modules when the bounds were read, under an unchanged digest."""
-    suite.copy(ROOT / "smoke", tmp_path)
-    expected, digest = catalogue.read(ROOT / "smoke"), suite.digest(tmp_path / "smoke")
+    sources.copy(ROOT / "smoke", tmp_path)
+    expected, digest = catalogue.read(ROOT / "smoke"), sources.digest(tmp_path / "smoke")
     planted = tmp_path / where
     planted.parent.mkdir(exist_ok=True)
     if planted.suffix == ".py":
         planted.write_text("raise SystemExit('a stranger is here')\n")
     else:
         planted.write_bytes(_bytecode("raise SystemExit('a stranger is here')\n"))
-    assert suite.digest(tmp_path / "smoke") == digest
+    assert sources.digest(tmp_path / "smoke") == digest
     assert catalogue.read(tmp_path / "smoke") == expected
 
 

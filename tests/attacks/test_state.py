@@ -13,7 +13,7 @@ import pytest
 from builder.base import errors, machine, seal
 from builder.base.project import Project
 from builder.certify import engine, hostenv
-from builder.image import build, oci
+from builder.image import build, daemon, oci
 from builder.lock import archives
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import Layout
@@ -50,7 +50,7 @@ def test_another_branch_moves_the_tag_before_the_image_runs(docker: Path, tmp_pa
     """Two branches share a tag; between loading and running it comes to mean the other branch's image."""
     image = oci.read(Layout(tmp_path / "layout").root)
     (docker / "tagged").write_text(image.manifest)
-    loaded = engine.load(image, "vetted/tiny:1")
+    loaded = daemon.load(image, "vetted/tiny:1")
     assert (loaded.digest, loaded.reference) == (image.manifest, f"vetted/tiny@{image.manifest}")
 
 
@@ -58,7 +58,7 @@ def test_the_classic_store_knows_an_image_by_its_config_only(docker: Path, tmp_p
     """There, too, no tag is what runs."""
     image = oci.read(Layout(tmp_path / "layout").root)
     (docker / "tagged").write_text(image.config)
-    assert engine.load(image, "vetted/tiny:1") == engine.Loaded(image.manifest, image.config, image.config)
+    assert daemon.load(image, "vetted/tiny:1") == daemon.Loaded(image.manifest, image.config, image.config)
 
 
 def test_another_image_is_loaded_under_the_tag(docker: Path, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_another_image_is_loaded_under_the_tag(docker: Path, tmp_path: Path) -> 
     image = oci.read(Layout(tmp_path / "layout").root)
     (docker / "tagged").write_text("sha256:" + "b" * 64)
     with pytest.raises(errors.VettedError, match="the image that was built is"):
-        engine.load(image, "vetted/tiny:1")
+        daemon.load(image, "vetted/tiny:1")
 
 
 def test_two_branches_with_one_lock_share_a_tag(small: Small) -> None:

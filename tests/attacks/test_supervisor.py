@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base import errors
+from builder.base import errors, sources
 from builder.certify import suite
 from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Asked, Event
@@ -68,7 +68,7 @@ def attack(tmp_path: Path) -> Attack:
         (site / "evil.pth").write_text("import evil\n")
         root, scratch = tmp_path / "suite", tmp_path / "scratch"
         scratch.mkdir()
-        suite.copy(ROOT / "smoke", root)
+        sources.copy(ROOT / "smoke", root)
         runner = suite.on_host(environment, root, scratch / "run")
         runner = suite.Runner([*runner.command, "--probes", str(PROBES)], runner.environment)
         events: list[Event] = []

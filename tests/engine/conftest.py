@@ -19,6 +19,7 @@ import pytest
 
 from builder.base import errors, project
 from builder.certify import engine
+from builder.image import daemon
 from builder.lock import lock
 from builder.lock.lock import Lock
 
@@ -120,9 +121,9 @@ def short(sibling: Workshop) -> Workshop:
 
 
 @pytest.fixture(scope="session")
-def docker() -> Iterator[engine.Docker]:
+def docker() -> Iterator[daemon.Docker]:
     try:
-        answered = engine.docker()
+        answered = daemon.docker()
     except errors.MissingToolError as error:
         if os.environ.get("VETTED_REQUIRE_ENGINE"):
             raise

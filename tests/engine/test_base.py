@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.certify import engine
+from builder.image import daemon
 from builder.lock import debian
 from tests.engine.conftest import STACK, Workshop
 
@@ -27,7 +27,7 @@ def rootfs(workshop: Workshop) -> Path:
 
 
 @pytest.fixture
-def base(rootfs: Path, docker: engine.Docker) -> Iterator[str]:  # noqa: ARG001
+def base(rootfs: Path, docker: daemon.Docker) -> Iterator[str]:  # noqa: ARG001
     """The root filesystem as an image of its own."""
     name = "vetted/base-under-test:1"
     subprocess.run(["docker", "import", str(rootfs), name], check=True, capture_output=True)

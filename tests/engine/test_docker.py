@@ -16,9 +16,9 @@ import pytest
 import zstandard
 from pip._internal.models.index import PyPI
 
-from builder.base import machine
+from builder.base import machine, sources
 from builder.certify import certificate, engine, suite
-from builder.image import build, oci
+from builder.image import build, daemon, oci
 from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_at_random_moments
 from tests.registry.conftest import PASSWORD, make_keys, serving
 
@@ -46,7 +46,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def built(workshop: Workshop, docker: engine.Docker, planted: dict[str, str]) -> oci.Image:  # noqa: ARG001
+def built(workshop: Workshop, docker: daemon.Docker, planted: dict[str, str]) -> oci.Image:  # noqa: ARG001
     answer = workshop.json("build", STACK, env=planted)
     image = oci.read(Path(answer["layout"]))
     assert image.manifest == answer["manifest"]
@@ -58,7 +58,7 @@ def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> 
     home, held = workshop.project, workshop.lock
     inputs = build.inputs_of(home, held, home.dockerfile(held.name).read_text())
     assert build.existing(home, held) == build.Built(
-        built, build.reference(home, held), engine.docker().buildkit, inputs
+        built, build.reference(home, held), daemon.docker().buildkit, inputs
     )
     done = workshop.vetted(*DOCKER, **planted)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -210,11 +210,11 @@ def test_probes_run_without_privileges_and_cannot_reach_the_supervisor(
 ) -> None:
     assert certified.predicate.result == "PASSED"
     built = build.needed(workshop.project, workshop.lock)
-    suite.copy(ROOT / "smoke", tmp_path)
+    sources.copy(ROOT / "smoke", tmp_path)
     (tmp_path / "own").mkdir(mode=0o755)
     (tmp_path / "own" / "privileges.py").write_text(PRIVILEGES)
     tmp_path.chmod(0o755)
-    loaded = engine.load(built.image, built.reference)
+    loaded = daemon.load(built.image, built.reference)
     command = engine.in_image(tmp_path, "dev.vetted.run=test", loaded.reference, "3.11", "cpu", 2048)
     asked = suite.Asked("cpu", {})
     runner = suite.Runner([*command, "--probes", "/vetted/own"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from builder.base import machine, project
+from builder.base import machine, project, sources
 from builder.base.project import Project
 from builder.certify import control, hostenv, suite
 from builder.certify.certificate import ProbeResult
@@ -56,7 +56,7 @@ def broken(home: Project, request: pytest.FixtureRequest, tmp_path: Path) -> Ite
 def probed(locked: Locked, environment: Path, home: Project, work: Path) -> list[ProbeResult]:
     """What the probes that must fail on a control say of an environment."""
     work.mkdir()
-    suite.copy(home.smoke, work / "suite")
+    sources.copy(home.smoke, work / "suite")
     asked = Asked(locked.control.device, locked.bad.versions, tuple(locked.control.expect.fails))
     answer = suite.run(suite.on_host(environment, work / "suite", work / "run"), asked, work, lambda _: None)
     return list(answer.results)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from builder.base import errors
-from builder.certify import engine
+from builder.image import daemon
 from builder.image.build import Built
 from tests.conftest import TINY, Small, vetted
 from tests.registry.conftest import make_image
@@ -18,7 +18,7 @@ from tests.registry.conftest import make_image
 @pytest.fixture
 def built(small: Small) -> Iterator[Built]:
     try:
-        engine.docker()
+        daemon.docker()
     except errors.MissingToolError as error:
         if os.environ.get("VETTED_REQUIRE_ENGINE"):
             raise

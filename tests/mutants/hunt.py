@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from builder.base import errors, project
+from builder.base import errors, project, sources
 from builder.base.project import Project
 from builder.certify import suite
 from builder.certify.certificate import ProbeResult
@@ -71,7 +71,7 @@ class Hunt:
     pristine: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.suite = suite.copy(self.home.smoke, self.scratch / "suite")
+        self.suite = sources.copy(self.home.smoke, self.scratch / "suite")
         self.pristine = self.scratch / "pristine"
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from builder.base import errors
+from builder.base import errors, sources
 from builder.certify import hostenv, suite
 from tests.conftest import ROOT, TINY, Answer, Small, make_wheel, spawn
 from tests.mutants import __main__ as command_line
@@ -265,7 +265,7 @@ def test_a_run_tells_the_killed_from_the_survivors(mutants: Mutants, calculator:
     assert json.loads((calculator.root / "docs/evidence/mutants.json").read_text()) == answer.json
     assert answer.json["total"] == {"mutants": 3, "killed": 2, "rate": 0.6667}
     assert answer.json["packages"] == {"tiny-math": answer.json["total"]}
-    assert answer.json["suite"] == suite.digest(calculator.project.smoke)
+    assert answer.json["suite"] == sources.digest(calculator.project.smoke)
     assert answer.json["lock"] == calculator.lock.digest
     assert answer.json["command"] == (
         f"./nox -s mutants -- --file mutants.toml --stack {TINY} --json --output docs/evidence/mutants.json"

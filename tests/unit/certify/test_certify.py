@@ -8,9 +8,8 @@ import json
 
 import pytest
 
-from builder.base import machine
+from builder.base import machine, sources
 from builder.certify import certificate, certify, hostenv
-from builder.certify import suite as suites
 from builder.certify.certify import Outcome, Request
 from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small
 
@@ -106,7 +105,7 @@ def test_a_run_that_passes_writes_the_certificate_and_is_reused(wheels: Small) -
     assert statement.predicate.passedTests == ["alpha", "beta"]
     subject = statement.subject[0]
     assert subject == certificate.Resource(name=f"lockfiles/{TINY}", digest=certificate.bare(wheels.lock.digest))
-    assert statement.resource("suite").digest == certificate.bare(suites.digest(wheels.project.smoke))
+    assert statement.resource("suite").digest == certificate.bare(sources.digest(wheels.project.smoke))
     again = run(wheels)
     assert (again.reused, again.statement) == (True, statement)
 
@@ -159,9 +158,9 @@ def test_a_stack_for_gpus_earns_no_certificate_on_the_cpu(wheels: Small) -> None
 def test_a_suite_edited_while_it_runs_certifies_what_ran(wheels: Small) -> None:
     edited = wheels.project.smoke / "late.py"
     wheels.suite(f"from pathlib import Path\nPath({str(edited)!r}).touch()\n" + GOOD_RUN)
-    before = suites.digest(wheels.project.smoke)
+    before = sources.digest(wheels.project.smoke)
     outcome = run(wheels)
-    assert suites.digest(wheels.project.smoke) != before
+    assert sources.digest(wheels.project.smoke) != before
     assert outcome.statement.resource("suite").digest == certificate.bare(before)
 
 

@@ -7,10 +7,9 @@ import tomllib
 
 import pytest
 
-from builder.base import errors
+from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import control
-from builder.certify import suite as suites
 from builder.certify.certificate import ProbeResult
 from builder.certify.control import Seen, Side
 from builder.intent import stack
@@ -202,7 +201,7 @@ def test_a_twin_that_fails_is_a_false_alarm(locked: Small, command: Command) -> 
 def test_the_evidence_is_recorded_on_demand(locked: Small, command: Command) -> None:
     assert command(locked.root, "controls", "--record").code == 0
     document = json.loads((locked.root / "docs" / "evidence" / "controls.json").read_text())
-    assert document["suite"] == suites.digest(locked.project.smoke)
+    assert document["suite"] == sources.digest(locked.project.smoke)
     assert document["command"] == "vetted controls --record"
     assert (document["sensitivity"], document["false_alarms"]) == (1.0, 0)
     (row,) = document["rows"]

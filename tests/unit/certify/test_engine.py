@@ -10,6 +10,7 @@ import pytest
 
 from builder.base import errors
 from builder.certify import engine
+from builder.image import daemon
 
 SERVER = '{"Version": "26.1.5", "KernelVersion": "6.1"}'
 
@@ -25,7 +26,7 @@ def docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 def test_without_docker_one_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(errors.MissingToolError, match="no Docker engine answers: docker is not installed") as caught:
-        engine.docker()
+        daemon.docker()
     assert caught.value.exit_code == 4
     assert "scripts/install-engine" in caught.value.next_step
     assert "--engine host" in caught.value.next_step
@@ -40,13 +41,13 @@ def test_an_engine_that_does_not_answer_says_why(tmp_path: Path, monkeypatch: py
     said = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
     docker(tmp_path, monkeypatch, f'echo "a warning" >&2; echo "{said}" >&2; exit 1')
     with pytest.raises(errors.MissingToolError, match="Is the docker daemon running"):
-        engine.docker()
+        daemon.docker()
 
 
 def test_an_engine_without_buildx_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker(tmp_path, monkeypatch, f"[ $1 = version ] && echo '{SERVER}'")
     with pytest.raises(errors.MissingToolError, match="has no buildx"):
-        engine.docker()
+        daemon.docker()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_an_engine_that_answers_names_its_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, buildkit: str
 ) -> None:
     docker(tmp_path, monkeypatch, f"[ $1 = version ] && echo '{SERVER}' || echo '{said}'")
-    assert engine.docker() == engine.Docker("26.1.5", buildkit, "6.1")
+    assert daemon.docker() == daemon.Docker("26.1.5", buildkit, "6.1")
 
 
 def test_a_container_has_nothing_that_training_does_not_need(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base import errors
+from builder.base import errors, sources
 from builder.certify import certificate
 from builder.certify import suite as suites
 from builder.certify.certificate import ProbeResult
@@ -240,15 +240,15 @@ def test_the_suites_identity_changes_with_content_path_and_number_of_files(small
     smoke = small.project.smoke
     (smoke / "probes").mkdir()
     (smoke / "probes" / "a.py").write_text("x = 1\n")
-    seen = [suites.digest(smoke)]
+    seen = [sources.digest(smoke)]
     (smoke / "probes" / "a.py").write_text("x = 2\n")
-    seen.append(suites.digest(smoke))
+    seen.append(sources.digest(smoke))
     (smoke / "probes" / "a.py").rename(smoke / "probes" / "b.py")
-    seen.append(suites.digest(smoke))
+    seen.append(sources.digest(smoke))
     (smoke / "probes" / "b.py").rename(smoke / "b.py")
-    seen.append(suites.digest(smoke))
+    seen.append(sources.digest(smoke))
     (smoke / "c.py").touch()
-    seen.append(suites.digest(smoke))
+    seen.append(sources.digest(smoke))
     assert len(set(seen)) == len(seen)
     assert all(len(digest) == len("sha256:") + 64 for digest in seen)
 
@@ -261,7 +261,7 @@ def test_a_stray_file_in_the_suite_is_refused(small: Small, tmp_path: Path, stra
     path = small.project.smoke / stray
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"x")
-    for use in (suites.digest, lambda smoke: suites.copy(smoke, tmp_path / "copy")):
+    for use in (sources.digest, lambda smoke: sources.copy(smoke, tmp_path / "copy")):
         with pytest.raises(errors.BadInputError, match="does not belong there") as caught:
             use(small.project.smoke)
         assert stray in caught.value.what
@@ -271,7 +271,7 @@ def test_a_link_in_the_suite_is_refused(small: Small, tmp_path: Path) -> None:
     (tmp_path / "other.py").touch()
     (small.project.smoke / "other.py").symlink_to(tmp_path / "other.py")
     with pytest.raises(errors.BadInputError, match=r"other\.py does not belong there"):
-        suites.digest(small.project.smoke)
+        sources.digest(small.project.smoke)
 
 
 def test_a_copy_holds_what_the_digest_covers_and_nothing_else(small: Small, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_copy_holds_what_the_digest_covers_and_nothing_else(small: Small, tmp_
     (smoke / ".probe.py.swp").write_bytes(b"x")
     before = os.umask(0o077)
     try:
-        assert suites.copy(smoke, tmp_path / "root") == suites.digest(smoke)
+        assert sources.copy(smoke, tmp_path / "root") == sources.digest(smoke)
     finally:
         os.umask(before)
     copied = [path for path in (tmp_path / "root" / "smoke").rglob("*") if path.is_file()]
@@ -290,9 +290,9 @@ def test_a_copy_holds_what_the_digest_covers_and_nothing_else(small: Small, tmp_
 
 
 def test_the_suites_identity_is_its_source_and_not_where_it_lies(small: Small, tmp_path: Path) -> None:
-    before = suites.digest(small.project.smoke)
+    before = sources.digest(small.project.smoke)
     (small.project.smoke / "__pycache__").mkdir()
     (small.project.smoke / "__pycache__" / "x.cpython-311.pyc").write_bytes(b"x")
-    assert suites.digest(small.project.smoke) == before
+    assert sources.digest(small.project.smoke) == before
     shutil.copytree(small.project.smoke, tmp_path / "elsewhere")
-    assert suites.digest(tmp_path / "elsewhere") == before
+    assert sources.digest(tmp_path / "elsewhere") == before

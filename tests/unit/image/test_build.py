@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from builder.base import errors
-from builder.certify import engine
-from builder.image import build, oci, render
+from builder.image import build, daemon, oci, render
 from builder.image.build import Step
 from builder.lock import debian, lock
 from tests.conftest import TINY, Small
@@ -39,7 +38,7 @@ def test_an_edit_during_a_build_is_not_taken_for_what_was_built(small: Small) ->
     scratch = small.scratch()
     layout = Layout(scratch / build.LAYOUT)
     (scratch / build.INPUTS).write_text(build.inputs_of(small.project, small.lock, "FROM scratch\n"))
-    docker = engine.Docker("26.1", "v0.19", "6.1")
+    docker = daemon.Docker("26.1", "v0.19", "6.1")
     built = build.keep(small.project, small.lock, layout.root, docker, scratch)
     assert built.image.manifest == layout.manifest["digest"]
     assert existing(small) is None

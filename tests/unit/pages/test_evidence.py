@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import false_alarms
-from builder.base import errors
-from builder.certify import suite as suites
+from builder.base import errors, sources
 from builder.certify.certificate import ProbeResult
 from builder.pages import docs, evidence
 from tests.conftest import Small
@@ -53,7 +52,7 @@ def test_what_is_recorded_names_date_suite_machine_and_command(small: Small) -> 
     path = evidence.record(small.project, "speed", "it --now", {"x": 1}, small.scratch())
     document = json.loads(path.read_text())
     assert list(document) == ["date", "machine", "command", "suite", "x"]
-    assert document["suite"] == suites.digest(small.project.smoke)
+    assert document["suite"] == sources.digest(small.project.smoke)
     assert evidence.read(small.project, "speed") == document
 
 

@@ -105,7 +105,7 @@ def test_the_image_that_an_earlier_build_left_is_not_taken(
         return image_of(scratch / "layout", [{"etc/content": "other"}], labels=build.own_labels(held)).layout
 
     monkeypatch.setattr(build, "_run", run)
-    monkeypatch.setattr("builder.certify.engine.docker", lambda: None)
+    monkeypatch.setattr("builder.image.daemon.docker", lambda: None)
     answer = command(small.root, "verify", str(layout), "--offline", "--rebuild")
     assert (answer.code, asked) == (1, [True])
     assert answer.out.splitlines()[-1] == "not identical"

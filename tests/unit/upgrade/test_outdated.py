@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builder.intent.advisory import Advisory
-from builder.lock import lock, resolve
+from builder.lock import lock, metadata, resolve
 from builder.lock.lock import Lock
 from builder.upgrade import difference, outdated
 from tests.conftest import TINY, Small, make_wheel
@@ -126,7 +126,7 @@ def test_a_difference_says_versions_sizes_licences_and_advisories(wheels: Small)
 def test_a_licence_is_what_the_wheel_declares(wheels: Small) -> None:
     def of(header: str) -> str:
         path, sha256 = make_wheel(wheels.wheelhouse, "said", "1.0", {}, [f"x\n{header}"] if header else [])
-        return difference.licence(resolve.File("said", "1.0", path.name, str(path), sha256))
+        return metadata.licence(resolve.File("said", "1.0", path.name, str(path), sha256))
 
     assert of("License-Expression: Apache-2.0") == "Apache-2.0"
     assert of("License: MIT") == "MIT"
@@ -141,6 +141,6 @@ def test_a_source_distribution_says_its_licence_too(tmp_path: Path) -> None:
         member = tarfile.TarInfo("said-1.0/PKG-INFO")
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
-    assert difference.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
+    assert metadata.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
     path.write_bytes(b"no archive")
-    assert difference.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"
+    assert metadata.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"

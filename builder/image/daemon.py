@@ -1,0 +1,75 @@
+"""The Docker engine: whether it answers, and images loaded into it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from builder.base import errors, process
+from builder.image import oci
+
+
+@dataclass(frozen=True)
+class Docker:
+    """A Docker engine that answered."""
+
+    version: str
+    buildkit: str
+    kernel: str
+
+
+def docker() -> Docker:
+    """The Docker engine. Raises MissingToolError with how to get one."""
+    how = "sudo scripts/install-engine (Debian 12), or start your Docker; or run with --engine host"
+    try:
+        result = process.run(["docker", "version", "--format", "{{json .Server}}"], timeout=20)
+        builder = process.run(["docker", "buildx", "inspect"], timeout=20)
+    except errors.VettedError as error:
+        raise errors.MissingToolError(f"no Docker engine answers: {error.what}", next_step=how) from error
+    if result.returncode != 0:
+        said = (result.stderr.strip().splitlines() or ["docker said nothing"])[-1]
+        raise errors.MissingToolError(
+            f"no Docker engine answers: {said}",
+            cause="Docker is not running, or this user may not use it",
+            next_step=how,
+        )
+    if builder.returncode != 0:
+        raise errors.MissingToolError(
+            "Docker answers, but it has no buildx", cause="Debian 12's own docker.io is too old", next_step=how
+        )
+    server = json.loads(result.stdout)
+    found = next((line.split()[-1] for line in builder.stdout.splitlines() if line.startswith("BuildKit")), "unknown")
+    # Debian builds its Docker without BuildKit's version; the one inside is the engine's own.
+    buildkit = f"of Docker {server['Version']}" if found in ("unknown", "v0.0.0+unknown") else found
+    return Docker(server["Version"], buildkit, server["KernelVersion"])
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An image in Docker. `reference` names it by digest: unlike a tag, it cannot come to mean another image."""
+
+    digest: str  # of the manifest
+    image_id: str  # Docker's own name: the manifest's digest with the containerd store, the config's with the classic
+    reference: str
+
+
+def load(image: oci.Image, tag: str) -> Loaded:
+    """Load an OCI layout into Docker under a tag, and return how to run exactly this image."""
+    reported = _reported(tag)
+    if reported not in (image.manifest, image.config):
+        loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
+        process.check("loading the image into Docker", loading, next_step="docker info", tool="docker")
+        reported = _reported(tag)
+    if reported is None or reported not in (image.manifest, image.config):
+        raise errors.VettedError(
+            f"Docker reports {reported} for {tag}, but the image that was built is {image.manifest}",
+            cause="another clone loaded its image under the same tag at this moment",
+            next_step=f"docker image rm {tag}, then run this again",
+        )
+    reference = f"{tag.rpartition(':')[0]}@{reported}" if reported == image.manifest else reported
+    return Loaded(image.manifest, reported, reference)
+
+
+def _reported(tag: str) -> str | None:
+    result = process.run(["docker", "image", "inspect", "--format", "{{.Id}}", tag])
+    return result.stdout.strip() if result.returncode == 0 else None

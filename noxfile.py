@@ -24,10 +24,11 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Formatting, ruff, types, and everything rendered is up to date."""
+    """Formatting, ruff, types, imports downwards only, and everything rendered is up to date."""
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
+    session.run("lint-imports", "--no-cache")
     session.run(*VETTED, "render", "--check")
 
 

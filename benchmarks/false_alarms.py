@@ -20,7 +20,7 @@ from builder.base import errors, project, sources
 from builder.certify import hostenv, suite
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.certify.suite import Asked
-from builder.lock import audit, lock
+from builder.lock import audit, lockfile
 from builder.pages import evidence
 
 STACK = "trl1.16-cpu"
@@ -36,18 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write docs/evidence/false-alarms.json")
     asked = parser.parse_args(arguments)
     home = project.find()
-    held = lock.load(home, asked.stack)
-    if found := audit.stale(held):
+    lock = lockfile.load(home, asked.stack)
+    if found := audit.stale(lock):
         raise errors.VettedError(found[0].what, next_step=found[0].fix)
     with home.holding(asked.stack) as scratch:
-        environment = hostenv.prepare(home, held, scratch, lambda what: print(what, file=sys.stderr))
+        environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
         root = scratch / "suite"
         sources.copy(home.smoke, root)
 
         def run(seed: int) -> tuple[int, tuple[ProbeResult, ...]]:
             own = scratch / f"seed-{seed}"
             own.mkdir()
-            request = Asked(held.stack.device, held.versions, tuple(asked.probe), seed)
+            request = Asked(lock.stack.device, lock.versions, tuple(asked.probe), seed)
             answer = suite.run(suite.on_host(environment, root, own / "run"), request, own, lambda _: None)
             shutil.rmtree(own, ignore_errors=True)
             red = [result for result in answer.results if result.outcome not in ("passed", "not-run")]
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ThreadPoolExecutor(asked.jobs) as pool:
             runs = list(pool.map(run, seeds))
         measured = {
-            "stack": held.name,
-            "lock": held.digest,
+            "stack": lock.name,
+            "lock": lock.digest,
             "runs": asked.runs,
             "seeds": f"{seeds[0]} to {seeds[-1]}",
             "side_by_side": asked.jobs,

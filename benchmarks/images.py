@@ -25,8 +25,8 @@ from builder.base import errors, machine, process, project
 from builder.base.project import Project
 from builder.image import build, daemon, oci, render
 from builder.image.build import Step
-from builder.lock import archives, debian, lock, resolve
-from builder.lock.lock import Entry, Lock
+from builder.lock import archives, debian, lockfile, resolve
+from builder.lock.lockfile import Entry, Lock
 from builder.pages import docs, evidence, weight
 
 STACK = "trl1.16-cpu"
@@ -96,24 +96,24 @@ class Made:
 class Bench:
     """Builds below one scratch folder. The base and the contexts are made before the clock starts, for all alike."""
 
-    def __init__(self, home: Project, held: Lock, scratch: Path) -> None:
+    def __init__(self, home: Project, lock: Lock, scratch: Path) -> None:
         self.home, self.scratch = home, scratch
-        self.locks = {"earlier": _with(held, scratch, BUMPED, EARLIER), "today": held}
+        self.locks = {"earlier": _with(lock, scratch, BUMPED, EARLIER), "today": lock}
 
     def build(self, way: Way, which: str, earlier: Made | None = None) -> Made:
         """Build it cold, or beside the image of an earlier build."""
         folder = self.scratch / "build"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        held = self.locks[which]
-        target = build.target(self.home, held, folder, _quiet, fresh=False)
+        lock = self.locks[which]
+        target = build.target(self.home, lock, folder, _quiet, fresh=False)
         context, dockerfile = Path(target.context), folder / "Dockerfile"
         output, contexts, secrets = target.output[0], target.contexts, list[str]()
         if way.install is None:
-            dockerfile.write_text(render.dockerfile(self.home, held))
+            dockerfile.write_text(render.dockerfile(self.home, lock))
         else:
-            (context / "requirements" / "all.txt").write_text(lock.format_python(held.python))
-            text = LAYER.replace("{install}", way.install).replace("{python}", held.stack.python)
+            (context / "requirements" / "all.txt").write_text(lockfile.format_python(lock.python))
+            text = LAYER.replace("{install}", way.install).replace("{python}", lock.stack.python)
             dockerfile.write_text(text.replace("{cache}", f"vetted-bench-{way.name.replace(' ', '-')}"))
             config, index = folder / "pip.conf", machine.index()
             config.write_text(f"[global]\nindex-url = {index}\n" if index else "")
@@ -174,12 +174,12 @@ def _quiet(_: Step) -> None:
     pass
 
 
-def _with(held: Lock, scratch: Path, name: str, version: str) -> Lock:
+def _with(lock: Lock, scratch: Path, name: str, version: str) -> Lock:
     """The same lock with another version of one distribution."""
-    found = resolve.offers(held.stack, scratch, [f"{name}=={version}"])[0][name][0]
-    python = tuple(Entry(name, version, found.sha256) if entry.name == name else entry for entry in held.python)
-    return lock.assemble(
-        held.name, held.stack, python, held.build, held.debian, held.epoch, held.intent, held.patches
+    found = resolve.offers(lock.stack, scratch, [f"{name}=={version}"])[0][name][0]
+    python = tuple(Entry(name, version, found.sha256) if entry.name == name else entry for entry in lock.python)
+    return lockfile.assemble(
+        lock.name, lock.stack, python, lock.build, lock.debian, lock.epoch, lock.intent, lock.patches
     )  # fmt: skip
 
 
@@ -192,8 +192,8 @@ def _load(way: Way, image: oci.Image) -> None:
     process.check(f"loading the image by {way.name}", loading)
 
 
-def measure(home: Project, held: Lock, scratch: Path, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
-    bench = Bench(home, held, scratch)
+def measure(home: Project, lock: Lock, scratch: Path, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    bench = Bench(home, lock, scratch)
     cold: dict[str, list[float]] = {way.name: [] for way in WAYS}
     bump: dict[str, list[float]] = {way.name: [] for way in WAYS}
     images: dict[str, oci.Image] = {}
@@ -219,11 +219,11 @@ def measure(home: Project, held: Lock, scratch: Path, repeats: int, say: Callabl
         for way in (WAYS[0], WITHOUT_BYTECODE) if repeat % 2 == 0 else (WITHOUT_BYTECODE, WAYS[0]):
             steps[way.name].append(bench.first_step(way))
             say(f"{way.name:<20} first step after {steps[way.name][-1]:5.1f} s")
-    files = weight.locked_files(held, scratch)[BUMPED]
+    files = weight.locked_files(lock, scratch)[BUMPED]
     return {
-        "stack": held.name,
-        "lock": held.digest,
-        "bumped": f"{BUMPED} {EARLIER} to {held.versions[BUMPED]}",
+        "stack": lock.name,
+        "lock": lock.digest,
+        "bumped": f"{BUMPED} {EARLIER} to {lock.versions[BUMPED]}",
         "files_bytes": files,
         "ways": {
             way.name: {
@@ -261,11 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write docs/evidence/bench.json")
     asked = parser.parse_args(arguments)
     home = project.find()
-    held = lock.load(home, asked.stack)
+    lock = lockfile.load(home, asked.stack)
     daemon.docker()
-    with home.holding("bench") as scratch, home.holding(held.name):
-        debian.rootfs(home, held, scratch, fresh=False)
-        measured = measure(home, held, scratch, asked.repeats, lambda said: print(said, file=sys.stderr, flush=True))
+    with home.holding("bench") as scratch, home.holding(lock.name):
+        debian.rootfs(home, lock, scratch, fresh=False)
+        measured = measure(home, lock, scratch, asked.repeats, lambda said: print(said, file=sys.stderr, flush=True))
         if asked.record:
             command = " ".join(["python -m benchmarks.images", *(arguments or sys.argv[1:])])
             evidence.store(home, "bench", {**evidence.head(command), **measured}, scratch)

@@ -17,8 +17,8 @@ from typing import Any
 from builder.base import errors, project, sources
 from builder.certify import hostenv, suite
 from builder.certify.suite import Answer, Asked, Event
-from builder.lock import audit, lock
-from builder.lock.lock import Lock
+from builder.lock import audit, lockfile
+from builder.lock.lockfile import Lock
 from builder.pages import evidence
 
 STACK = "trl1.16-cpu"
@@ -31,23 +31,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write docs/evidence/suite-speed.json")
     asked = parser.parse_args(arguments)
     home = project.find()
-    held = lock.load(home, asked.stack)
-    if found := audit.stale(held):
+    lock = lockfile.load(home, asked.stack)
+    if found := audit.stale(lock):
         raise errors.VettedError(found[0].what, next_step=found[0].fix)
     with home.holding(asked.stack) as scratch:
-        environment = hostenv.prepare(home, held, scratch, lambda what: print(what, file=sys.stderr))
+        environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
         root = scratch / "suite"
         sources.copy(home.smoke, root)
-        _timed(held, environment, root, scratch, ())  # bytecode and the disk's cache, alike for both
-        wall, answer, compute = _timed(held, environment, root, scratch, ())
+        _timed(lock, environment, root, scratch, ())  # bytecode and the disk's cache, alike for both
+        wall, answer, compute = _timed(lock, environment, root, scratch, ())
         ran = [result for result in answer.results if result.outcome != "not-run"]
         fresh = {
-            result.name: _timed(held, environment, root, scratch, (result.name,))[0] for result in ran
+            result.name: _timed(lock, environment, root, scratch, (result.name,))[0] for result in ran
         }  # fmt: skip
         own = sum(compute.values())
         measured: dict[str, Any] = {
-            "stack": held.name,
-            "lock": held.digest,
+            "stack": lock.name,
+            "lock": lock.digest,
             "probes": len(ran),
             "not_passed": [result.name for result in ran if result.outcome != "passed"],
             "wall_s": round(wall, 2),
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _timed(
-    held: Lock, environment: Path, root: Path, scratch: Path, probes: tuple[str, ...]
+    lock: Lock, environment: Path, root: Path, scratch: Path, probes: tuple[str, ...]
 ) -> tuple[float, Answer, dict[str, float]]:
     """Run these probes (none: all); wall time, what came of it, and what each probe itself took, all in seconds."""
     compute: dict[str, float] = {}
@@ -86,7 +86,7 @@ def _timed(
     own.mkdir()
     start = time.monotonic()
     answer = suite.run(
-        suite.on_host(environment, root, own / "run"), Asked(held.stack.device, held.versions, probes), own, note
+        suite.on_host(environment, root, own / "run"), Asked(lock.stack.device, lock.versions, probes), own, note
     )
     wall = time.monotonic() - start
     shutil.rmtree(own)

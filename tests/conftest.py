@@ -24,8 +24,8 @@ from builder.base.project import Project
 from builder.certify import certificate
 from builder.certify.certificate import ProbeResult, Resource
 from builder.image import build, render
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 
 ROOT = Path(__file__).parents[1]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -128,7 +128,7 @@ class Small:
 
     @property
     def lock(self) -> Lock:
-        return lock.load(self.project, TINY)
+        return lockfile.load(self.project, TINY)
 
     @property
     def wheelhouse(self) -> Path:
@@ -178,13 +178,13 @@ class Small:
         day: datetime.date | None = None,
     ) -> Path:
         """Write the certificate of a run of today's suite on this machine, issued today or on another day."""
-        held = self.lock
+        lock = self.lock
         statement = certificate.statement(
             subject=Resource(
-                name=build.tag(held, self.inputs) if engine == "docker" else f"lockfiles/{TINY}",
-                digest=certificate.bare(subject or held.digest),
+                name=build.tag(lock, self.inputs) if engine == "docker" else f"lockfiles/{TINY}",
+                digest=certificate.bare(subject or lock.digest),
             ),
-            lock=held.digest,
+            lock=lock.digest,
             suite=sources.digest(self.project.smoke),
             hardware=machine.hardware("cpu"),
             engine={"name": "docker", "version": "26", "buildkit": "1", "kernel": "6"}
@@ -233,12 +233,12 @@ def make_small(root: Path) -> Small:
     small.patch.parent.mkdir(parents=True)
     small.patch.write_text(GREET)
     _, sha256 = make_wheel(small.wheelhouse, "tiny-lib", "1.0", {"tiny_lib.py": LIBRARY})
-    head = lock.header(TINY)
+    head = lockfile.header(TINY)
     (folder / "requirements.txt").write_text(f"{head}tiny-lib==1.0 --hash=sha256:{sha256}\n")
     (folder / "build.txt").write_text(f"{head}setuptools==80.0 --hash=sha256:{'b' * 64}\n")
     (folder / "debian.txt").write_text(f"{head}bsdutils=1:2.38.1-5+deb12u3 sha256:{'d' * 64}\n")
-    (folder / "lock.toml").write_text(head + lock.format_meta("sha256:", 1_700_000_000))
-    small.edit("lock.toml", '"sha256:"', f'"{lock.intent(small.lock.stack)}"')
+    (folder / "lock.toml").write_text(head + lockfile.format_meta("sha256:", 1_700_000_000))
+    small.edit("lock.toml", '"sha256:"', f'"{lockfile.intent(small.lock.stack)}"')
     shutil.copytree(ROOT / "images" / "templates", root / "images" / "templates")
     shutil.copytree(ROOT / "runtime", root / "runtime", ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.glob("compose*.yaml"):

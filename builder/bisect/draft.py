@@ -39,9 +39,9 @@ def make(project: Project, found: Found, question: Question, folder: Path, scrat
 def upstream(found: Found, scratch: Path) -> str:
     """Where the first culprit says that its faults are reported, or else that it lives."""
     culprit = found.culprits[0]
-    held, version = (found.bad, culprit.bad) if culprit.bad else (found.good, culprit.good)
+    lock, version = (found.bad, culprit.bad) if culprit.bad else (found.good, culprit.good)
     try:
-        offered, _ = resolve.offers(held.stack, scratch, [f"{culprit.name}=={version}"])
+        offered, _ = resolve.offers(lock.stack, scratch, [f"{culprit.name}=={version}"])
     except errors.VettedError:
         return NOWHERE
     said = metadata.metadata(offered[culprit.name][0])

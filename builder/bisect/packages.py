@@ -23,7 +23,7 @@ from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Asked
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 
 SUSPECTS = 2  # how many advisories may be tried before the search begins
 CANNOT_SAY = 125  # the exit status of a command that cannot judge this set, as for `git bisect run`
@@ -140,8 +140,8 @@ class Search:
         seen = Counter(said.fault for said in journal.rows[self.between.bad.digest].said if said.outcome == "red")
         journal.fault = self.question.says or seen.most_common(1)[0][0]
 
-    def _why(self, held: Lock) -> str:
-        said = self.journal.rows[held.digest].said
+    def _why(self, lock: Lock) -> str:
+        said = self.journal.rows[lock.digest].said
         return f": {said[-1].reason}" if said and said[-1].reason else ""
 
     def _red(self, chosen: frozenset[str]) -> bool:
@@ -149,11 +149,11 @@ class Search:
 
     def _verdict(self, chosen: frozenset[str]) -> Verdict:
         try:
-            held = self._at(chosen)
+            lock = self._at(chosen)
         except ConflictError as conflict:
             self.journal.impossible("+".join(sorted(chosen)), self._words(chosen), str(conflict))
             return "unresolvable"
-        return self.journal.ask(held.digest, self._words(self.between.applied(held)), lambda: self._ask(held))
+        return self.journal.ask(lock.digest, self._words(self.between.applied(lock)), lambda: self._ask(lock))
 
     def _at(self, chosen: frozenset[str]) -> Lock:
         known = self.journal.rows.get("+".join(sorted(chosen)))
@@ -190,30 +190,30 @@ class Search:
         """One answer may have been luck: the two that everything rests on are asked for once more."""
         if self.journal.lead > 1:
             return True
-        for held in (self._at(chosen), self.between.good):
-            if not self.journal.again(held.digest, lambda held=held: self._ask(held)):  # type: ignore[misc]
+        for lock in (self._at(chosen), self.between.good):
+            if not self.journal.again(lock.digest, lambda lock=lock: self._ask(lock)):  # type: ignore[misc]
                 return False
         return True
 
     def _found(self, chosen: frozenset[str]) -> Found:
-        held = self._at(chosen)
+        lock = self._at(chosen)
         needed = [name for name in sorted(chosen) if len(chosen) == 1 or self._fewer(chosen, name) is not None]
         # What only moves together is one change.
         culprits = needed or sorted(chosen)
-        said = next(said for said in self.journal.rows[held.digest].said if self.journal.kind(said) == "red")
+        said = next(said for said in self.journal.rows[lock.digest].said if self.journal.kind(said) == "red")
         changes = self.between.changes
         along = [changes[name] for name in sorted(chosen) if name not in culprits]
-        return Found(tuple(changes[name] for name in culprits), tuple(along), self.between.good, held, said)
+        return Found(tuple(changes[name] for name in culprits), tuple(along), self.between.good, lock, said)
 
-    def _ask(self, held: Lock) -> Said:
+    def _ask(self, lock: Lock) -> Said:
         """Install a set, ask, and take it away again."""
-        applied = self.between.applied(held)
+        applied = self.between.applied(lock)
         what = f"{len(applied)} of {len(self.between.changes)} changes"
         own = self.scratch / "set"
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir()
         self.report(f"installing {what}")
-        named = replace(held, name=self.between.name)
+        named = replace(lock, name=self.between.name)
         try:
             cache = self.scratch / "uv"
             environment = hostenv.prepare(self.project, named, own, lambda _: None, keep=False, cache=cache)
@@ -224,15 +224,15 @@ class Search:
         try:
             self.report(f"run {self.journal.runs + 1}: {self.question.name[:30]}, {what}")
             if self.question.probe:
-                return self._probe(held, environment, own)
+                return self._probe(lock, environment, own)
             return run_command(self.question, environment, own / "log")
         finally:
             shutil.rmtree(environment, ignore_errors=True)
 
-    def _probe(self, held: Lock, environment: Path, own: Path) -> Said:
+    def _probe(self, lock: Lock, environment: Path, own: Path) -> Said:
         answer = suite.run(
             suite.on_host(environment, self.root, own / "run"),
-            Asked(held.stack.device, held.versions, (self.question.probe,)),
+            Asked(lock.stack.device, lock.versions, (self.question.probe,)),
             own,
             lambda _: None,
         )

@@ -12,8 +12,8 @@ from builder.base import sources
 from builder.base.project import Project, write
 from builder.bisect.packages import Found, Question
 from builder.image import patches
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 from builder.lock.resolve import torch_backend
 
 SCRIPT = "reproduce.py"
@@ -115,9 +115,9 @@ def make(project: Project, found: Found, question: Question, target: Path, scrat
     made = scratch / "reproducer"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
-    files = {f"{side}.txt": _pins(held) for side, held in _sides(found).items()}
-    build = {entry.name: entry for held in (found.good, found.bad) for entry in held.build}
-    files["build.txt"] = lock.format_python(build[name] for name in sorted(build))
+    files = {f"{side}.txt": _pins(lock) for side, lock in _sides(found).items()}
+    build = {entry.name: entry for lock in (found.good, found.bad) for entry in lock.build}
+    files["build.txt"] = lockfile.format_python(build[name] for name in sorted(build))
     files[SCRIPT] = _script(found, question)
     for name, text in files.items():
         write(made / name, text, scratch)
@@ -141,8 +141,8 @@ def _name(patch: Path) -> str:
     return "-".join(patch.parts[-3:])
 
 
-def _pins(held: Lock) -> str:
-    return lock.format_python(held.python)
+def _pins(lock: Lock) -> str:
+    return lockfile.format_python(lock.python)
 
 
 def _script(found: Found, question: Question) -> str:
@@ -151,7 +151,7 @@ def _script(found: Found, question: Question) -> str:
         script=SCRIPT,
         python=found.good.stack.python,
         needs='["unidiff"]' if found.good.patches or found.bad.patches else "[]",
-        patches={side: [_name(path) for path in held.patches] for side, held in _sides(found).items()},
+        patches={side: [_name(path) for path in lock.patches] for side, lock in _sides(found).items()},
         probe=question.probe,
         command=list(question.command),
         backend=torch_backend(found.bad.stack),

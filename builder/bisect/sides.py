@@ -20,8 +20,8 @@ from builder.base import errors, reading
 from builder.base.project import Project
 from builder.certify import control
 from builder.intent.stack import Override, Patch, Stack
-from builder.lock import lock, resolve
-from builder.lock.lock import Entry, Lock
+from builder.lock import lockfile, resolve
+from builder.lock.lockfile import Entry, Lock
 
 CONTROLS = "controls/"
 PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*={2,3}\s*(?P<version>[A-Za-z0-9.+!_-]+)")
@@ -61,7 +61,7 @@ def read(project: Project, text: str, scratch: Path, *, python: str, good: Lock 
         return _file(Path(text), scratch, good.stack if good else None, python)
     if "==" in text:
         return _moved(text, scratch, good)
-    return lock.load(project, text)
+    return lockfile.load(project, text)
 
 
 def _file(path: Path, scratch: Path, like: Stack | None, python: str) -> Lock:
@@ -78,7 +78,7 @@ def _file(path: Path, scratch: Path, like: Stack | None, python: str) -> Lock:
                 cause="an editable install, a URL or an option, which another machine cannot install",
                 next_step="leave that line out, or write it as name==version",
             )
-        pins[lock.normalise(match["name"])] = match["version"]
+        pins[lockfile.normalise(match["name"])] = match["version"]
     if not pins:
         raise errors.BadInputError(f"{path} pins nothing", next_step="pip freeze > FILE")
     requires = [f"{name}=={version}" for name, version in sorted(pins.items())]
@@ -99,7 +99,7 @@ def _moved(text: str, scratch: Path, good: Lock | None) -> Lock:
     packages = dict(good.stack.packages) if good.intent else {name: name for name in good.versions}
     for line in text.split():
         try:
-            packages[lock.normalise(Requirement(line).name)] = line
+            packages[lockfile.normalise(Requirement(line).name)] = line
         except InvalidRequirement as error:
             raise errors.BadInputError(
                 f"{line!r} is neither a stack, nor a file, nor a requirement", next_step="trl==1.16.0, for example"
@@ -122,7 +122,7 @@ def _lock(
     wanted = wanted.model_copy(update={"patch": [patch for patch, _ in kept]})
     debian, epoch = (like.debian, like.epoch) if like else ((), resolve.EPOCH[wanted.debian])
     files = tuple(path for _, path in kept)
-    return lock.assemble(name, wanted, tuple(entries), tuple(build), debian, epoch, "", files)
+    return lockfile.assemble(name, wanted, tuple(entries), tuple(build), debian, epoch, "", files)
 
 
 def _patches(versions: Mapping[str, str], ends: Sequence[Lock]) -> list[tuple[Patch, Path]]:
@@ -130,7 +130,7 @@ def _patches(versions: Mapping[str, str], ends: Sequence[Lock]) -> list[tuple[Pa
     found: dict[str, tuple[Patch, Path]] = {}
     for end in ends:
         for patch, path in zip(end.stack.patch, end.patches, strict=True):
-            name = lock.normalise(patch.package)
+            name = lockfile.normalise(patch.package)
             if versions.get(name) == end.versions.get(name):
                 found[patch.file] = (patch, path)
     return list(found.values())
@@ -147,7 +147,7 @@ class Between:
         # The file of a version: that of the end that has it.
         self._entries = {(entry.name, entry.version): entry for entry in (*bad.python, *good.python)}
         self._extras = {
-            lock.normalise(asked.name): f"[{','.join(sorted(asked.extras))}]"
+            lockfile.normalise(asked.name): f"[{','.join(sorted(asked.extras))}]"
             for end in (good, bad)
             for asked in map(Requirement, end.stack.requires)
             if asked.extras
@@ -165,14 +165,15 @@ class Between:
 
     def _patched_otherwise(self) -> set[str]:
         good, bad = (
-            {patch.file: lock.normalise(patch.package) for patch in end.stack.patch} for end in (self.good, self.bad)
+            {patch.file: lockfile.normalise(patch.package) for patch in end.stack.patch}
+            for end in (self.good, self.bad)
         )
         return {(good | bad)[file] for file in good.keys() ^ bad.keys()} - self.changes.keys()
 
-    def applied(self, held: Lock) -> frozenset[str]:
+    def applied(self, lock: Lock) -> frozenset[str]:
         """Which of the changes a set has."""
         return frozenset(
-            name for name, change in self.changes.items() if held.versions.get(name) == change.bad != change.good
+            name for name, change in self.changes.items() if lock.versions.get(name) == change.bad != change.good
         )
 
     def at(self, chosen: frozenset[str], scratch: Path) -> Lock:
@@ -212,7 +213,7 @@ class Between:
         if result.returncode != 0:
             raise ConflictError(" ".join(result.stderr.split()).removeprefix("× ")[:400])
         lines = [line.partition("==") for line in target.read_text().splitlines() if "==" in line]
-        return {lock.normalise(name): version.split()[0] for name, _, version in lines}
+        return {lockfile.normalise(name): version.split()[0] for name, _, version in lines}
 
     def _stack(self, versions: Mapping[str, str]) -> Stack:
         overrides: dict[str, Override] = {

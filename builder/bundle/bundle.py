@@ -29,8 +29,8 @@ from builder.bundle import unbundle
 from builder.bundle.offline import Carried, Contents
 from builder.image import render
 from builder.intent.stack import Stack
-from builder.lock import archives, debian, lock, resolve
-from builder.lock.lock import Entry, Lock
+from builder.lock import archives, debian, lockfile, resolve
+from builder.lock.lockfile import Entry, Lock
 from builder.lock.resolve import File
 
 Report = Callable[[str], None]
@@ -95,15 +95,15 @@ def read_have(path: Path) -> dict[str, str]:
         raise errors.BadInputError(f"{path} does not exist", next_step=again) from error
 
 
-def left_out(held: Lock, have: Mapping[str, str]) -> list[str]:
+def left_out(lock: Lock, have: Mapping[str, str]) -> list[str]:
     """What the host has at the locked version and nothing patches: a patch never touches a host's own file."""
-    patched = {canonicalize_name(patch.package) for patch in held.stack.patch}
-    return [e.name for e in held.python if have.get(e.name) == e.version and e.name not in patched]
+    patched = {canonicalize_name(patch.package) for patch in lock.stack.patch}
+    return [e.name for e in lock.python if have.get(e.name) == e.version and e.name not in patched]
 
 
 def make(
     project: Project,
-    held: Lock,
+    lock: Lock,
     output: Path,
     scratch: Path,
     part_size: int,
@@ -115,41 +115,41 @@ def make(
     if tuple(int(part) for part in python.split(".")) < OLDEST_PYTHON:
         raise errors.BadInputError(
             f"a bundle for Python {python} cannot be made: what runs there needs {'.'.join(map(str, OLDEST_PYTHON))}",
-            next_step=f"install python{held.stack.python} on the host, and leave --python out",
+            next_step=f"install python{lock.stack.python} on the host, and leave --python out",
         )
     _check_output(output)
-    stack = held.stack.model_copy(update={"python": python})
-    without = left_out(held, have)
-    entries = [entry for entry in held.python if entry.name not in without]
+    stack = lock.stack.model_copy(update={"python": python})
+    without = left_out(lock, have)
+    entries = [entry for entry in lock.python if entry.name not in without]
     report("looking up the locked files")
-    files = _locked(project, held, stack, scratch, entries)
+    files = _locked(project, lock, stack, scratch, entries)
     # Built from source, on the host as anywhere: only then is what builds it needed.
     tools = stack.model_copy(update={"override": []})
     source = [file for file in files if not file.is_wheel]
     if refused := [file.name for file in source if file.name not in render.GROUPS[render.SOURCE]]:
-        raise _unfit(held, python, f"there is no wheel of {', '.join(refused)}")
-    build = _locked(project, held, tools, scratch, held.build if source else ())
+        raise _unfit(lock, python, f"there is no wheel of {', '.join(refused)}")
+    build = _locked(project, lock, tools, scratch, lock.build if source else ())
     report("looking up the verifier's own files")
     own = _offered(tools, scratch, tool_pins(python), "the verifier's own packages")
     paths = archives.download(project, scratch, [*files, *build, *own], report)
 
     contents = Contents(
-        stack=held.name, lock=held.digest, suite=sources.digest(project.smoke), python=python,
+        stack=lock.name, lock=lock.digest, suite=sources.digest(project.smoke), python=python,
         distributions=[_carried(file) for file in files], build=[_carried(file) for file in build], left_out=without,
     )  # fmt: skip
-    tree = _project_files(project, held)
+    tree = _project_files(project, lock)
     tree |= {f"{bundled.WHEELS}/{file.filename}": paths[file] for file in (*files, *build)}
     tree |= {f"tool/{file.filename}": paths[file] for file in own}
-    if held.debian and debian.LIBRARIES:
-        debs = debian.fetch(project, held, scratch, list(debian.LIBRARIES))
+    if lock.debian and debian.LIBRARIES:
+        debs = debian.fetch(project, lock, scratch, list(debian.LIBRARIES))
         tree |= {f"{bundled.DEBS}/{entry.sha256}.deb": path for entry, path in debs.items()}
     for name, text in (
         (bundled.CONTENTS, contents.to_json()),
-        ("tool/requirements.txt", lock.format_python(_entries(own))),
+        ("tool/requirements.txt", lockfile.format_python(_entries(own))),
     ):
         tree[name] = scratch / name.replace("/", "-")
         tree[name].write_text(text)
-    return _write(held, contents, tree, output, scratch, part_size, report)
+    return _write(lock, contents, tree, output, scratch, part_size, report)
 
 
 def _check_output(output: Path) -> None:
@@ -179,32 +179,32 @@ def _entries(files: Iterable[File]) -> list[Entry]:
 # --- which files ---------------------------------------------------------------------------------------------------
 
 
-def _unfit(held: Lock, python: str, what: str) -> errors.BadInputError:
+def _unfit(lock: Lock, python: str, what: str) -> errors.BadInputError:
     return errors.BadInputError(
-        f"the locked versions of {held.name} do not all have a file for Python {python}\n{what}",
+        f"the locked versions of {lock.name} do not all have a file for Python {python}\n{what}",
         cause="a version that is older than that Python, or a wheelhouse that has it for one Python only",
-        next_step=f"install python{held.stack.python} on the host, and leave --python out",
+        next_step=f"install python{lock.stack.python} on the host, and leave --python out",
     )
 
 
-def _locked(project: Project, held: Lock, stack: Stack, scratch: Path, entries: Sequence[Entry]) -> list[File]:
+def _locked(project: Project, lock: Lock, stack: Stack, scratch: Path, entries: Sequence[Entry]) -> list[File]:
     """The file of each entry: the locked one, or for another Python than the stack's the best that fits."""
     if not entries:
         return []
-    if stack.python == held.stack.python:
+    if stack.python == lock.stack.python:
         kept = {entry: path for entry in entries if (path := archives.kept(project, entry))}
         if len(kept) == len(entries):  # all are here: no index is asked
             return [File(one.name, one.version, path.name, str(path), one.sha256) for one, path in kept.items()]
     try:
         offered = resolve.offers(stack, scratch, [f"{entry.name}=={entry.version}" for entry in entries])[0]
     except errors.BadInputError as error:
-        if stack.python == held.stack.python:
+        if stack.python == lock.stack.python:
             raise
-        raise _unfit(held, stack.python, error.what) from error
+        raise _unfit(lock, stack.python, error.what) from error
     files = []
     for entry in entries:
         offers = offered.get(entry.name, [])
-        if stack.python == held.stack.python or not offers:
+        if stack.python == lock.stack.python or not offers:
             files.append(archives.of_hash(entry, offers))
         else:
             files.append(next((file for file in offers if file.sha256 == entry.sha256), offers[0]))
@@ -261,12 +261,12 @@ def _offered(stack: Stack, scratch: Path, pins: Mapping[str, Mapping[str, set[st
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
-def _project_files(project: Project, held: Lock) -> dict[str, Path]:
+def _project_files(project: Project, lock: Lock) -> dict[str, Path]:
     """What of the project goes along: the lock, the patches, the suite, the advisories, and the tool itself."""
-    folder = project.stack_dir(held.name)
+    folder = project.stack_dir(lock.name)
     names = ("stack.toml", "lock.toml", "requirements.txt", "build.txt", "debian.txt")
-    found = {f"lockfiles/{held.name}/{name}": folder / name for name in names}
-    found |= {patch.file: project.root / patch.file for patch in held.stack.patch}
+    found = {f"lockfiles/{lock.name}/{name}": folder / name for name in names}
+    found |= {patch.file: project.root / patch.file for patch in lock.stack.patch}
     for where, pattern, root in (("smoke", "*.py", project.smoke), ("advisories", "*.toml", project.advisories),
                                  ("builder", "*.py", TOOL)):  # fmt: skip
         found |= {f"{where}/{path.relative_to(root)}": path for path in root.rglob(pattern)}
@@ -346,7 +346,7 @@ class _Part:
 
 
 def _write(
-    held: Lock,
+    lock: Lock,
     contents: Contents,
     tree: Mapping[str, Path],
     output: Path,
@@ -360,7 +360,7 @@ def _write(
     for left in output.glob(".*.partial"):
         left.unlink()
     parts = []
-    for part in split(archive(tree, held.epoch), output, held.name, part_size):
+    for part in split(archive(tree, lock.epoch), output, lock.name, part_size):
         parts.append(part)
         report(f"written: {part['name']}")
     for path in output.iterdir():
@@ -370,7 +370,7 @@ def _write(
     write(output / ENTRY, (scratch / ENTRY).read_bytes(), scratch)
     size = sum(int(part["size"]) for part in parts)
     data = {
-        "format": unbundle.FORMAT, "stack": held.name, "device": held.stack.device, "python": contents.python,
+        "format": unbundle.FORMAT, "stack": lock.name, "device": lock.stack.device, "python": contents.python,
         "size": size, "parts": parts,
     }  # fmt: skip
     write(manifest, json.dumps(data, indent=1) + "\n", scratch)

@@ -25,8 +25,8 @@ from builder.certify.certificate import Differences, Digest
 from builder.certify.certify import Outcome, Request
 from builder.certify.suite import Event
 from builder.image.build import Step
-from builder.lock import lock
-from builder.lock.lock import Entry, Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Entry, Lock
 
 CONTENTS = "bundle.json"
 WHEELS = "wheels"
@@ -92,9 +92,9 @@ def read(project: Project) -> tuple[Lock, Contents]:
         raise errors.BadInputError(
             f"{CONTENTS}: {str(error).splitlines()[0]}", cause="another version of Vetted made it", next_step=again
         ) from error
-    held = lock.load(project, contents.stack)
+    lock = lockfile.load(project, contents.stack)
     for what, said, is_ in (
-        ("lock", contents.lock, held.digest),
+        ("lock", contents.lock, lock.digest),
         ("suite", contents.suite, sources.digest(project.smoke)),
     ):
         if said != is_:
@@ -103,12 +103,12 @@ def read(project: Project) -> tuple[Lock, Contents]:
                 cause="an unpacked file was edited",
                 next_step=again,
             )
-    return held, contents
+    return lock, contents
 
 
 def run(
     project: Project,
-    held: Lock,
+    lock: Lock,
     contents: Contents,
     request: Request,
     host: Path,
@@ -120,16 +120,16 @@ def run(
 
     `host` is the interpreter whose packages stand in for those that the bundle leaves out.
     """
-    environment = prepare(project, held, contents, host, scratch, lambda what: on_step(Step(0, 0, what)))
+    environment = prepare(project, lock, contents, host, scratch, lambda what: on_step(Step(0, 0, what)))
     on_step(Step(0, 0, "comparing what is installed with the lock"))
     python, found = installed(environment)
-    different = differences(held, contents, python, found)
+    different = differences(lock, contents, python, found)
     root = scratch / "suite"
     identity = sources.copy(project.smoke, root)
-    subject = certify.on_host(held, environment, root, scratch)
+    subject = certify.on_host(lock, environment, root, scratch)
     subject = dataclasses.replace(subject, engine={**subject.engine, "bundle": contents.digest})
-    statement = certify.examine(held, request, subject, identity, scratch, on_event, different)
-    doubts = certify.against(statement, judgement.terms(project, held, root / "smoke"), subject)
+    statement = certify.examine(lock, request, subject, identity, scratch, on_event, different)
+    doubts = certify.against(statement, judgement.terms(project, lock, root / "smoke"), subject)
     earned = statement.predicate.issued is not None and not doubts
     where = project.state / ("certificates" if earned else "reports") / f"{request.device}-{ENGINE}.json"
     write(where, (statement if earned else statement.undated()).to_json(), scratch)
@@ -137,12 +137,12 @@ def run(
 
 
 def prepare(
-    project: Project, held: Lock, contents: Contents, host: Path, scratch: Path, report: Callable[[str], None]
+    project: Project, lock: Lock, contents: Contents, host: Path, scratch: Path, report: Callable[[str], None]
 ) -> Path:
     """The environment of a bundle on this host, made when it is not there yet: aside, and renamed when it is whole."""
     present = of_host(host, contents.left_out) if contents.left_out else []
     identity = sha256(json.dumps([contents.digest, str(host), [_identity(one) for one in present]]).encode())
-    final = project.state / "host" / f"{held.name}-{identity.removeprefix('sha256:')[:12]}"
+    final = project.state / "host" / f"{lock.name}-{identity.removeprefix('sha256:')[:12]}"
     what = f"environment of a bundle {identity}"
     if hostenv.is_kept(final, what, report):
         return final
@@ -156,8 +156,8 @@ def prepare(
     for deb in (project.root / DEBS).glob("*.deb"):
         write(project.state / DEBS / deb.name, deb.read_bytes(), scratch)
     fitted = dataclasses.replace(
-        held,
-        stack=held.stack.model_copy(update={"python": contents.python}),
+        lock,
+        stack=lock.stack.model_copy(update={"python": contents.python}),
         python=_entries(contents.distributions),
         build=_entries(contents.build),
     )
@@ -247,27 +247,27 @@ def installed(environment: Path) -> tuple[str, list[Installed]]:
     return python, [Installed(*one) for one in found]
 
 
-def differences(held: Lock, contents: Contents, python: str, found: Sequence[Installed]) -> Differences:
+def differences(lock: Lock, contents: Contents, python: str, found: Sequence[Installed]) -> Differences:
     """Everything in which an environment is not exactly the lock; empty when it is."""
     said: dict[str, str | list[str]] = {}
-    if python.split(".")[:2] != held.stack.python.split("."):
-        said["python"] = f"{python}, not {held.stack.python}"
+    if python.split(".")[:2] != lock.stack.python.split("."):
+        said["python"] = f"{python}, not {lock.stack.python}"
     versions: dict[str, list[str]] = {}
     for one in found:
         versions.setdefault(one.name, []).append(one.version)
     wrong = [
         f"{name} {' and '.join(versions[name])}, not {version}" if name in versions else f"{name} missing: {version}"
-        for name, version in sorted(held.versions.items())
+        for name, version in sorted(lock.versions.items())
         if versions.get(name) != [version]
     ]
     wrong += [
-        f"{name} {' and '.join(versions[name])}, not in the lock" for name in sorted(versions.keys() - held.versions)
+        f"{name} {' and '.join(versions[name])}, not in the lock" for name in sorted(versions.keys() - lock.versions)
     ]
     if wrong:
         said["distributions"] = wrong
     if own := sorted(f"{one.name} {one.version}" for one in found if one.of_host):
         said["files of the host"] = own
-    locked = {entry.name: entry.sha256 for entry in held.python}
+    locked = {entry.name: entry.sha256 for entry in lock.python}
     if other := sorted(one.name for one in contents.distributions if locked.get(one.name) != one.sha256):
         said["files not of the lock"] = other
     return said

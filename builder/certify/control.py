@@ -20,8 +20,8 @@ from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Asked
 from builder.intent import stack
 from builder.intent.stack import Control, Stack
-from builder.lock import lock, resolve
-from builder.lock.lock import Lock
+from builder.lock import lockfile, resolve
+from builder.lock.lockfile import Lock
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,19 @@ def load(project: Project, name: str) -> Locked:
                 next_step=command,
             ) from error
 
-    def entries(file: str) -> tuple[lock.Entry, ...]:
-        return lock.parse(read(file), lock.PIN, project.relative(folder / file), command)
+    def entries(file: str) -> tuple[lockfile.Entry, ...]:
+        return lockfile.parse(read(file), lockfile.PIN, project.relative(folder / file), command)
 
     meta = reading.parse_toml(read("lock.toml"), project.relative(folder / "lock.toml"), command)
-    if meta != {"intent": lock.intent(wanted), "twin": lock.intent(wanted.good)}:
+    if meta != {"intent": lockfile.intent(wanted), "twin": lockfile.intent(wanted.good)}:
         raise errors.BadInputError(
             f"{project.relative(folder / 'stack.toml')} was changed after it was locked", next_step=command
         )
 
     def assemble(which: str, of: Stack, file: str) -> Lock:
         patches = tuple(project.root / patch.file for patch in of.patch)
-        return lock.assemble(
-            which, of, entries(file), entries("build.txt"), (), resolve.EPOCH[of.debian], lock.intent(of), patches
+        return lockfile.assemble(
+            which, of, entries(file), entries("build.txt"), (), resolve.EPOCH[of.debian], lockfile.intent(of), patches
         )
 
     return Locked(
@@ -137,14 +137,14 @@ def make(project: Project, name: str, scratch: Path) -> bool:
     bad, bad_build = resolve.python(wanted, scratch, old.bad if old else None, None)
     head = f"# Written by `vetted controls {name} --lock` from stack.toml: do not edit.\n"
     build = {entry.name: entry for entry in bad_build}
-    contents: dict[str, str | None] = {"requirements.txt": head + lock.format_python(bad), "twin.txt": None}
+    contents: dict[str, str | None] = {"requirements.txt": head + lockfile.format_python(bad), "twin.txt": None}
     if not wanted.expect.patch:
-        like = lock.assemble(name, wanted, tuple(bad), (), (), 0, "", ())
+        like = lockfile.assemble(name, wanted, tuple(bad), (), (), 0, "", ())
         twin, twin_build = resolve.python(wanted.good, scratch, like, None)
         build |= {entry.name: entry for entry in twin_build}
-        contents["twin.txt"] = head + lock.format_python(twin)
-    contents["build.txt"] = head + lock.format_python(build[key] for key in sorted(build))
-    contents["lock.toml"] = head + f'intent = "{lock.intent(wanted)}"\ntwin = "{lock.intent(wanted.good)}"\n'
+        contents["twin.txt"] = head + lockfile.format_python(twin)
+    contents["build.txt"] = head + lockfile.format_python(build[key] for key in sorted(build))
+    contents["lock.toml"] = head + f'intent = "{lockfile.intent(wanted)}"\ntwin = "{lockfile.intent(wanted.good)}"\n'
     changed = False
     for file, text in contents.items():
         path = project.control_dir(name) / file
@@ -166,22 +166,22 @@ def run(
     """
     probes = () if full else tuple(locked.control.expect.fails)
     sides = {}
-    for side, held in (("control", locked.bad), ("twin", locked.twin)):
+    for side, lock in (("control", locked.bad), ("twin", locked.twin)):
         own = scratch / side
         own.mkdir()
         report(f"{locked.name}: installing the {side}")
-        environment = hostenv.prepare(project, held, own, lambda _: None, keep=False, cache=scratch / "uv")
+        environment = hostenv.prepare(project, lock, own, lambda _: None, keep=False, cache=scratch / "uv")
         report(f"{locked.name}: running the {side}")
         try:
             answer = suite.run(
                 suite.on_host(environment, root, own / "run"),
-                Asked(locked.control.device, held.versions, probes),
+                Asked(locked.control.device, lock.versions, probes),
                 own,
                 lambda _: None,
             )
         finally:
             shutil.rmtree(environment, ignore_errors=True)
-        sides[side] = Side(held.digest, answer.results, held.versions)
+        sides[side] = Side(lock.digest, answer.results, lock.versions)
     expect = locked.control.expect
     return Seen(
         locked.name, locked.control.title, tuple(expect.fails), expect.reason, expect.change,

@@ -13,20 +13,20 @@ from builder.base import errors, machine, process, seal
 from builder.base.project import Project, sha256_file
 from builder.base.project import remove as remove_folder
 from builder.image import patches, render, sdist
-from builder.lock import archives, debian, lock
-from builder.lock.lock import Entry, Lock
+from builder.lock import archives, debian, lockfile
+from builder.lock.lockfile import Entry, Lock
 
 # System libraries that the machine lacked, unpacked from the locked Debian packages.
 SYSTEM = "system"
 
 
-def path(project: Project, held: Lock) -> Path:
-    return project.state / "host" / f"{held.name}-{held.digest.removeprefix('sha256:')[:12]}"
+def path(project: Project, lock: Lock) -> Path:
+    return project.state / "host" / f"{lock.name}-{lock.digest.removeprefix('sha256:')[:12]}"
 
 
 def prepare(
     project: Project,
-    held: Lock,
+    lock: Lock,
     scratch: Path,
     report: Callable[[str], None],
     *,
@@ -38,16 +38,16 @@ def prepare(
     It is made aside and renamed when it is whole. `keep`: is it to be used again? Then it is compiled, and sealed.
     `cache`: where uv unpacks wheels; a folder that several environments of one command may share.
     """
-    final = path(project, held)
-    what = _sealed_as(held.digest)
+    final = path(project, lock)
+    what = _sealed_as(lock.digest)
     if keep and is_kept(final, what, report):
         return final
-    files = archives.fetch(project, held.stack, held.python, scratch, report)
+    files = archives.fetch(project, lock.stack, lock.python, scratch, report)
     if any(not _is_wheel(file) for file in files.values()):
-        files |= archives.fetch(project, held.stack, held.build, scratch, report)
+        files |= archives.fetch(project, lock.stack, lock.build, scratch, report)
     made = scratch / "host"
-    install(held, made, scratch, report, files, cache=cache)
-    finish(project, held, made, final, scratch, report, what if keep else None)
+    install(lock, made, scratch, report, files, cache=cache)
+    finish(project, lock, made, final, scratch, report, what if keep else None)
     return final
 
 
@@ -75,7 +75,7 @@ def _is_wheel(file: Path) -> bool:
 
 
 def install(
-    held: Lock,
+    lock: Lock,
     made: Path,
     scratch: Path,
     report: Callable[[str], None],
@@ -92,7 +92,7 @@ def install(
     env = machine.uv_offline()
     report("creating the environment")
     created = process.run(
-        [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", python or held.stack.python, str(made)],
+        [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", python or lock.stack.python, str(made)],
         env=env,
     )
     if created.returncode != 0:
@@ -100,21 +100,21 @@ def install(
         if python or isinstance(said, errors.StorageError):
             raise said
         raise errors.MissingToolError(
-            f"{held.name} needs Python {held.stack.python}, and this machine has none",
-            next_step=f"install python{held.stack.python}, or run with --engine docker",
+            f"{lock.name} needs Python {lock.stack.python}, and this machine has none",
+            next_step=f"install python{lock.stack.python}, or run with --engine docker",
         )
-    wheels = {entry: files[entry] for entry in held.python if _is_wheel(files[entry])}
-    if source := [entry for entry in held.python if entry not in wheels]:
-        tools = {entry: files[entry] for entry in held.build}
+    wheels = {entry: files[entry] for entry in lock.python if _is_wheel(files[entry])}
+    if source := [entry for entry in lock.python if entry not in wheels]:
+        tools = {entry: files[entry] for entry in lock.build}
         wheels |= sdist.build({entry: files[entry] for entry in source}, tools, made, scratch, report)
-    report(f"installing {len(held.python)} locked distributions")
+    report(f"installing {len(lock.python)} locked distributions")
     links = archives.gather(wheels.values(), scratch / "links")
     requirements = scratch / "requirements.txt"
     # Of what was built here, the hash is that of the wheel which came of the locked source.
     requirements.write_text(
-        lock.format_python(
+        lockfile.format_python(
             entry if entry not in source else replace(entry, sha256=sha256_file(wheels[entry])[7:])
-            for entry in held.python
+            for entry in lock.python
         )
     )
     argv = [
@@ -122,12 +122,12 @@ def install(
         "--offline", "--no-index", "--find-links", str(links), "--only-binary", ":all:",
         "--cache-dir", str(cache or scratch / "uv"), str(requirements),
     ]  # fmt: skip
-    process.check(f"installing {held.name}", argv, env=env, next_step=f"vetted lock --check {held.name}")
+    process.check(f"installing {lock.name}", argv, env=env, next_step=f"vetted lock --check {lock.name}")
 
 
 def finish(
     project: Project,
-    held: Lock,
+    lock: Lock,
     made: Path,
     final: Path,
     scratch: Path,
@@ -138,20 +138,20 @@ def finish(
 
     `what` it is sealed as, to be used again; None when it is not.
     """
-    if held.debian:
-        _system_libraries(project, held, scratch, made / SYSTEM)
-    _toolkit(held, made)
+    if lock.debian:
+        _system_libraries(project, lock, scratch, made / SYSTEM)
+    _toolkit(lock, made)
     report("applying patches")
-    _patch(held, made / held.site_packages, scratch / "patched")
+    _patch(lock, made / lock.site_packages, scratch / "patched")
     if what is not None:
         report("compiling")
-        _compile(made, made / held.site_packages)
+        _compile(made, made / lock.site_packages)
     final.parent.mkdir(parents=True, exist_ok=True)
     remove(final)
     made.rename(final)
     if what is not None:
         seal.put(_seal(final), what, seal.tree(final), scratch)
-    for other in final.parent.glob(f"{held.name}-????????????"):
+    for other in final.parent.glob(f"{lock.name}-????????????"):
         if other != final:
             remove(other)
 
@@ -171,27 +171,27 @@ def _compile(made: Path, site_packages: Path) -> None:
     process.run(python, env={"PYTHONHASHSEED": "0"})
 
 
-def _system_libraries(project: Project, held: Lock, scratch: Path, target: Path) -> None:
+def _system_libraries(project: Project, lock: Lock, scratch: Path, target: Path) -> None:
     """Unpack, from the locked Debian packages, the system libraries that this machine lacks."""
     missing = [package for package, library in debian.LIBRARIES.items() if not _loads(library)]
     if not missing:
         return
-    fetched = {entry.name for entry in held.debian if (project.state / "debs" / f"{entry.sha256}.deb").is_file()}
+    fetched = {entry.name for entry in lock.debian if (project.state / "debs" / f"{entry.sha256}.deb").is_file()}
     if not fetched.issuperset(missing) and not shutil.which("apt-get"):
         raise errors.MissingToolError(
             f"this machine lacks {', '.join(debian.LIBRARIES[package] for package in missing)}",
             next_step=f"install what your system calls {', '.join(missing)}, or run with --engine docker",
         )
-    for entry, file in debian.fetch(project, held, scratch, missing).items():
+    for entry, file in debian.fetch(project, lock, scratch, missing).items():
         process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])
 
 
-def _toolkit(held: Lock, made: Path) -> None:
+def _toolkit(lock: Lock, made: Path) -> None:
     """The toolkit's usual names for what the wheels of CUDA carry, as in the image."""
     home = _cuda_home(made)
     if home is None:
         return
-    for name, target in render.toolkit(held).items():
+    for name, target in render.toolkit(lock).items():
         link = home / name
         link.parent.mkdir(exist_ok=True)
         if not link.is_symlink() and not link.exists():
@@ -224,9 +224,9 @@ def environment(prepared: Path) -> dict[str, str]:
     return variables
 
 
-def _patch(held: Lock, site_packages: Path, output: Path) -> None:
+def _patch(lock: Lock, site_packages: Path, output: Path) -> None:
     try:
-        written = patches.apply(site_packages, output, list(held.patches))
+        written = patches.apply(site_packages, output, list(lock.patches))
     except patches.PatchError as error:
         raise errors.BadInputError(
             str(error), cause="the patch was written for another version", next_step="correct the patch, or remove it"

@@ -14,7 +14,7 @@ from builder.base.project import Project, write
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
 from builder.image import build
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 
 RECORD, RAW = "certificates.json", "certificates"  # as runtime.preflight reads them
 
@@ -24,21 +24,21 @@ def folder(project: Project, stack: str) -> Path:
     return project.state / "judged" / stack
 
 
-def record(home: Project, held: Lock, image: str, statements: Iterable[Statement], target: Path, scratch: Path) -> None:
+def record(home: Project, lock: Lock, image: str, statements: Iterable[Statement], target: Path, scratch: Path) -> None:
     """Write the record of an image (its digest) to a folder, and nothing of an earlier one is left there.
 
     What does not hold today is left out.
     """
-    terms = judgement.terms(home, held)
+    terms = judgement.terms(home, lock)
     held_by = [one for one in statements if judgement.holds(one, terms, image)]
     files = [f"{number}.json" for number in range(len(held_by))]
     for name, one in zip(files, held_by, strict=True):
         write(target / RAW / name, one.to_json(), scratch)
     said = {
         "image": image,
-        "stack": held.name,
-        "lock": held.digest,
-        "runtime": build.description(home, held)["runtime"],
+        "stack": lock.name,
+        "lock": lock.digest,
+        "runtime": build.description(home, lock)["runtime"],
         "judged": str(certificate.today()),
         "certificates": [
             {

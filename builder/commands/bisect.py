@@ -21,7 +21,7 @@ from builder.bisect.packages import Found, Question
 from builder.certify import hostenv
 from builder.commands.common import AsJson, print_json
 from builder.intent import advisory, stack
-from builder.lock import lock
+from builder.lock import lockfile
 
 app = typer.Typer(
     help="Find what broke: which of the packages that changed, or which settings of a configuration.",
@@ -228,6 +228,6 @@ def _environment(
     name = on or next((one for one in stack.names(home) if stack.load(home, one).device == "cpu"), None)
     if name is None:
         raise errors.BadInputError("the project has no CPU stack", next_step="--stack NAME, or --python PATH")
-    held = lock.load(home, name)
+    lock = lockfile.load(home, name)
     (scratch / "host").mkdir(exist_ok=True)
-    return hostenv.prepare(home, held, scratch / "host", work.say), held.stack.device, held.digest
+    return hostenv.prepare(home, lock, scratch / "host", work.say), lock.stack.device, lock.digest

@@ -20,8 +20,8 @@ from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
 from builder.image import build
 from builder.image.build import Step
 from builder.intent import advisory
-from builder.lock import audit, lock
-from builder.lock.lock import Lock
+from builder.lock import audit, lockfile
+from builder.lock.lockfile import Lock
 from builder.publish import airgap
 
 
@@ -49,9 +49,9 @@ def bundle_(
     if image != (key is not None) or (image and (have or python)):
         raise typer.BadParameter("--image goes with --key, and without --have and --python", param_hint="--image")
     home = project.find()
-    held = lock.load(home, name)
+    lock = lockfile.load(home, name)
     if key is not None:
-        _bundle_image(home, held, key, output, as_json)
+        _bundle_image(home, lock, key, output, as_json)
         return
     try:
         size = bundle.parse_size(part_size)
@@ -61,10 +61,10 @@ def bundle_(
         raise typer.BadParameter(f"{python!r} is not a version such as 3.12", param_hint="--python")
     host = bundle.read_have(have) if have else {}
     with home.holding(name) as scratch:
-        refuse(name, audit.stale(held))
+        refuse(name, audit.stale(lock))
         with console.Working(name) as work:
             made = bundle.make(
-                home, held, output, scratch, size, python or held.stack.python, host,
+                home, lock, output, scratch, size, python or lock.stack.python, host,
                 lambda what: work.step(Step(0, 0, what)),
             )  # fmt: skip
     if as_json:
@@ -82,16 +82,16 @@ def bundle_(
     console.out.print(f"next: copy the folder to the host, and there: {command}")
 
 
-def _bundle_image(home: Project, held: Lock, key: str, output: Path, as_json: bool) -> None:
-    with home.holding(held.name) as scratch:
-        refuse(held.name, audit.stale(held))
-        built = build.needed(home, held)
-        with console.Working(held.name) as work:
-            made = airgap.make(home, held, built, key, output, scratch, lambda what: work.step(Step(0, 0, what)))
+def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bool) -> None:
+    with home.holding(lock.name) as scratch:
+        refuse(lock.name, audit.stale(lock))
+        built = build.needed(home, lock)
+        with console.Working(lock.name) as work:
+            made = airgap.make(home, lock, built, key, output, scratch, lambda what: work.step(Step(0, 0, what)))
     if as_json:
-        print_json({"stack": held.name, "output": str(output), "image": made.image, "bytes": made.size})
+        print_json({"stack": lock.name, "output": str(output), "image": made.image, "bytes": made.size})
         return
-    console.out.print(f"{held.name}: {made.image}\n  {made.size / 1e6:.0f} MB in {output}", markup=False)
+    console.out.print(f"{lock.name}: {made.image}\n  {made.size / 1e6:.0f} MB in {output}", markup=False)
     verify = f"vetted verify {airgap.IMAGE} --offline --key {airgap.KEY}"
     console.out.print(
         f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"
@@ -108,25 +108,25 @@ def run_bundle(
 ) -> None:
     """What the entry script of a bundle hands over to: install, run the suite, write the statement."""
     home = project.find()
-    held, contents = bundled.read(home)
+    lock, contents = bundled.read(home)
     request = Request(device, bundled.ENGINE, tuple(probe or ()))
     machine.hardware(device)  # a GPU that is not there is said before any work begins
     advisories = advisory.load_all(home)
-    with home.holding(held.name) as scratch, console.Working(held.name) as work:
-        outcome = bundled.run(home, held, contents, request, host, scratch, work.step, work.event)
+    with home.holding(lock.name) as scratch, console.Working(lock.name) as work:
+        outcome = bundled.run(home, lock, contents, request, host, scratch, work.step, work.event)
     statement, earned = outcome.statement, outcome.certificate is not None
     where = outcome.certificate or outcome.report
     different = statement.resource(certificate.DIFFERENCES).annotations or {}
     if as_json:
         print_json(
             {
-                "stack": held.name, "certified": earned, "file": str(where), "differences": different,
+                "stack": lock.name, "certified": earned, "file": str(where), "differences": different,
                 "statement": json.loads(statement.to_json()),
             }
         )  # fmt: skip
     else:
         console.out.print(console.results_table(statement.predicate.probes))
-        for line in console.reasons(statement.predicate.probes, held.versions, advisories):
+        for line in console.reasons(statement.predicate.probes, lock.versions, advisories):
             console.out.print(line)
         console.out.print()
         for row in bundled.summary(different):
@@ -136,7 +136,7 @@ def run_bundle(
         console.out.print("certified" if earned else "a report, and no certificate")
         console.out.print(f"  {where}")
         if earned:
-            back = f"lockfiles/{held.name}/certificates/{device}-{bundled.ENGINE}.json"
+            back = f"lockfiles/{lock.name}/certificates/{device}-{bundled.ENGINE}.json"
             console.out.print(f"next: copy it back to {back}")
     if not statement.earned or outcome.doubts:
         raise typer.Exit(1)

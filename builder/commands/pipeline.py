@@ -17,7 +17,7 @@ from builder.certify import certificate
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, render
 from builder.intent import stack
-from builder.lock import audit, lock, resolve
+from builder.lock import audit, lockfile, resolve
 from builder.lock.audit import Finding
 from builder.pages import docs, weight
 
@@ -27,10 +27,10 @@ def list_(as_json: AsJson = False) -> None:
     home = project.find()
     rows = []
     for name in stack.names(home):
-        held = lock.load(home, name)
-        where = docs.certified_where(home, held, certificate.today())
+        lock = lockfile.load(home, name)
+        where = docs.certified_where(home, lock, certificate.today())
         rows.append(
-            {"stack": name, "device": held.stack.device, "versions": docs.versions(held), "certified_on": where}
+            {"stack": name, "device": lock.stack.device, "versions": docs.versions(lock), "certified_on": where}
         )
     if as_json:
         print_json(rows)
@@ -79,20 +79,20 @@ def lock_(
                 with console.spinner(f"{name}: resolving"):
                     asked = None if upgrade is None else [] if "all" in upgrade else upgrade
                     changed = resolve.make(home, name, wanted, scratch, asked)
-            held = lock.load(home, name)
+            lock = lockfile.load(home, name)
             with console.spinner(f"{name}: auditing"):
-                findings = audit.sound(held, scratch)
+                findings = audit.sound(lock, scratch)
         answer[name] = {
-            "changed": changed, "digest": held.digest, "findings": [dataclasses.asdict(f) for f in findings],
+            "changed": changed, "digest": lock.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip
         if not as_json:
             _print_findings(name, findings)
             if not findings:
                 state = "sound" if check else "locked" if changed else "unchanged"
                 console.out.print(
-                    f"{name}: {state}: {len(held.python)} distributions, {len(held.debian)} Debian packages"
+                    f"{name}: {state}: {len(lock.python)} distributions, {len(lock.debian)} Debian packages"
                 )
-                console.out.print(f"  {held.digest}")
+                console.out.print(f"  {lock.digest}")
     if as_json:
         print_json(answer)
     if any(row["findings"] for row in answer.values()):
@@ -110,13 +110,13 @@ def render_(
     home = project.find()
     differences: dict[str, str] = {}
     for name in selected(home, stacks):
-        held = lock.load(home, name)
+        lock = lockfile.load(home, name)
         with home.holding(name) as scratch:
-            difference = render.difference(home, held)
+            difference = render.difference(home, lock)
             if difference:
                 differences[home.relative(home.dockerfile(name))] = difference
                 if not check:
-                    project.write(home.dockerfile(name), render.dockerfile(home, held), scratch)
+                    project.write(home.dockerfile(name), render.dockerfile(home, lock), scratch)
     if not stacks:
         with home.holding("documents") as scratch:
             changed = docs.stale(home) if check else docs.refresh(home, scratch)
@@ -144,21 +144,21 @@ def build_(
 ) -> None:
     """Build the image of a stack's lock: an OCI layout, the same bytes wherever it is built."""
     home = project.find()
-    held = lock.load(home, name)
+    lock = lockfile.load(home, name)
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
     with home.holding(name) as scratch:
-        refuse(name, audit.stale(held))
+        refuse(name, audit.stale(lock))
         with console.Working(name) as work:
             if prove:
-                _print_proof(build.prove(home, held, scratch, work.step), as_json)
+                _print_proof(build.prove(home, lock, scratch, work.step), as_json)
                 return
-            built = build.build(home, held, scratch, work.step)
+            built = build.build(home, lock, scratch, work.step)
         if output is not None:
             shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
         if record:
             with home.holding("documents") as documents, console.spinner(f"{name}: weighing"):
-                weight.record(home, held, built, f"vetted build {name} --record", documents)
+                weight.record(home, lock, built, f"vetted build {name} --record", documents)
                 docs.refresh(home, documents)
     if as_json:
         print_json(
@@ -183,7 +183,7 @@ def bake_(
 ) -> None:
     """Build the images of several stacks at once with `docker buildx bake`."""
     home = project.find()
-    locks = [lock.load(home, name) for name in names or stack.names(home)]
+    locks = [lockfile.load(home, name) for name in names or stack.names(home)]
     if not prepare:
         daemon.docker()  # whether one answers is said before any work begins
     with home.holding("bake") as scratch, ExitStack() as held:

@@ -20,8 +20,8 @@ from builder.commands.common import AsJson, Device, EngineName, OneStack, print_
 from builder.image import daemon
 from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
-from builder.lock import audit, lock
-from builder.lock.lock import Lock
+from builder.lock import audit, lockfile
+from builder.lock.lockfile import Lock
 from builder.pages import docs, evidence
 from builder.publish import runner, signing
 
@@ -54,34 +54,34 @@ def certify_(
 ) -> None:
     """Run real GRPO jobs on a stack and write the certificate that they earned."""
     home = project.find()
-    held = lock.load(home, name)
-    if device == Device.cuda and held.stack.device == "cpu":
+    lock = lockfile.load(home, name)
+    if device == Device.cuda and lock.stack.device == "cpu":
         raise typer.BadParameter(f"{name} is a cpu stack: its lock holds no CUDA", param_hint="--device")
     chosen = engine_name or answering_engine()
-    request = Request(device or held.stack.device, chosen, tuple(probe or ()), force)
+    request = Request(device or lock.stack.device, chosen, tuple(probe or ()), force)
     advisories = advisory.load_all(home)  # a broken one is said before any work begins
     with home.holding(name) as scratch:
-        refuse(name, audit.stale(held))
+        refuse(name, audit.stale(lock))
         if key:
             signing.public(key, scratch)  # one that cannot sign is said before any work begins
-        outcome = certify.certified(home, held, request)
+        outcome = certify.certified(home, lock, request)
         if outcome and key and outcome.certificate and not runner.path(outcome.certificate).exists():
             console.note("certified already, and not signed: --force runs again, and signs what it measured")
         if outcome is None:
             if chosen == EngineName.docker:
                 daemon.docker()  # whether one answers is said before any work begins
             with console.spinner(f"{name}: checking the lock"):
-                refuse(name, audit.sound(held, scratch))
+                refuse(name, audit.sound(lock, scratch))
             if not as_json:
-                _print_head(held, request)
+                _print_head(lock, request)
             with console.Working(name) as work:
-                outcome = certify.run(home, held, request, scratch, work.step, work.event)
+                outcome = certify.run(home, lock, request, scratch, work.step, work.event)
             if outcome.certificate:
                 if key:
                     runner.sign(outcome.certificate, key, scratch)
                 with home.holding("documents") as documents:
                     docs.refresh(home, documents)
-    _print_outcome(home, held, request, outcome, advisories, as_json)
+    _print_outcome(home, lock, request, outcome, advisories, as_json)
     if outcome.statement.predicate.result != "PASSED" or outcome.doubts:
         raise typer.Exit(1)
 
@@ -96,17 +96,17 @@ def answering_engine() -> EngineName:
     return EngineName.docker
 
 
-def _print_head(held: Lock, request: Request) -> None:
+def _print_head(lock: Lock, request: Request) -> None:
     console.err.print(
-        f"{held.stack.title}: {len(held.python)} distributions and {len(held.debian)} Debian packages locked, "
+        f"{lock.stack.title}: {len(lock.python)} distributions and {len(lock.debian)} Debian packages locked, "
         f"engine {request.engine}, device {request.device}"
     )
 
 
 def _print_outcome(
-    home: Project, held: Lock, request: Request, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool
+    home: Project, lock: Lock, request: Request, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool
 ) -> None:
-    name, predicate = held.name, outcome.statement.predicate
+    name, predicate = lock.name, outcome.statement.predicate
     written = outcome.certificate or outcome.report
     assert written is not None
     if as_json:
@@ -124,7 +124,7 @@ def _print_outcome(
         console.out.print(f"  {home.relative(written)}\n  vetted show {name} prints it, --force runs again")
         return
     console.out.print(console.results_table(predicate.probes))
-    for line in console.reasons(predicate.probes, held.versions, advisories):
+    for line in console.reasons(predicate.probes, lock.versions, advisories):
         console.out.print(line)
     for doubt in outcome.doubts:
         console.out.print(f"doubt: {doubt}")
@@ -134,7 +134,7 @@ def _print_outcome(
         console.out.print(f"certified: {subject.name}, sha256:{subject.digest.sha256 if subject.digest else ''}")
         console.out.print(f"  {home.relative(written)}")
     elif predicate.result == "PASSED":
-        why = certify.shortcoming(held, request) or "something speaks against it"
+        why = certify.shortcoming(lock, request) or "something speaks against it"
         console.out.print(f"passed; {why}, so this is a report and no certificate")
         console.out.print(f"  {home.relative(written)}")
     else:
@@ -210,7 +210,7 @@ def show(
 ) -> None:
     """The certificates of a stack, for people."""
     home = project.find()
-    held = lock.load(home, name)
+    lock = lockfile.load(home, name)
     found = {
         key: statement
         for key, statement in certificate.of_stack(home, name).items()
@@ -221,15 +221,15 @@ def show(
     elif not found:
         console.out.print(f"{name} is not certified\nnext: vetted certify {name}")
     else:
-        terms = judgement.terms(home, held)
+        terms = judgement.terms(home, lock)
         for statement in found.values():
-            _print_certificate(held, statement, judgement.against(statement, terms))
+            _print_certificate(lock, statement, judgement.against(statement, terms))
     if not found:
         raise typer.Exit(1)
 
 
-def _print_certificate(held: Lock, statement: certificate.Statement, doubts: Sequence[str]) -> None:
-    console.out.print(text.line(held.stack.title), style="bold")
+def _print_certificate(lock: Lock, statement: certificate.Statement, doubts: Sequence[str]) -> None:
+    console.out.print(text.line(lock.stack.title), style="bold")
     for subject in statement.subject:
         digest = f"sha256:{subject.digest.sha256 if subject.digest else ''}"
         console.out.print(f"  subject   {text.line(subject.name, WIDE)}\n            {digest}")

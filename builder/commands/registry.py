@@ -23,8 +23,8 @@ from builder.image import build, daemon, oci
 from builder.image.build import Built, Step
 from builder.image.oci import DIGEST
 from builder.intent import stack
-from builder.lock import audit, lock
-from builder.lock.lock import Lock
+from builder.lock import audit, lockfile
+from builder.lock.lockfile import Lock
 from builder.publish import airgap, dotenv, keys, publish, rebuild, registry, timestamp, verify
 from builder.publish.rebuild import Rebuilt
 from builder.publish.verify import Verdict
@@ -75,14 +75,14 @@ def publish_(
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--timestamp-server") from error
     home = project.find()
-    held = lock.load(home, name)
+    lock = lockfile.load(home, name)
     of_runner = keys.trusted(home, [runner_key])[0] if runner_key else None
     with home.holding(name) as scratch:
-        refuse(name, audit.stale(held))
-        built = build.needed(home, held)
+        refuse(name, audit.stale(lock))
+        built = build.needed(home, lock)
         with console.Working(name) as work:
             done = publish.publish(
-                home, held, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
+                home, lock, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
                 timestamp_server,
             )  # fmt: skip
     if as_json:
@@ -175,10 +175,10 @@ def _folder(reference: str) -> tuple[Path, str | None]:
 def _anew(home: Project) -> rebuild.Build:
     """Builds the image of a lock without anything that an earlier build left."""
 
-    def build_(held: Lock, scratch: Path) -> oci.Image:
-        refuse(held.name, audit.stale(held))
-        with console.Working(held.name) as work:
-            return build.anew(home, held, scratch, work.step)
+    def build_(lock: Lock, scratch: Path) -> oci.Image:
+        refuse(lock.name, audit.stale(lock))
+        with console.Working(lock.name) as work:
+            return build.anew(home, lock, scratch, work.step)
 
     return build_
 
@@ -287,19 +287,19 @@ def use_(
     home = project.find()
     public = keys.trusted(home, key or [])
     chosen = name or _cpu_stack(home)
-    held = lock.load(home, chosen)
+    lock = lockfile.load(home, chosen)
     with home.holding(chosen) as scratch:
         statements: Iterable[Statement] = certificate.of_stack(home, chosen).values()
         if repository:
             image, published = _published(home, chosen, repository, public, scratch, allow_rollback)
             statements = published if public else statements
         else:
-            built = build.needed(home, held)
+            built = build.needed(home, lock)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
         certificates = judged.folder(home, chosen)
-        judged.record(home, held, image.rpartition("@")[2], statements, certificates, scratch)
-        changed = dotenv.pin(home, held.stack, chosen, image, certificates, scratch)
+        judged.record(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
+        changed = dotenv.pin(home, lock.stack, chosen, image, certificates, scratch)
     if as_json:
         print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})
         return

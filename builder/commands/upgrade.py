@@ -18,7 +18,7 @@ from builder.commands.common import AsJson, EngineName, OneStack, Stacks, print_
 from builder.image import daemon
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
-from builder.lock import lock
+from builder.lock import lockfile
 from builder.upgrade import compare, outdated, recertify
 
 
@@ -27,9 +27,9 @@ def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
-        held = lock.load(home, name)
+        lock = lockfile.load(home, name)
         with home.holding(f"outdated-{name}") as scratch, console.spinner(f"{name}: asking the index"):
-            rows = outdated.of_stack(held, scratch)
+            rows = outdated.of_stack(lock, scratch)
         answer[name] = [{**dataclasses.asdict(row), "allowed": row.allowed} for row in rows]
         if as_json:
             continue
@@ -67,11 +67,11 @@ def recertify_(
 ) -> None:
     """Try an upgrade aside: lock, build, the full suite, the numbers compared. Only what is green replaces the old."""
     home = project.find()
-    held = lock.load(home, name)
+    lock = lockfile.load(home, name)
     chosen = engine_name or proof.answering_engine()
     if chosen == EngineName.docker:
         daemon.docker()  # whether one answers is said before any work begins
-    request = Request(held.stack.device, chosen)
+    request = Request(lock.stack.device, chosen)
     machine.hardware(request.device)
     advisories = advisory.load_all(home)
     with home.holding(name) as scratch, console.Working(name) as work:

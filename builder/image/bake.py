@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.base.project import Project, write
 from builder.image import build, daemon
 from builder.image.build import Built, Report
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 
 FILE = "docker-bake.json"
 # buildx from 0.20 on asks before a bake file reads or writes outside of the current folder; here nobody answers.
@@ -25,24 +25,24 @@ def folder(project: Project) -> Path:
 
 def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Report) -> Path:
     """Make the contexts of all the stacks, and the file that names them, which is returned."""
-    for held in stacks:
-        build.refuse_stale(project, held)
+    for lock in stacks:
+        build.refuse_stale(project, lock)
     home = folder(project)
     shutil.rmtree(home, ignore_errors=True)
     targets = {}
-    for held in stacks:
-        own = home / held.name
+    for lock in stacks:
+        own = home / lock.name
         own.mkdir(parents=True)
-        targets[name(held)] = dataclasses.asdict(build.target(project, held, own, report, fresh=False))
+        targets[name(lock)] = dataclasses.asdict(build.target(project, lock, own, report, fresh=False))
     document = {"group": {"default": {"targets": list(targets)}}, "target": targets}
     path = home / FILE
     write(path, json.dumps(document, indent=2) + "\n", scratch)
     return path
 
 
-def name(held: Lock) -> str:
+def name(lock: Lock) -> str:
     """The stack's name as that of a target, which may hold no dot."""
-    return held.name.replace(".", "_")
+    return lock.name.replace(".", "_")
 
 
 def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Report) -> dict[str, Built]:
@@ -51,8 +51,8 @@ def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, rep
     argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]
     build.run_buildx("the images", argv, report, env=ENVIRONMENT)
     made = {
-        held.name: build.keep(project, held, folder(project) / held.name / build.LAYOUT, docker, scratch)
-        for held in stacks
+        lock.name: build.keep(project, lock, folder(project) / lock.name / build.LAYOUT, docker, scratch)
+        for lock in stacks
     }
     shutil.rmtree(folder(project))
     return made

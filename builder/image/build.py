@@ -19,8 +19,8 @@ from builder.base import errors, machine, process, seal, sources
 from builder.base.project import Project, sha256, write
 from builder.image import daemon, oci, origin, patches, render, sdist
 from builder.image.origin import Origin
-from builder.lock import archives, debian, lock
-from builder.lock.lock import Lock
+from builder.lock import archives, debian, lockfile
+from builder.lock.lockfile import Lock
 
 
 @dataclass(frozen=True)
@@ -44,109 +44,109 @@ class Built:
     origin: Origin | None = field(default=None, compare=False)  # None: it was not written down
 
 
-def reference(project: Project, held: Lock) -> str:
+def reference(project: Project, lock: Lock) -> str:
     """The name of the image in Docker: the stack, tagged with all that it is made of."""
-    return tag(held, inputs_of(project, held, render.dockerfile(project, held)))
+    return tag(lock, inputs_of(project, lock, render.dockerfile(project, lock)))
 
 
-def tag(held: Lock, inputs: str) -> str:
+def tag(lock: Lock, inputs: str) -> str:
     """The name in Docker of the image of a lock that was made of these inputs."""
-    return f"vetted/{held.name}:{inputs.removeprefix('sha256:')[:12]}"
+    return f"vetted/{lock.name}:{inputs.removeprefix('sha256:')[:12]}"
 
 
-def inputs_of(project: Project, held: Lock, dockerfile: str) -> str:
+def inputs_of(project: Project, lock: Lock, dockerfile: str) -> str:
     """The digest of all that an image is made of: the same again, and nothing needs to be built."""
-    return sha256(json.dumps([description(project, held), dockerfile, debian.RECIPE, _EXPORT]).encode())
+    return sha256(json.dumps([description(project, lock), dockerfile, debian.RECIPE, _EXPORT]).encode())
 
 
-def existing(project: Project, held: Lock) -> Built | None:
+def existing(project: Project, lock: Lock) -> Built | None:
     """The image of this very lock and Dockerfile, when it was built here already and is what was built.
 
     Every blob is hashed again, the config must name this stack and lock, and the record must be sealed.
     """
-    record = _record(project, held)
+    record = _record(project, lock)
     try:
         data = json.loads(record.read_text())
         inputs, manifest, buildkit = data["inputs"], data["manifest"], data["buildkit"]
-        if inputs != inputs_of(project, held, render.dockerfile(project, held)):
+        if inputs != inputs_of(project, lock, render.dockerfile(project, lock)):
             return None
         came = Origin.model_validate_json(json.dumps(data["origin"])) if "origin" in data else None
-        image = oci.read(project.state / "images" / held.name, manifest)
-        if not seal.holds(_seal(record), _sealed_as(held, inputs, buildkit, came), manifest):
+        image = oci.read(project.state / "images" / lock.name, manifest)
+        if not seal.holds(_seal(record), _sealed_as(lock, inputs, buildkit, came), manifest):
             return None
         said = oci.labels(image)
-        if any(said.get(name) != value for name, value in own_labels(held).items()) or any(oci.damaged(image)):
+        if any(said.get(name) != value for name, value in own_labels(lock).items()) or any(oci.damaged(image)):
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, errors.BadInputError):
         return None
-    return Built(image, tag(held, inputs), buildkit, inputs, came)
+    return Built(image, tag(lock, inputs), buildkit, inputs, came)
 
 
-def own_labels(held: Lock) -> dict[str, str]:
+def own_labels(lock: Lock) -> dict[str, str]:
     """What tells this stack's image from every other's."""
     return {
-        "org.opencontainers.image.title": held.stack.title,
-        "dev.vetted.stack": held.name,
-        "dev.vetted.lock": held.digest,
+        "org.opencontainers.image.title": lock.stack.title,
+        "dev.vetted.stack": lock.name,
+        "dev.vetted.lock": lock.digest,
     }
 
 
-def _record(project: Project, held: Lock) -> Path:
-    return project.state / "images" / f"{held.name}.json"
+def _record(project: Project, lock: Lock) -> Path:
+    return project.state / "images" / f"{lock.name}.json"
 
 
 def _seal(record: Path) -> Path:
     return record.with_suffix(".seal")
 
 
-def _sealed_as(held: Lock, inputs: str, buildkit: str, came: Origin | None) -> str:
-    return f"image of {held.name} from {inputs} by {buildkit}" + (f", {came.model_dump_json()}" if came else "")
+def _sealed_as(lock: Lock, inputs: str, buildkit: str, came: Origin | None) -> str:
+    return f"image of {lock.name} from {inputs} by {buildkit}" + (f", {came.model_dump_json()}" if came else "")
 
 
-def put_record(project: Project, held: Lock, built: Built, scratch: Path) -> None:
+def put_record(project: Project, lock: Lock, built: Built, scratch: Path) -> None:
     """Record that an image was built here."""
-    record = _record(project, held)
+    record = _record(project, lock)
     data: dict[str, Any] = {"inputs": built.inputs, "manifest": built.image.manifest, "buildkit": built.buildkit}
     if built.origin:
         data["origin"] = built.origin.model_dump(mode="json")
-    what = _sealed_as(held, built.inputs, built.buildkit, built.origin)
+    what = _sealed_as(lock, built.inputs, built.buildkit, built.origin)
     seal.put(_seal(record), what, built.image.manifest, scratch)
     write(record, json.dumps(data, indent=2) + "\n", scratch)
 
 
-def needed(project: Project, held: Lock) -> Built:
+def needed(project: Project, lock: Lock) -> Built:
     """The image of this very lock and Dockerfile. Raises VettedError when it is not here."""
-    if built := existing(project, held):
+    if built := existing(project, lock):
         return built
     raise errors.VettedError(
-        f"the image of {held.name} is not here: nothing was built from this lock, or its files are gone",
-        next_step=f"vetted certify {held.name} --engine docker",
+        f"the image of {lock.name} is not here: nothing was built from this lock, or its files are gone",
+        next_step=f"vetted certify {lock.name} --engine docker",
     )
 
 
-def build(project: Project, held: Lock, scratch: Path, report: Report) -> Built:
+def build(project: Project, lock: Lock, scratch: Path, report: Report) -> Built:
     """Build the image of a lock, or return the one that was built from the same inputs."""
-    refuse_stale(project, held)
-    if built := existing(project, held):
+    refuse_stale(project, lock)
+    if built := existing(project, lock):
         return built
     docker = daemon.docker()
-    return keep(project, held, _run(project, held, scratch, report, no_cache=False), docker, scratch)
+    return keep(project, lock, _run(project, lock, scratch, report, no_cache=False), docker, scratch)
 
 
-def keep(project: Project, held: Lock, layout: Path, docker: daemon.Docker, scratch: Path) -> Built:
+def keep(project: Project, lock: Lock, layout: Path, docker: daemon.Docker, scratch: Path) -> Built:
     """Move a layout that was just built to where `existing` finds it."""
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
-    final = images / held.name
+    final = images / lock.name
     # The record goes first and comes last: whenever it is there, the layout beside it is whole.
-    _record(project, held).unlink(missing_ok=True)
+    _record(project, lock).unlink(missing_ok=True)
     shutil.rmtree(final, ignore_errors=True)
     # What the context was made of, not what stands there now: somebody may have edited it while this was building.
     inputs = (layout.parent / INPUTS).read_text()
     layout.rename(final)
     image = oci.read(final)
-    built = Built(image, tag(held, inputs), docker.buildkit, inputs, origin.of(project))
-    put_record(project, held, built, scratch)
+    built = Built(image, tag(lock, inputs), docker.buildkit, inputs, origin.of(project))
+    put_record(project, lock, built, scratch)
     return built
 
 
@@ -157,73 +157,73 @@ class Proof:
     difference: oci.Difference | None
 
 
-def prove(project: Project, held: Lock, scratch: Path, report: Report) -> Proof:
+def prove(project: Project, lock: Lock, scratch: Path, report: Report) -> Proof:
     """Build twice without any cache and compare every digest."""
     images = []
     for attempt in ("first", "second"):
         folder = scratch / attempt
         folder.mkdir()
-        images.append(anew(project, held, folder, report))
+        images.append(anew(project, lock, folder, report))
     return Proof(images[0].manifest, images[1].manifest, oci.compare(*images))
 
 
-def anew(project: Project, held: Lock, scratch: Path, report: Report) -> oci.Image:
+def anew(project: Project, lock: Lock, scratch: Path, report: Report) -> oci.Image:
     """Build without any cache, the root filesystem included, and leave the image in `scratch`."""
-    refuse_stale(project, held)
+    refuse_stale(project, lock)
     daemon.docker()
-    return oci.read(_run(project, held, scratch, report, no_cache=True))
+    return oci.read(_run(project, lock, scratch, report, no_cache=True))
 
 
-def refuse_stale(project: Project, held: Lock) -> None:
+def refuse_stale(project: Project, lock: Lock) -> None:
     """A committed Dockerfile that is not what the lock and the templates render to is not built."""
-    if difference := render.difference(project, held):
-        where = project.relative(project.dockerfile(held.name))
+    if difference := render.difference(project, lock):
+        where = project.relative(project.dockerfile(lock.name))
         raise errors.VettedError(
             f"{where} is not what its lock renders to\n{difference.rstrip()}",
             cause="it was edited by hand, or the lock or a template changed",
-            next_step=f"vetted render {held.name}",
+            next_step=f"vetted render {lock.name}",
         )
 
 
-def context(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Path:
+def context(project: Project, lock: Lock, scratch: Path, report: Report, *, fresh: bool) -> Path:
     """The folder that the Dockerfile copies and mounts from: all that an image is made of. No step has a network."""
     folder = scratch / "context"
     (folder / "requirements").mkdir(parents=True)
     (folder / "patches").mkdir()
     (folder / "uv").mkdir()
     # With their times, by which BuildKit sees that it has a file already.
-    shutil.copy2(debian.rootfs(project, held, scratch, fresh=fresh), folder / "rootfs.tar")
-    _distributions(project, held, folder, scratch, report)
+    shutil.copy2(debian.rootfs(project, lock, scratch, fresh=fresh), folder / "rootfs.tar")
+    _distributions(project, lock, folder, scratch, report)
     shutil.copyfile(patches.__file__, folder / "patches" / "patches.py")
     shutil.copytree(
         Path(unidiff.__file__).parent,
         folder / "patches" / "unidiff",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    for patch, path in zip(held.stack.patch, held.patches, strict=True):
+    for patch, path in zip(lock.stack.patch, lock.patches, strict=True):
         copy = folder / patch.file.removeprefix("images/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     _runtime(project, folder / "runtime")
-    (folder / "stack.json").write_text(json.dumps(description(project, held), indent=2, sort_keys=True) + "\n")
+    (folder / "stack.json").write_text(json.dumps(description(project, lock), indent=2, sort_keys=True) + "\n")
     shutil.copy2(machine.uv_binary(), folder / "uv" / "uv")
     return folder
 
 
-def _distributions(project: Project, held: Lock, folder: Path, scratch: Path, report: Report) -> None:
+def _distributions(project: Project, lock: Lock, folder: Path, scratch: Path, report: Report) -> None:
     """The requirements of every layer, and its files in a folder of its own: other layers' do not concern it."""
-    groups = {group.name: group.entries for group in render.groups(held)}
+    groups = {group.name: group.entries for group in render.groups(lock)}
     source = groups.get(render.SOURCE, ())
     if source:
-        groups[BUILD] = held.build
-    files: dict[lock.Entry, Path] = {}
+        groups[BUILD] = lock.build
+    files: dict[lockfile.Entry, Path] = {}
     # Apart: what builds a source distribution may be another version of what is installed.
-    for wanted in (held.python, held.build if source else ()):
+    for wanted in (lock.python, lock.build if source else ()):
         files |= archives.fetch(
-            project, held.stack, wanted, scratch, lambda said: report(Step(0, 0, f"{held.name}: {said}"))
+            project, lock.stack, wanted, scratch, lambda said: report(Step(0, 0, f"{lock.name}: {said}"))
         )
     for name, entries in groups.items():
-        (folder / "requirements" / f"{name}.txt").write_text(lock.format_python(entries))
+        (folder / "requirements" / f"{name}.txt").write_text(lockfile.format_python(entries))
         archives.gather((files[entry] for entry in entries), folder / "wheels" / name)
     if source:
         sdist.refuse({entry: files[entry] for entry in source})
@@ -247,24 +247,24 @@ def _runtime(project: Project, target: Path) -> None:
         path.chmod(0o755 if path.is_dir() or path == command else 0o644)
 
 
-def description(project: Project, held: Lock) -> dict[str, object]:
+def description(project: Project, lock: Lock) -> dict[str, object]:
     """/etc/vetted/stack.json: what the image says of itself."""
     return {
-        "stack": held.name,
-        "title": held.stack.title,
-        "lock": held.digest,
+        "stack": lock.name,
+        "title": lock.stack.title,
+        "lock": lock.digest,
         "runtime": sources.digest(project.runtime),
-        "python": held.stack.python,
-        "distributions": held.versions,
-        "patches": [patch.model_dump() for patch in held.stack.patch],
+        "python": lock.stack.python,
+        "distributions": lock.versions,
+        "patches": [patch.model_dump() for patch in lock.stack.patch],
     }
 
 
-def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
+def _run(project: Project, lock: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
     """One run of buildx; returns the folder of the OCI layout."""
-    goal = target(project, held, scratch, report, fresh=no_cache)
+    goal = target(project, lock, scratch, report, fresh=no_cache)
     if not no_cache:
-        _seed(project, held, scratch / LAYOUT)
+        _seed(project, lock, scratch / LAYOUT)
     argv = [
         "docker", "buildx", "build", "--progress=rawjson",
         "--file", goal.dockerfile,
@@ -277,16 +277,16 @@ def _run(project: Project, held: Lock, scratch: Path, report: Report, *, no_cach
         *(["--no-cache"] if no_cache else []),
         goal.context,
     ]  # fmt: skip
-    run_buildx(held.name, argv, report)
+    run_buildx(lock.name, argv, report)
     shutil.rmtree(goal.context)
     oci.sweep(oci.read(scratch / LAYOUT))
     return scratch / LAYOUT
 
 
-def _seed(project: Project, held: Lock, layout: Path) -> None:
+def _seed(project: Project, lock: Lock, layout: Path) -> None:
     """Begin with the layers of the image that was built here last."""
     try:
-        oci.seed(layout, oci.read(project.state / "images" / held.name))
+        oci.seed(layout, oci.read(project.state / "images" / lock.name))
     except errors.BadInputError:
         return  # there is none
 
@@ -316,18 +316,18 @@ class Target:
     output: list[str]
 
 
-def target(project: Project, held: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
+def target(project: Project, lock: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
     """Make the context in `scratch`, where the image is to be left as well, as an OCI layout."""
-    inputs = inputs_of(project, held, project.dockerfile(held.name).read_text())
+    inputs = inputs_of(project, lock, project.dockerfile(lock.name).read_text())
     (scratch / INPUTS).write_text(inputs)
-    report(Step(0, 0, f"{held.name}: root filesystem from the locked Debian packages"))
-    folder = context(project, held, scratch, report, fresh=fresh)
+    report(Step(0, 0, f"{lock.name}: root filesystem from the locked Debian packages"))
+    folder = context(project, lock, scratch, report, fresh=fresh)
     return Target(
         context=str(folder),
         contexts={name: str(folder / name) for name in ("uv", "wheels")},
-        dockerfile=str(project.dockerfile(held.name)),
-        args={"SOURCE_DATE_EPOCH": str(held.epoch)},
-        tags=[tag(held, inputs)],
+        dockerfile=str(project.dockerfile(lock.name)),
+        args={"SOURCE_DATE_EPOCH": str(lock.epoch)},
+        tags=[tag(lock, inputs)],
         platforms=["linux/amd64"],
         # What is attested is attached to the image when it is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],

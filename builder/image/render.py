@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from builder.base import errors
 from builder.base.project import Project
-from builder.lock.lock import Entry, Lock
+from builder.lock.lockfile import Entry, Lock
 
 # Layers in the order of how seldom they change: an upgrade of a late one leaves the early ones as they are.
 # A distribution belongs to the first group that names it (a trailing * matches a prefix).

@@ -12,8 +12,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from builder.base import errors, machine, process
 from builder.base.project import sha256_file
 from builder.image import render
-from builder.lock import archives, lock
-from builder.lock.lock import Entry
+from builder.lock import archives, lockfile
+from builder.lock.lockfile import Entry
 
 FOREIGN = "setup.py"  # whose environment uv gets here: it hands it on
 
@@ -28,7 +28,7 @@ def build(
     """The wheels of source distributions, built for the Python of an environment with locked tools."""
     refuse(sources)
     constraints = scratch / "build.txt"
-    constraints.write_text(lock.format_python(tools))
+    constraints.write_text(lockfile.format_python(tools))
     links = archives.gather(tools.values(), scratch / "tools")
     alone = _without_network(report)
     built: dict[Entry, Path] = {}
@@ -71,7 +71,7 @@ def _wheel(entry: Entry, out: Path) -> Path:
             name, version, _, _ = parse_wheel_filename(path.name)
         except InvalidWheelFilename:
             continue
-        if (name, str(version)) == (lock.normalise(entry.name), entry.version):
+        if (name, str(version)) == (lockfile.normalise(entry.name), entry.version):
             return path
     raise errors.BadInputError(
         f"building {entry.name} left no wheel of {entry.version}", next_step="choose another version in stack.toml"

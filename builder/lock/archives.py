@@ -23,7 +23,7 @@ from builder.base import errors, machine
 from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
 from builder.lock import resolve
-from builder.lock.lock import Entry, normalise
+from builder.lock.lockfile import Entry, normalise
 from builder.lock.resolve import File
 
 Report = Callable[[str], None]

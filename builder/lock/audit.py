@@ -11,8 +11,8 @@ from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
-from builder.lock import lock, resolve
-from builder.lock.lock import Lock
+from builder.lock import lockfile, resolve
+from builder.lock.lockfile import Lock
 from builder.lock.resolve import File
 
 # Distributions that provide the module `vllm` and follow its version numbers.
@@ -35,53 +35,53 @@ class Finding:
     got: str = ""
 
 
-def stale(held: Lock) -> list[Finding]:
+def stale(lock: Lock) -> list[Finding]:
     """What can be said without a network: is the lock that of the stack.toml beside it?"""
     findings = []
-    if held.intent != lock.intent(held.stack):
-        findings.append(Finding("stack.toml was changed after it was locked", f"vetted lock {held.name}"))
-    for name, requirement in held.stack.packages.items():
-        version = held.versions.get(name)
+    if lock.intent != lockfile.intent(lock.stack):
+        findings.append(Finding("stack.toml was changed after it was locked", f"vetted lock {lock.name}"))
+    for name, requirement in lock.stack.packages.items():
+        version = lock.versions.get(name)
         if version is None:
-            findings.append(Finding(f"{name} is required but not locked", f"vetted lock {held.name}"))
+            findings.append(Finding(f"{name} is required but not locked", f"vetted lock {lock.name}"))
         elif not Requirement(requirement).specifier.contains(version, prereleases=True):
-            findings.append(Finding(f"{requirement} is required, {version} is locked", f"vetted lock {held.name}"))
-    findings += _cuda_majors(held)
-    for patch in held.stack.patch:
-        if lock.normalise(patch.package) not in held.versions:
+            findings.append(Finding(f"{requirement} is required, {version} is locked", f"vetted lock {lock.name}"))
+    findings += _cuda_majors(lock)
+    for patch in lock.stack.patch:
+        if lockfile.normalise(patch.package) not in lock.versions:
             findings.append(
                 Finding(f"{patch.file} patches {patch.package}, which is not locked", "remove that [[patch]]")
             )
     return findings
 
 
-def sound(held: Lock, scratch: Path) -> list[Finding]:
+def sound(lock: Lock, scratch: Path) -> list[Finding]:
     """The whole audit; asks the index. The declared requirements are judged by uv itself: it resolves the
     stack again with every version fixed, so a requirement that is violated without an override has no solution."""
-    findings = stale(held)
-    pins = [f"{entry.name}=={entry.version}" for entry in held.python]
-    offered, said = resolve.offers(held.stack, scratch, pins)
+    findings = stale(lock)
+    pins = [f"{entry.name}=={entry.version}" for entry in lock.python]
+    offered, said = resolve.offers(lock.stack, scratch, pins)
     findings += [
         Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
                 + m["pin"].partition("==")[0])
         for m in YANKED.finditer(said)
     ]  # fmt: skip
-    findings += _files(held, offered)
-    findings += _requirements(held, scratch, pins)
-    findings += vllm_range(held, offered)
+    findings += _files(lock, offered)
+    findings += _requirements(lock, scratch, pins)
+    findings += vllm_range(lock, offered)
     return findings
 
 
-def _cuda_majors(held: Lock) -> list[Finding]:
-    if held.stack.device == "cpu":
-        found = [e.name for e in held.python if CUDA_NAME.fullmatch(e.name) or CUDA_LOCAL.search(e.version)]
+def _cuda_majors(lock: Lock) -> list[Finding]:
+    if lock.stack.device == "cpu":
+        found = [e.name for e in lock.python if CUDA_NAME.fullmatch(e.name) or CUDA_LOCAL.search(e.version)]
         if found:
             return [
                 Finding(f"a cpu stack locks CUDA libraries: {', '.join(found)}", "leave them out with an [[override]]")
             ]
         return []
     majors: dict[str, list[str]] = {}
-    for entry in held.python:
+    for entry in lock.python:
         if match := CUDA_SUFFIX.search(entry.name) or CUDA_LOCAL.search(entry.version):
             majors.setdefault(match[1], []).append(entry.name)
         elif CUDA_NUMBERED.fullmatch(entry.name):
@@ -92,18 +92,18 @@ def _cuda_majors(held: Lock) -> list[Finding]:
     return []
 
 
-def _files(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+def _files(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     """The locked hash is that of a file that fits this stack's Python and glibc."""
     findings = []
-    for entry in held.python:
+    for entry in lock.python:
         files = offered.get(entry.name)
         if files is None:
-            findings.append(Finding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {held.name}"))
+            findings.append(Finding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {lock.name}"))
         elif entry.sha256 not in {file.sha256 for file in files}:
             findings.append(
                 Finding(
                     f"{entry.name}=={entry.version}: no file that fits has the locked hash",
-                    f"git diff lockfiles/{held.name}, or vetted lock {held.name}",
+                    f"git diff lockfiles/{lock.name}, or vetted lock {lock.name}",
                     expected=f"sha256:{entry.sha256}",
                     got=f"sha256:{files[0].sha256}",
                 )
@@ -111,28 +111,28 @@ def _files(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     return findings
 
 
-def _requirements(held: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
+def _requirements(lock: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
     constraints = scratch / "constraints.txt"
     constraints.write_text("\n".join(pins) + "\n")
     target = scratch / "again.txt"
     target.unlink(missing_ok=True)
     result = resolve.compile_pins(
-        held.stack, scratch, held.stack.requires, ["--constraint", str(constraints), "-o", str(target)]
+        lock.stack, scratch, lock.stack.requires, ["--constraint", str(constraints), "-o", str(target)]
     )
     if result.returncode != 0:
         said = " ".join(result.stderr.split())
         return [Finding(f"a declared requirement is violated: {said}", "record an [[override]] with its reason")]
     again = {line.partition("==")[0] for line in target.read_text().splitlines() if "==" in line}
-    findings = [Finding(f"{name} is needed but not locked", f"vetted lock {held.name}") for name in
-                sorted(again - set(held.versions))]  # fmt: skip
-    findings += [Finding(f"{name} is locked but nothing needs it", f"vetted lock {held.name}") for name in
-                 sorted(set(held.versions) - again)]  # fmt: skip
+    findings = [Finding(f"{name} is needed but not locked", f"vetted lock {lock.name}") for name in
+                sorted(again - set(lock.versions))]  # fmt: skip
+    findings += [Finding(f"{name} is locked but nothing needs it", f"vetted lock {lock.name}") for name in
+                 sorted(set(lock.versions) - again)]  # fmt: skip
     return findings
 
 
-def vllm_range(held: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     """The locked vLLM lies in the range that the locked TRL declares."""
-    vllm = next((entry for entry in held.python if entry.name in VLLM), None)
+    vllm = next((entry for entry in lock.python if entry.name in VLLM), None)
     if vllm is None or "trl" not in offered:
         return []
     trl = offered["trl"][0]

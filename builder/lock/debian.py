@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from builder.base import errors, process, seal
 from builder.base.project import Project, sha256, sha256_file
 from builder.intent.stack import Stack
-from builder.lock.lock import Entry, Lock
+from builder.lock.lockfile import Entry, Lock
 
 # Every package here has a reason; what they depend on comes by itself, and nothing that is only recommended.
 COMMON = (

@@ -20,8 +20,8 @@ from packaging.utils import parse_wheel_filename
 from builder.base import errors, machine, process
 from builder.base.project import Project, write
 from builder.intent.stack import Stack
-from builder.lock import debian, lock
-from builder.lock.lock import Entry, Lock
+from builder.lock import debian, lockfile
+from builder.lock.lockfile import Entry, Lock
 
 # The glibc that a Debian suite has: wheels may ask for no newer one.
 GLIBC = {"bookworm": 36, "trixie": 41}
@@ -126,7 +126,9 @@ def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
     filename = unquote(str(where).rsplit("/", 1)[-1])
     local = Path(unquote(str(where).removeprefix("file://")))
     size = offered.get("size") or (local.stat().st_size if local.is_file() else None)
-    return File(lock.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size)
+    return File(
+        lockfile.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size
+    )
 
 
 def _rank(file: File, order: dict[Tag, int]) -> int | None:
@@ -193,13 +195,13 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     else:
         packages = debian.resolve(stack, scratch)
 
-    head = lock.header(name)
+    head = lockfile.header(name)
     contents = {
-        "requirements.txt": head + lock.format_python(entries),
-        "build.txt": head + lock.format_python(build),
-        "debian.txt": head + lock.format_debian(packages),
+        "requirements.txt": head + lockfile.format_python(entries),
+        "build.txt": head + lockfile.format_python(build),
+        "debian.txt": head + lockfile.format_debian(packages),
     }
-    contents["lock.toml"] = head + lock.format_meta(lock.intent(stack), EPOCH[stack.debian])
+    contents["lock.toml"] = head + lockfile.format_meta(lockfile.intent(stack), EPOCH[stack.debian])
     changed = False
     for file, text in contents.items():
         path = folder / file
@@ -224,7 +226,7 @@ def exactly(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[Entr
 
 def _existing(project: Project, name: str) -> Lock | None:
     try:
-        return lock.load(project, name)
+        return lockfile.load(project, name)
     except errors.BadInputError:
         return None
 
@@ -245,7 +247,7 @@ def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] 
         target.write_text("".join(f"{entry.name}=={entry.version}\n" for entry in old.python))
     if upgrade is not None:
         distributions = [package for package in upgrade if package != "debian"]
-        unknown = [package for package in distributions if old and lock.normalise(package) not in old.versions]
+        unknown = [package for package in distributions if old and lockfile.normalise(package) not in old.versions]
         if unknown:
             raise errors.BadInputError(f"not in this lock: {', '.join(unknown)}", next_step="vetted lock --upgrade all")
         options += [f"--upgrade-package={package}" for package in distributions]

@@ -18,27 +18,27 @@ from builder.base.text import code, markdown
 from builder.certify import catalogue, certificate, judgement
 from builder.image import build, render
 from builder.intent import stack
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 from builder.pages import evidence, knowledge, weight
 
 COLUMNS = ("trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes")
 
 
-def _inputs(project: Project, held: Lock) -> str:
+def _inputs(project: Project, lock: Lock) -> str:
     """The digest of what an image of this lock would be made of today."""
-    return build.inputs_of(project, held, render.dockerfile(project, held))
+    return build.inputs_of(project, lock, render.dockerfile(project, lock))
 
 
-def certified_where(project: Project, held: Lock, day: datetime.date | None = None) -> list[str]:
+def certified_where(project: Project, lock: Lock, day: datetime.date | None = None) -> list[str]:
     """Every place where a certificate holds of today's lock, suite and image; with a day, what has expired says so.
 
     Documents are of no day: what they show of the same files is the same tomorrow.
     """
-    statements = certificate.of_stack(project, held.name).values()
+    statements = certificate.of_stack(project, lock.name).values()
     if not statements:
         return []
-    terms, places = judgement.terms(project, held), []
+    terms, places = judgement.terms(project, lock), []
     for statement in statements:
         last = min(statement.predicate.expires or terms.day, terms.day)
         if not judgement.against(statement, dataclasses.replace(terms, day=last)):
@@ -48,9 +48,9 @@ def certified_where(project: Project, held: Lock, day: datetime.date | None = No
     return places
 
 
-def versions(held: Lock) -> dict[str, str]:
+def versions(lock: Lock) -> dict[str, str]:
     return {
-        column: next((held.versions[n] for n in (column, f"{column}-cpu") if n in held.versions), "–")
+        column: next((lock.versions[n] for n in (column, f"{column}-cpu") if n in lock.versions), "–")
         for column in COLUMNS
     }
 
@@ -58,9 +58,9 @@ def versions(held: Lock) -> dict[str, str]:
 def matrix(project: Project) -> str:
     rows = [f"| stack | {' | '.join(COLUMNS)} | certified on |", "|" + "---|" * (len(COLUMNS) + 2)]
     for name in stack.names(project):
-        held = lock.load(project, name)
-        where = "<br>".join(map(markdown, certified_where(project, held))) or "**not certified**"
-        cells = [f"`{name}`", *versions(held).values(), where]
+        lock = lockfile.load(project, name)
+        where = "<br>".join(map(markdown, certified_where(project, lock))) or "**not certified**"
+        cells = [f"`{name}`", *versions(lock).values(), where]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"
 
@@ -185,7 +185,7 @@ def images(project: Project) -> str:
         if (found := measured.get(name)) is None:
             rows.append(f"| `{name}` | not built yet | | | | | |")
             continue
-        older = "" if found.get("inputs") == _inputs(project, lock.load(project, name)) else ", an earlier image"
+        older = "" if found.get("inputs") == _inputs(project, lockfile.load(project, name)) else ", an earlier image"
         of_them = found["bytes"] / found["files_bytes"]
         cells = [
             f"`{name}`", code(_short(found["manifest"])), _megabytes(found["bytes"]), _megabytes(found["files_bytes"]),
@@ -388,7 +388,7 @@ def generated(project: Project) -> dict[Path, str]:
         if parts:
             texts[path] = MARK.sub(lambda match: match[1] + _part(project, match["part"]) + match[3], text)
     if knowledge.path(project).parent.is_dir():
-        texts[knowledge.path(project)] = knowledge.text(project, lambda held: certified_where(project, held))
+        texts[knowledge.path(project)] = knowledge.text(project, lambda lock: certified_where(project, lock))
     texts[project.root / "docs" / "certificate.schema.json"] = json.dumps(certificate.schema(), indent=2) + "\n"
     return texts
 

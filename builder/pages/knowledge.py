@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 
 from builder.base.project import Project
 from builder.intent import advisory, stack
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 
 KEPT = ("id", "summary", "severity", "symptoms", "hints", "affected", "fix", "evidence", "references")
 
@@ -28,28 +28,28 @@ def text(project: Project, certified: Callable[[Lock], list[str]]) -> str:
         for one in advisory.load_all(project)
         if not one.withdrawn
     ]
-    stacks = [_stack(held, certified(held)) for held in (lock.load(project, name) for name in stack.names(project))]
+    stacks = [_stack(lock, certified(lock)) for lock in (lockfile.load(project, name) for name in stack.names(project))]
     return json.dumps({"advisories": known, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
 
 
-def _stack(held: Lock, certified: list[str]) -> dict[str, Any]:
+def _stack(lock: Lock, certified: list[str]) -> dict[str, Any]:
     return {
-        "name": held.name,
-        "title": held.stack.title,
-        "device": held.stack.device,
-        "python": held.stack.python,
-        "cuda": _cuda(held),
+        "name": lock.name,
+        "title": lock.stack.title,
+        "device": lock.stack.device,
+        "python": lock.stack.python,
+        "cuda": _cuda(lock),
         "certified": certified,
-        "patches": [patch.file.removeprefix("images/patches/") for patch in held.stack.patch],
-        "overrides": [lock.normalise(Requirement(one.requirement).name) for one in held.stack.override],
-        "versions": held.versions,
-        "hashes": {entry.name: entry.sha256 for entry in held.python},
+        "patches": [patch.file.removeprefix("images/patches/") for patch in lock.stack.patch],
+        "overrides": [lockfile.normalise(Requirement(one.requirement).name) for one in lock.stack.override],
+        "versions": lock.versions,
+        "hashes": {entry.name: entry.sha256 for entry in lock.python},
     }
 
 
-def _cuda(held: Lock) -> str:
+def _cuda(lock: Lock) -> str:
     """The CUDA of a stack's own libraries; empty for one without."""
     for name in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
-        if name in held.versions:
-            return ".".join(held.versions[name].split(".")[:2])
+        if name in lock.versions:
+            return ".".join(lock.versions[name].split(".")[:2])
     return ""

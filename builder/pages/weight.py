@@ -12,7 +12,7 @@ from builder.certify import certificate
 from builder.image import oci, render
 from builder.image.build import Built
 from builder.lock import resolve
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.lock.resolve import File
 from builder.pages import evidence
 
@@ -21,13 +21,13 @@ GOAL = 0.9  # an image's bytes over those of its locked files, at most; where it
 AT_ONCE = 16  # questions to an index
 
 
-def measure(project: Project, held: Lock, built: Built, scratch: Path) -> dict[str, Any]:
+def measure(project: Project, lock: Lock, built: Built, scratch: Path) -> dict[str, Any]:
     """The image's digest, its bytes by layer, the bytes of the locked files, and what ran inside without a GPU."""
-    files = locked_files(held, scratch)
-    groups = {group.name: sum(files[entry.name] for entry in group.entries) for group in render.groups(held)}
-    names = render.layers(held)
+    files = locked_files(lock, scratch)
+    groups = {group.name: sum(files[entry.name] for entry in group.entries) for group in render.groups(lock)}
+    names = render.layers(lock)
     return {
-        "lock": held.digest,
+        "lock": lock.digest,
         "inputs": built.inputs,
         "manifest": built.image.manifest,
         "buildkit": built.buildkit,
@@ -37,7 +37,7 @@ def measure(project: Project, held: Lock, built: Built, scratch: Path) -> dict[s
             {"name": name, "digest": layer.digest, "bytes": layer.size, "files_bytes": groups.get(name)}
             for name, layer in zip(names, _checked(built.image, names), strict=True)
         ],
-        **({"without_gpu": ran} if (ran := without_gpu(project, held, built)) else {}),
+        **({"without_gpu": ran} if (ran := without_gpu(project, lock, built)) else {}),
     }
 
 
@@ -51,15 +51,15 @@ def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
     return image.layers
 
 
-def locked_files(held: Lock, scratch: Path) -> dict[str, int]:
+def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
     """The bytes of every locked distribution's file, as the index says or as it lies in the wheelhouse."""
-    offered = resolve.offers(held.stack, scratch, [f"{entry.name}=={entry.version}" for entry in held.python])[0]
-    locked = {entry.name: entry.sha256 for entry in held.python}
+    offered = resolve.offers(lock.stack, scratch, [f"{entry.name}=={entry.version}" for entry in lock.python])[0]
+    locked = {entry.name: entry.sha256 for entry in lock.python}
     files = [file for name, found in offered.items() for file in found if file.sha256 == locked[name]]
     if missing := locked.keys() - {file.name for file in files}:
         raise errors.NetworkError(
             f"no file with the locked hash is offered of {', '.join(sorted(missing))}",
-            next_step=f"vetted lock --check {held.name}",
+            next_step=f"vetted lock --check {lock.name}",
         )
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip([file.name for file in files], pool.map(_bytes, files), strict=True))
@@ -75,10 +75,10 @@ def _bytes(file: File) -> int:
     return known
 
 
-def without_gpu(project: Project, held: Lock, built: Built) -> dict[str, Any] | None:
+def without_gpu(project: Project, lock: Lock, built: Built) -> dict[str, Any] | None:
     """What a `vetted certify --device cpu` of this very image said, where its stack is made for GPUs: a report."""
-    path = certificate.report_path(project, held.name, "cpu", "docker")
-    if held.stack.device == "cpu" or not path.is_file():
+    path = certificate.report_path(project, lock.name, "cpu", "docker")
+    if lock.stack.device == "cpu" or not path.is_file():
         return None
     statement = certificate.read(path)
     subject = statement.subject[0].digest
@@ -98,8 +98,8 @@ def without_gpu(project: Project, held: Lock, built: Built) -> dict[str, Any] | 
     }
 
 
-def record(project: Project, held: Lock, built: Built, command: str, scratch: Path) -> Path:
+def record(project: Project, lock: Lock, built: Built, command: str, scratch: Path) -> Path:
     """Put this stack's row into docs/evidence/images.json; those of the others stay."""
     rows: dict[str, Any] = (evidence.read(project, EVIDENCE) or {}).get("images", {})
-    rows[held.name] = {**evidence.head(command), **measure(project, held, built, scratch)}
+    rows[lock.name] = {**evidence.head(command), **measure(project, lock, built, scratch)}
     return evidence.store(project, EVIDENCE, {"images": dict(sorted(rows.items()))}, scratch)

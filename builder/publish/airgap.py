@@ -19,7 +19,7 @@ from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import judged
 from builder.image.build import Built
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.publish import attached, dotenv, keys, publish, signing, verify
 from builder.publish import folder as folders
 
@@ -67,19 +67,19 @@ class Carried:
 
 
 def make(
-    project: Project, held: Lock, built: Built, key: str, output: Path, scratch: Path, report: Callable[[str], None]
+    project: Project, lock: Lock, built: Built, key: str, output: Path, scratch: Path, report: Callable[[str], None]
 ) -> Carried:
     """Write the folder. Raises VettedError when there is no valid certificate, StorageError when something is there."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
     image = built.image.manifest
-    certificates = publish.valid(project, held, image)
+    certificates = publish.valid(project, lock, image)
     public = signing.public(key, scratch)
     keys.refuse_revoked(project, public)
     report("making and signing what is attached")
     envelopes = [
         signing.sign(statement, key, scratch)
-        for statement in publish.statements(project, held, built, certificates, ours=())
+        for statement in publish.statements(project, lock, built, certificates, ours=())
     ]
     partial = output.absolute().with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -94,8 +94,8 @@ def make(
         # Of a bill of materials tools want the bill itself.
         said = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
         (partial / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    environment = _compose(project, held, built, partial)
-    judged.record(project, held, image, certificates, partial / JUDGED, scratch)
+    environment = _compose(project, lock, built, partial)
+    judged.record(project, lock, image, certificates, partial / JUDGED, scratch)
     folders.sign(partial, environment, key, scratch)
     report("verifying it, offline")
     verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)
@@ -104,7 +104,7 @@ def make(
         raise errors.VettedError(
             "\n".join([f"{output} would not verify; nothing was written", *doubts]),
             cause="a blob of the image was changed after it was built",
-            next_step=f"vetted build {held.name}",
+            next_step=f"vetted build {lock.name}",
         )
     output.mkdir(parents=True, exist_ok=True)
     partial.rename(output)
@@ -124,21 +124,21 @@ def check(folder: Path, key: Path, scratch: Path) -> list[str]:
     return folders.check(folder, key, scratch)
 
 
-def _compose(project: Project, held: Lock, built: Built, folder: Path) -> dict[str, str]:
+def _compose(project: Project, lock: Lock, built: Built, folder: Path) -> dict[str, str]:
     """What `docker compose` needs in the folder, and the script that chooses the image; returns what that writes, each
     variable with the pattern of its value."""
     for source in sorted(project.root.glob("compose*.yaml")):
         shutil.copyfile(source, folder / source.name)
     sources.copy(project.smoke, folder)
-    image, files = f"{built.reference.partition(':')[0]}@{built.image.manifest}", dotenv.files("", held.stack.device)
+    image, files = f"{built.reference.partition(':')[0]}@{built.image.manifest}", dotenv.files("", lock.stack.device)
     script = SCRIPT.format(
-        image=image, stack=held.name, nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=files,
+        image=image, stack=lock.name, nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=files,
         image_variable=dotenv.IMAGE, stack_variable=dotenv.STACK, certificates_variable=dotenv.CERTIFICATES,
         user_variable=dotenv.USER, files_variable=dotenv.FILES, memory_variable=dotenv.MEMORY, spared=dotenv.SPARED,
     )  # fmt: skip
     (folder / LOAD).write_text(script)
     (folder / LOAD).chmod(0o755)
-    fixed = {dotenv.IMAGE: image, dotenv.STACK: held.name, dotenv.CERTIFICATES: f"./{JUDGED}"}
+    fixed = {dotenv.IMAGE: image, dotenv.STACK: lock.name, dotenv.CERTIFICATES: f"./{JUDGED}"}
     return {
         **{name: re.escape(value) for name, value in fixed.items()},
         dotenv.USER: "[1-9][0-9]*:[0-9]+",

@@ -16,27 +16,27 @@ from builder import __version__
 from builder.base.project import Project, sha256_file
 from builder.certify import certificate
 from builder.image.build import Built
-from builder.lock.lock import Entry, Lock
+from builder.lock.lockfile import Entry, Lock
 
 BUILD_TYPE = "urn:vetted:build:v1"  # `vetted build`: a locked stack becomes an OCI image
 BUILDER = "urn:vetted:builder:v1"
 SOURCE = "source"  # what the project's commit is called
 
 
-def make(project: Project, held: Lock, built: Built) -> dict[str, Any]:
+def make(project: Project, lock: Lock, built: Built) -> dict[str, Any]:
     """The provenance of an image that this project built from a lock."""
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
-            "externalParameters": {"stack": held.name, "title": held.stack.title, "lock": held.digest},
+            "externalParameters": {"stack": lock.name, "title": lock.stack.title, "lock": lock.digest},
             "internalParameters": {
-                "SOURCE_DATE_EPOCH": str(held.epoch),
+                "SOURCE_DATE_EPOCH": str(lock.epoch),
                 "platform": "linux/amd64",
-                "python": held.stack.python,
-                "debian": held.stack.debian,
-                "device": held.stack.device,
+                "python": lock.stack.python,
+                "debian": lock.stack.debian,
+                "device": lock.stack.device,
             },
-            "resolvedDependencies": [*_source(built), *_dependencies(project, held)],
+            "resolvedDependencies": [*_source(built), *_dependencies(project, lock)],
         },
         "runDetails": {
             "builder": {
@@ -94,18 +94,18 @@ def _tools(built: Built) -> Iterator[dict[str, Any]]:
         yield {"name": tool.name, **uri, "digest": _digest(tool.digest)}
 
 
-def _dependencies(project: Project, held: Lock) -> Iterator[dict[str, Any]]:
-    dockerfile = project.dockerfile(held.name)
-    for path in (dockerfile, *held.patches):
+def _dependencies(project: Project, lock: Lock) -> Iterator[dict[str, Any]]:
+    dockerfile = project.dockerfile(lock.name)
+    for path in (dockerfile, *lock.patches):
         yield {"name": project.relative(path), "digest": _digest(sha256_file(path))}
-    for entry in held.python:
+    for entry in lock.python:
         yield _package(PackageURL("pypi", None, entry.name, entry.version), entry)
-    for entry in held.build:
+    for entry in lock.build:
         package = _package(PackageURL("pypi", None, entry.name, entry.version), entry)
         yield {**package, "annotations": {"for": "building what has no wheel; not in the image"}}
-    for entry in held.debian:
+    for entry in lock.debian:
         yield _package(
-            PackageURL("deb", "debian", entry.name, entry.version, {"distro": str(held.stack.debian)}), entry
+            PackageURL("deb", "debian", entry.name, entry.version, {"distro": str(lock.stack.debian)}), entry
         )
 
 

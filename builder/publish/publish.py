@@ -20,7 +20,7 @@ from builder.certify.certificate import Resource, Statement
 from builder.certify.judgement import Terms
 from builder.image import oci
 from builder.image.build import Built
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.publish import attached, keys, provenance, registry, release, runner, signature, signing, verify
 from builder.publish.registry import Repository
 from builder.publish.signing import Envelope
@@ -42,17 +42,17 @@ class Published:
 
 
 def valid(
-    project: Project, held: Lock, image: str, signed: Callable[[Path, Statement], str | None] = lambda *_: None
+    project: Project, lock: Lock, image: str, signed: Callable[[Path, Statement], str | None] = lambda *_: None
 ) -> list[Statement]:
     """The certificates that hold today for exactly this image, suite and lock. Raises VettedError when none does.
 
     `signed`: what speaks against the signature of the machine that measured one, where it is asked for.
     """
-    terms = judgement.terms(project, held)
+    terms = judgement.terms(project, lock)
     found, doubts = [], []
-    for name, statement in certificate.of_stack(project, held.name).items():
+    for name, statement in certificate.of_stack(project, lock.name).items():
         against = judgement.against(statement, terms, image)
-        path = project.stack_dir(held.name) / "certificates" / f"{name}.json"
+        path = project.stack_dir(lock.name) / "certificates" / f"{name}.json"
         if not against and (why := signed(path, statement)):
             against = [why]
         doubts += [f"{name}: {one}" for one in against]
@@ -60,9 +60,9 @@ def valid(
             found.append(statement)
     if not found:
         raise errors.VettedError(
-            "\n".join([f"{held.name} has no valid certificate of {image}", *doubts]),
+            "\n".join([f"{lock.name} has no valid certificate of {image}", *doubts]),
             cause="image, suite or lock changed after it was certified; or it was never certified inside its image",
-            next_step=f"vetted certify {held.name} --engine docker",
+            next_step=f"vetted certify {lock.name} --engine docker",
         )
     return found
 
@@ -78,7 +78,7 @@ def tag(stack: str) -> str:
 
 
 def publish(
-    project: Project, held: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report,
+    project: Project, lock: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report,
     runner_key: Path | None = None, timestamp_server: str | None = None,
 ) -> Published:  # fmt: skip
     """Push, attach, look again, and move the tags. Raises VettedError and its kinds; the tags are then as they were.
@@ -94,8 +94,8 @@ def publish(
         return runner.doubt(path, statement, oci.checked(built.image.layout, image), runner_key, scratch)
 
     # The stack's own tag last: it is what people pull.
-    names = (f"{tag(held.name)}-{certificate.today():%Y%m%d}", held.name)
-    certificates = valid(project, held, image, signed)
+    names = (f"{tag(lock.name)}-{certificate.today():%Y%m%d}", lock.name)
+    certificates = valid(project, lock, image, signed)
     public = signing.public(key, scratch)
     keys.refuse_revoked(project, public)
     report("asking the registry what is there")
@@ -106,7 +106,7 @@ def publish(
     report("making and signing what is to be attached")
     signatures = {one.envelope.payload: one.envelope for one in ours}
     said = [
-        *statements(project, held, built, certificates, ours),
+        *statements(project, lock, built, certificates, ours),
         _release(certificates[0].subject[0], names, ours, moves=set(before.values()) != {image}),
     ]
     wanted = [signatures.get(statement) or signing.sign(statement, key, scratch) for statement in said]
@@ -131,28 +131,28 @@ def publish(
 
     report("looking at what is there now")
     _look_again(repository, image, wanted)
-    report(f"moving the tag {held.name}")
+    report(f"moving the tag {lock.name}")
     changed |= _move(repository, before, image)
     return Published(image, attestations, names, tuple(certificates), changed)
 
 
 def statements(
-    project: Project, held: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[Signed]
+    project: Project, lock: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[Signed]
 ) -> Iterator[bytes]:
     """All that is to be attached. Of what is there, certificates of other hardware stay while they hold."""
     from builder.publish import sbom  # takes as long to import as all the rest of the tool
 
     yield from (one.to_json().encode() for one in certificates)
     earned = {one.key for one in certificates}
-    terms, image = judgement.terms(project, held), built.image.manifest
+    terms, image = judgement.terms(project, lock), built.image.manifest
     for one in ours:
         if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, earned, terms, image):
             yield one.envelope.payload
     subject = certificates[0].subject[0]
     # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
-    bills = (one.envelope.payload for one in ours if _is_bill_of(one, held))
-    yield next(bills, None) or _statement(subject, attached.BILL, sbom.make(held, built.image))
-    made = provenance.make(project, held, built)
+    bills = (one.envelope.payload for one in ours if _is_bill_of(one, lock))
+    yield next(bills, None) or _statement(subject, attached.BILL, sbom.make(lock, built.image))
+    made = provenance.make(project, lock, built)
     origins = (one for one in ours if one.kind == attached.KINDS[attached.PROVENANCE])
     standing = (one.envelope.payload for one in origins if provenance.stands(one.predicate, made))
     yield next(standing, None) or _statement(subject, attached.PROVENANCE, made)
@@ -166,11 +166,11 @@ def _holds_elsewhere(one: Signed, keys: set[tuple[str, str, str]], terms: Terms,
     return statement.key not in keys and judgement.holds(statement, terms, image)
 
 
-def _is_bill_of(one: Signed, held: Lock) -> bool:
+def _is_bill_of(one: Signed, lock: Lock) -> bool:
     from builder.publish import sbom
 
     try:
-        return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, held)
+        return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, lock)
     except (KeyError, TypeError):
         return False
 

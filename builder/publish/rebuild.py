@@ -15,8 +15,8 @@ from builder.base import errors
 from builder.base.project import Project
 from builder.image import oci
 from builder.intent import stack
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 from builder.publish import registry
 from builder.publish.registry import Reference
 from builder.publish.verify import Verdict
@@ -111,7 +111,7 @@ def _judge(project: Project, held: oci.Image, build: Build) -> Rebuilt:
     if name is None or name not in stack.names(project):
         what = f"this project has no stack {name!r}" if name else "the image names no stack"
         return dataclasses.replace(found, doubts=(f"{what}: there is no lock to rebuild it from",))
-    ours = lock.load(project, name)
+    ours = lockfile.load(project, name)
     if locked != ours.digest:
         other = (
             f"it was built from another lock of {name} than this project's\nexpected {ours.digest}\ngot      {locked}"

@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name
 from builder import __version__
 from builder.base.project import sha256_file
 from builder.image import oci
-from builder.lock.lock import Entry, Lock
+from builder.lock.lockfile import Entry, Lock
 from builder.publish import libraries as bundled
 from builder.publish import licences
 from builder.publish.libraries import Bundled, Library
@@ -41,37 +41,37 @@ IGNORED = "vetted:ignored"
 FORMAT = ("vetted:bill", "2")  # raised when what is read out of an image changes
 
 
-def make(held: Lock, image: oci.Image) -> dict[str, Any]:
+def make(lock: Lock, image: oci.Image) -> dict[str, Any]:
     """The bill of an image that was built from this lock. Raises BadInputError when a layer cannot be read."""
     declared = licences.read(image)
-    brought = bundled.read(image, held.versions)
-    return of(held, image.manifest, declared.python, declared.debian, brought)
+    brought = bundled.read(image, lock.versions)
+    return of(lock, image.manifest, declared.python, declared.debian, brought)
 
 
 def of(
-    held: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]],
+    lock: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]],
     brought: Bundled | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The bill of the image of that digest, whose distributions and packages declare these licences."""
     brought = brought or Bundled()
-    distributions = [_distribution(held, entry, python.get(entry.name, ())) for entry in held.python]
-    for entry, one in zip(held.python, distributions, strict=True):
+    distributions = [_distribution(lock, entry, python.get(entry.name, ())) for entry in lock.python]
+    for entry, one in zip(lock.python, distributions, strict=True):
         _add(one, brought, entry.name)
-    packages = [_package(held, entry, debian.get(entry.name, ())) for entry in held.debian]
+    packages = [_package(lock, entry, debian.get(entry.name, ())) for entry in lock.debian]
     subject = Component(
-        name=held.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
-        description=held.stack.title, hashes=[_hash(image)],
+        name=lock.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
+        description=lock.stack.title, hashes=[_hash(image)],
     )  # fmt: skip
     _add(subject, brought, "")
     bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {held.digest}"),
+        serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {lock.digest}"),
         metadata=BomMetaData(
             component=subject,
             tools=None,
             # The lock's own day, as in the image: a bill that is made again is the same.
-            timestamp=datetime.datetime.fromtimestamp(held.epoch, datetime.UTC),
+            timestamp=datetime.datetime.fromtimestamp(lock.epoch, datetime.UTC),
             properties=[
-                Property(name=LOCK, value=held.digest),
+                Property(name=LOCK, value=lock.digest),
                 Property(name=VERSION, value=__version__),
                 Property(name=FORMAT[0], value=FORMAT[1]),
             ],
@@ -106,20 +106,20 @@ def lock_of(bill: dict[str, Any]) -> str | None:
     return _properties(bill).get(LOCK)
 
 
-def is_todays(bill: dict[str, Any], held: Lock) -> bool:
+def is_todays(bill: dict[str, Any], lock: Lock) -> bool:
     """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
     said = _properties(bill)
-    return (lock_of(bill), said.get(VERSION), said.get(FORMAT[0])) == (held.digest, __version__, FORMAT[1])
+    return (lock_of(bill), said.get(VERSION), said.get(FORMAT[0])) == (lock.digest, __version__, FORMAT[1])
 
 
 def _properties(bill: dict[str, Any]) -> dict[str, str]:
     return {str(one["name"]): str(one["value"]) for one in bill["metadata"]["properties"]}
 
 
-def _distribution(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:
+def _distribution(lock: Lock, entry: Entry, declared: Sequence[str]) -> Component:
     applied = [
         (patch, path)
-        for patch, path in zip(held.stack.patch, held.patches, strict=True)
+        for patch, path in zip(lock.stack.patch, lock.patches, strict=True)
         if canonicalize_name(patch.package) == entry.name
     ]
     patches = [
@@ -135,8 +135,8 @@ def _distribution(held: Lock, entry: Entry, declared: Sequence[str]) -> Componen
     return _component(entry, purl, declared, pedigree)
 
 
-def _package(held: Lock, entry: Entry, declared: Sequence[str]) -> Component:
-    where: dict[str, str] = {"distro": held.stack.debian}
+def _package(lock: Lock, entry: Entry, declared: Sequence[str]) -> Component:
+    where: dict[str, str] = {"distro": lock.stack.debian}
     return _component(entry, PackageURL("deb", "debian", entry.name, entry.version, where), declared)
 
 

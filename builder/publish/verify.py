@@ -20,7 +20,7 @@ from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
 from builder.image import oci
 from builder.intent import stack
-from builder.lock import lock
+from builder.lock import lockfile
 from builder.publish import attached, provenance, registry, release, signing
 from builder.publish.registry import Reference
 from builder.publish.release import Release
@@ -157,7 +157,7 @@ def _judge(
         doubts.append(f"the bill of materials or the provenance was not made by Vetted: {error!r} is not in it")
     doubts += _of_stack(project, name, locked)
     known = name is not None and name in stack.names(project)
-    terms = judgement.terms(project, lock.load(project, name)) if name is not None and known else None
+    terms = judgement.terms(project, lockfile.load(project, name)) if name is not None and known else None
     certificates = []
     for one in held:
         if one.kind == "certificate":
@@ -230,7 +230,7 @@ def _of_stack(project: Project, name: str | None, locked: str | None) -> list[st
         return []
     if name not in stack.names(project):
         return [f"this project has no stack {name!r}, whose lock could be compared"]
-    if (here := lock.load(project, name).digest) != locked:
+    if (here := lockfile.load(project, name).digest) != locked:
         return [f"it was built from another lock of {name} than this project's\nexpected {here}\ngot      {locked}"]
     return []
 

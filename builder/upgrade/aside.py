@@ -17,7 +17,7 @@ from builder.base import errors
 from builder.base.project import Project, sha256, sha256_file, write
 from builder.certify import hostenv
 from builder.image import render
-from builder.lock import archives, lock
+from builder.lock import archives, lockfile
 from builder.pages import docs
 
 AT_FDCWD = -100
@@ -100,9 +100,9 @@ def finish(home: Project, name: str, scratch: Path) -> bool:
     note = _note(home, name)
     if not note.is_file():
         return False
-    held = lock.load(home, name)
-    if render.difference(home, held):
-        write(home.dockerfile(name), render.dockerfile(home, held), scratch)
+    lock = lockfile.load(home, name)
+    if render.difference(home, lock):
+        write(home.dockerfile(name), render.dockerfile(home, lock), scratch)
     with home.holding("documents") as documents:
         docs.refresh(home, documents)
     note.unlink()

@@ -10,7 +10,7 @@ from builder.base import errors
 from builder.bisect.sides import Change
 from builder.intent.advisory import Advisory
 from builder.lock import metadata, resolve
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.lock.resolve import File
 
 
@@ -89,11 +89,11 @@ def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> D
     )
 
 
-def _files(held: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
+def _files(lock: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
     if not pins:
         return {}
     try:
-        return {name: files[0] for name, files in resolve.offers(held.stack, scratch, pins)[0].items()}
+        return {name: files[0] for name, files in resolve.offers(lock.stack, scratch, pins)[0].items()}
     except errors.BadInputError:
         return {}  # one that was deleted meanwhile has no size any more; the audit is where that matters
 

@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.intent.stack import Stack
-from builder.lock import audit, lock, resolve
-from builder.lock.lock import Lock
+from builder.lock import audit, lockfile, resolve
+from builder.lock.lockfile import Lock
 
 
 @dataclass(frozen=True)
@@ -34,47 +34,47 @@ class Row:
         return self.fits == self.newest
 
 
-def of_stack(held: Lock, scratch: Path) -> list[Row]:
+def of_stack(lock: Lock, scratch: Path) -> list[Row]:
     """The distributions of stack.toml that have a newer release for its Python and platform."""
-    newest = newest_versions(held, scratch)
+    newest = newest_versions(lock, scratch)
     rows = []
-    for name in held.stack.packages:
-        locked = held.versions.get(name)
+    for name in lock.stack.packages:
+        locked = lock.versions.get(name)
         last = newest.get(name)
         if locked is None or last is None or Version(last) <= Version(locked):
             continue
-        conflict = resolved(moved(held.stack, name, last), scratch)[1]
-        fits = last if not conflict else _newest_that_fits(held, name, locked, scratch)
-        if fits != locked and (range_ := _outside_of_trl(held, name, fits, scratch)):
+        conflict = resolved(moved(lock.stack, name, last), scratch)[1]
+        fits = last if not conflict else _newest_that_fits(lock, name, locked, scratch)
+        if fits != locked and (range_ := _outside_of_trl(lock, name, fits, scratch)):
             fits, conflict = locked, range_
         rows.append(Row(name, locked, last, fits, conflict))
     return rows
 
 
-def _outside_of_trl(held: Lock, name: str, version: str, scratch: Path) -> str:
+def _outside_of_trl(lock: Lock, name: str, version: str, scratch: Path) -> str:
     """What TRL has to say of a vLLM: an extra that nobody asks for declares it, so uv does not look."""
-    there = {**held.versions, name: version}
+    there = {**lock.versions, name: version}
     if name not in ("trl", *audit.VLLM) or "trl" not in there:
         return ""
-    entries = tuple(dataclasses.replace(entry, version=there[entry.name]) for entry in held.python)
-    offered, _ = resolve.offers(held.stack, scratch, [f"trl=={there['trl']}"])
-    findings = audit.vllm_range(dataclasses.replace(held, python=entries), offered)
+    entries = tuple(dataclasses.replace(entry, version=there[entry.name]) for entry in lock.python)
+    offered, _ = resolve.offers(lock.stack, scratch, [f"trl=={there['trl']}"])
+    findings = audit.vllm_range(dataclasses.replace(lock, python=entries), offered)
     return findings[0].what if findings else ""
 
 
-def newest_versions(held: Lock, scratch: Path) -> dict[str, str]:
+def newest_versions(lock: Lock, scratch: Path) -> dict[str, str]:
     """The newest release of each distribution that stack.toml names, whatever the others say of it.
 
     A local version such as +cpu is a build of its own: it is asked for by the index that has it.
     """
-    names = list(held.stack.packages)
-    found, conflict = resolved(held.stack.model_copy(update={"override": []}), scratch, names, ["--no-deps"])
+    names = list(lock.stack.packages)
+    found, conflict = resolved(lock.stack.model_copy(update={"override": []}), scratch, names, ["--no-deps"])
     if not conflict:
         return found
     # One that cannot be found on its own must not hide the others.
     alone: dict[str, str] = {}
     for name in names:
-        alone |= resolved(held.stack, scratch, [name], ["--no-deps"])[0]
+        alone |= resolved(lock.stack, scratch, [name], ["--no-deps"])[0]
     return alone
 
 
@@ -91,10 +91,10 @@ def _pin(line: str, version: str) -> str:
     return f"{asked.name}{extras}=={version}{marker}"
 
 
-def _newest_that_fits(held: Lock, name: str, locked: str, scratch: Path) -> str:
+def _newest_that_fits(lock: Lock, name: str, locked: str, scratch: Path) -> str:
     """uv takes the newest of what is left free."""
-    free = [f"{name}>={locked.partition('+')[0]}" if key == name else line for key, line in held.stack.packages.items()]
-    found, conflict = resolved(held.stack, scratch, free)
+    free = [f"{name}>={locked.partition('+')[0]}" if key == name else line for key, line in lock.stack.packages.items()]
+    found, conflict = resolved(lock.stack, scratch, free)
     return locked if conflict else found.get(name, locked)
 
 
@@ -109,7 +109,7 @@ def resolved(
     if result.returncode != 0:
         return {}, in_short(result.stderr)
     lines = [line.partition("==") for line in target.read_text().splitlines() if "==" in line]
-    return {lock.normalise(name): version.split()[0] for name, _, version in lines}, ""
+    return {lockfile.normalise(name): version.split()[0] for name, _, version in lines}, ""
 
 
 def in_short(said: str) -> str:

@@ -30,9 +30,9 @@ from builder.image import render
 from builder.image.build import Step
 from builder.intent import stack
 from builder.intent.advisory import Advisory
-from builder.lock import audit, lock, resolve
+from builder.lock import audit, lockfile, resolve
 from builder.lock.audit import Finding
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.upgrade import aside, compare, difference, outdated
 from builder.upgrade.aside import Aside
 from builder.upgrade.compare import Worse
@@ -86,7 +86,7 @@ def run(
 ) -> Result:  # fmt: skip
     """Try an upgrade. The caller holds the stack."""
     aside.finish(home, name, scratch)
-    old = lock.load(home, name)
+    old = lockfile.load(home, name)
     folder = scratch / "candidate"
     made = aside.make(home, name, folder)
     try:
@@ -113,7 +113,7 @@ def _try(
             raise
         result.outcome, result.said = "unresolvable", outdated.in_short(error.what.partition("\n")[2])
         return result
-    new = lock.load(made, name)
+    new = lockfile.load(made, name)
     if new.digest == old.digest:
         return result
     result.new = new
@@ -172,7 +172,7 @@ def _asked(old: Lock, upgrade: Sequence[str]) -> tuple[dict[str, str], list[str]
             asked = Requirement(line)
         except InvalidRequirement as error:
             raise errors.BadInputError(f"{line!r} is not a package to upgrade", next_step="--upgrade trl") from error
-        name = lock.normalise(asked.name)
+        name = lockfile.normalise(asked.name)
         version = str(asked.specifier).removeprefix("==") if str(asked.specifier).startswith("==") else ""
         if asked.specifier and not version:
             raise errors.BadInputError(f"{line!r}: write one version, or none", next_step=f"--upgrade {name}")

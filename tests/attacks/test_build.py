@@ -20,7 +20,7 @@ from builder.base import environment, errors, process, project
 from builder.base.project import Project
 from builder.image import bake, build, oci, sdist
 from builder.lock import debian
-from builder.lock.lock import Entry
+from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small
 from tests.unit.image.test_build import put_image
 from tests.unit.image.test_oci import Layout

@@ -20,7 +20,7 @@ from builder.certify.certificate import Measurement, ProbeResult, Resource, Stat
 from builder.certify.judgement import Terms
 from builder.image import build
 from builder.intent import advisory, stack
-from builder.lock import lock
+from builder.lock import lockfile
 from tests.conftest import ROOT
 
 STACK = "trl1.16-cpu"
@@ -36,7 +36,7 @@ OBSERVED = ("seconds", "peak_memory_mib", "value", "version", "buildkit", "kerne
 @pytest.fixture(scope="module")
 def terms() -> Terms:
     project = Project(ROOT)
-    return dataclasses.replace(judgement.terms(project, lock.load(project, STACK)), day=DAY)
+    return dataclasses.replace(judgement.terms(project, lockfile.load(project, STACK)), day=DAY)
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +47,17 @@ def genuine(terms: Terms) -> dict[str, Any]:
 
 
 def earned(terms: Terms) -> Statement:
-    held = terms.held
+    lock = terms.lock
     return certificate.statement(
-        subject=Resource(name=build.tag(held, terms.inputs), digest=certificate.bare(IMAGE)),
-        lock=held.digest, suite=terms.suite, inputs=terms.inputs, hardware=Hardware("Some CPU", 2),
+        subject=Resource(name=build.tag(lock, terms.inputs), digest=certificate.bare(IMAGE)),
+        lock=lock.digest, suite=terms.suite, inputs=terms.inputs, hardware=Hardware("Some CPU", 2),
         engine={"name": "docker", "version": "26.1", "buildkit": "v0.13", "kernel": "6.1"},
-        python=f"{held.stack.python}.2", probes=[result(probe, terms) for probe in terms.probes],
+        python=f"{lock.stack.python}.2", probes=[result(probe, terms) for probe in terms.probes],
     ).dated(DAY)  # fmt: skip
 
 
 def result(probe: catalogue.Probe, terms: Terms) -> ProbeResult:
-    reason = next((skip.reason for skip in probe.skips if skip.holds("cpu", dict(terms.held.versions))), None)
+    reason = next((skip.reason for skip in probe.skips if skip.holds("cpu", dict(terms.lock.versions))), None)
     if reason is not None:
         return ProbeResult(name=probe.name, matters=probe.matters, outcome="not-run", reason=reason)
     measured = []
@@ -234,11 +234,11 @@ def test_a_certificate_of_an_older_image_of_the_same_lock_is_replayed(terms: Ter
 
 def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
     """Its lock is the image's, but the image did not run."""
-    held = terms.held
+    lock = terms.lock
     statement = certificate.statement(
-        subject=Resource(name=f"lockfiles/{held.name}", digest=certificate.bare(held.digest)),
-        lock=held.digest, suite=terms.suite, hardware=Hardware("Some CPU", 2),
-        engine={"name": "host", "system": "Debian", "kernel": "6"}, python=f"{held.stack.python}.2",
+        subject=Resource(name=f"lockfiles/{lock.name}", digest=certificate.bare(lock.digest)),
+        lock=lock.digest, suite=terms.suite, hardware=Hardware("Some CPU", 2),
+        engine={"name": "host", "system": "Debian", "kernel": "6"}, python=f"{lock.stack.python}.2",
         probes=[result(probe, terms) for probe in terms.probes],
     ).dated(DAY)  # fmt: skip
     assert judgement.holds(statement, terms)
@@ -248,7 +248,7 @@ def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
 @pytest.mark.parametrize("name", [name for name in stack.names(Project(ROOT)) if name != STACK])
 def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
     """A CPU alone ran, or a GPU is named and the probes that need one say that there was none."""
-    cuda = dataclasses.replace(judgement.terms(Project(ROOT), lock.load(Project(ROOT), name)), day=DAY)
+    cuda = dataclasses.replace(judgement.terms(Project(ROOT), lockfile.load(Project(ROOT), name)), day=DAY)
     assert any("without a GPU" in doubt for doubt in judgement.against(earned(cuda), cuda))
     said = earned(cuda)
     machine = Hardware("x", 2, ("NVIDIA H200",), "580.1")
@@ -266,7 +266,7 @@ def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
 
 def test_a_certain_advisory_is_older_than_the_certificate(terms: Terms) -> None:
     """The fault was known before the run, and no probe saw it."""
-    torch = terms.held.versions["torch"]
+    torch = terms.lock.versions["torch"]
     one = advisory.Advisory.model_validate({
         "id": "VETTED-9001", "summary": "wrong", "details": "wrong", "severity": "silent-wrong",
         "published": datetime.date(2020, 1, 1), "affected": [{"packages": {"torch": f"=={torch}"}}],
@@ -351,7 +351,7 @@ def test_every_committed_certificate_holds() -> None:
     """But for its day: a certificate that expires does not turn the tests red."""
     project = Project(ROOT)
     for name in stack.names(project):
-        terms = judgement.terms(project, lock.load(project, name))
+        terms = judgement.terms(project, lockfile.load(project, name))
         for where, statement in certificate.of_stack(project, name).items():
             last = min(statement.predicate.expires or terms.day, terms.day)
             doubts = judgement.against(statement, dataclasses.replace(terms, day=last))

@@ -22,8 +22,8 @@ from builder.base.machine import Hardware
 from builder.base.project import Project
 from builder.certify import catalogue, hostenv, judgement
 from builder.intent import stack
-from builder.lock import archives, lock
-from builder.lock.lock import Entry
+from builder.lock import archives, lockfile
+from builder.lock.lockfile import Entry
 from builder.publish import attached
 from runtime import preflight
 from smoke.run import guard, linux, zygote
@@ -75,10 +75,10 @@ def test_a_machine_of_a_billion_cores(genuine: Said, terms: judgement.Terms) -> 
 def test_one_strong_gpu_speaks_for_the_weak_ones() -> None:
     """A machine with two models was "2x NVIDIA H200", and the judgement agreed."""
     project = Project(ROOT)
-    held = next(
-        one for one in (lock.load(project, name) for name in stack.names(project)) if one.stack.device == "cuda"
+    lock = next(
+        one for one in (lockfile.load(project, name) for name in stack.names(project)) if one.stack.device == "cuda"
     )
-    terms = dataclasses.replace(judgement.terms(project, held), day=DAY)
+    terms = dataclasses.replace(judgement.terms(project, lock), day=DAY)
     mixed = Hardware("x", 2, ("NVIDIA H200", "Tesla T4"), "580.1")
     assert mixed.hardware_class == "1x NVIDIA H200 + 1x Tesla T4, driver 580.1"
     said = json.loads(earned(terms).to_json())

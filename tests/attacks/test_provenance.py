@@ -11,7 +11,7 @@ import pytest
 
 from builder.image import build, oci, origin
 from builder.image.origin import Origin
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.publish import libraries as bundled
 from builder.publish import nested, rebuild, sbom
 from tests.conftest import TINY, Small

@@ -20,8 +20,8 @@ import pytest
 from builder.base import errors, project
 from builder.certify import engine
 from builder.image import daemon
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 
 ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"
@@ -45,7 +45,7 @@ class Workshop:
 
     @property
     def lock(self) -> Lock:
-        return lock.load(self.project, STACK)
+        return lockfile.load(self.project, STACK)
 
     def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -55,10 +55,10 @@ def built(workshop: Workshop, docker: daemon.Docker, planted: dict[str, str]) ->
 
 @pytest.fixture(scope="session")
 def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> certificate.Statement:
-    home, held = workshop.project, workshop.lock
-    inputs = build.inputs_of(home, held, home.dockerfile(held.name).read_text())
-    assert build.existing(home, held) == build.Built(
-        built, build.reference(home, held), daemon.docker().buildkit, inputs
+    home, lock = workshop.project, workshop.lock
+    inputs = build.inputs_of(home, lock, home.dockerfile(lock.name).read_text())
+    assert build.existing(home, lock) == build.Built(
+        built, build.reference(home, lock), daemon.docker().buildkit, inputs
     )
     done = workshop.vetted(*DOCKER, **planted)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -114,13 +114,13 @@ def test_the_installer_itself_refuses_a_changed_hash(
 ) -> None:
     """The audit asks the index; the bytes are checked once more when they are installed."""
     expected, got = spoil(sibling.root / "lockfiles" / STACK / file, package)
-    held = sibling.lock
+    lock = sibling.lock
     with pytest.raises(errors.NetworkError) as caught:
-        hostenv.prepare(sibling.project, held, tmp_path, lambda _: None)
+        hostenv.prepare(sibling.project, lock, tmp_path, lambda _: None)
     assert package in str(caught.value)
     assert expected in str(caught.value)
     assert got in str(caught.value)
-    assert not hostenv.path(sibling.project, held).exists()
+    assert not hostenv.path(sibling.project, lock).exists()
 
 
 def test_a_changed_debian_hash_is_refused(sibling: Workshop, tmp_path: Path) -> None:

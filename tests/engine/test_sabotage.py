@@ -22,12 +22,12 @@ BREAKS = {
 @pytest.fixture(scope="module")
 def results(workshop: Workshop) -> dict[str, ProbeResult]:
     """What came of each, from one run of the suite's runner."""
-    held = workshop.lock
+    lock = workshop.lock
     with workshop.project.holding(STACK) as scratch:
-        environment = hostenv.prepare(workshop.project, held, scratch, lambda _: None)
+        environment = hostenv.prepare(workshop.project, lock, scratch, lambda _: None)
         runner = suite.on_host(environment, ROOT, scratch / "run")
         runner = dataclasses.replace(runner, command=[*runner.command, "--probes", str(SABOTAGE)])
-        asked = suite.Asked(device=held.stack.device, distributions=held.versions)
+        asked = suite.Asked(device=lock.stack.device, distributions=lock.versions)
         answer = suite.run(runner, asked, scratch, lambda _: None)
     return {result.name: result for result in answer.results}
 

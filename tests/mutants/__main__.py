@@ -21,7 +21,7 @@ from builder import console
 from builder.base import errors, machine, project
 from builder.base.project import Project
 from builder.certify import hostenv, suite
-from builder.lock import audit, lock
+from builder.lock import audit, lockfile
 from tests.mutants import hunt, mutant
 from tests.mutants.hunt import Verdict
 from tests.mutants.mutant import Mutant, Placed
@@ -93,16 +93,16 @@ def mutants(
     path = file if file is not None else home.root / LIST
     where = home.relative(path.absolute())
     chosen = _chosen(mutant.load(path, where), only or [], where)
-    held = lock.load(home, stack)
-    if found := audit.stale(held):
+    lock = lockfile.load(home, stack)
+    if found := audit.stale(lock):
         raise errors.VettedError(f"{stack}: {found[0].what}", next_step=found[0].fix)
     with home.holding("mutants") as scratch:
         terminal = Terminal(as_json)
         with console.spinner(f"{stack}: preparing the environment"):
-            hunting = hunt.Hunt(home, held, scratch, terminal)
+            hunting = hunt.Hunt(home, lock, scratch, terminal)
             with home.holding(stack) as making:
-                hunting.adopt(hostenv.prepare(home, held, making, lambda _: None))
-            placed = mutant.place(chosen, hunting.site_packages, held.versions, where)
+                hunting.adopt(hostenv.prepare(home, lock, making, lambda _: None))
+            placed = mutant.place(chosen, hunting.site_packages, lock.versions, where)
         with terminal.progress:
             baseline = hunting.baseline()
             verdicts = hunting.run(placed, baseline, jobs or _jobs())
@@ -112,10 +112,10 @@ def mutants(
             baseline=baseline,
             date=datetime.now(UTC).date().isoformat(),
             suite=hunting.suite,
-            machine=machine.hardware(held.stack.device).hardware_class,
+            machine=machine.hardware(lock.stack.device).hardware_class,
             command=_command(home),
             stack=stack,
-            lock=held.digest,
+            lock=lock.digest,
             list={"file": where, "digest": project.sha256_file(path)},
         )
         if output is not None:

@@ -18,7 +18,7 @@ from builder.base import errors, project, sources
 from builder.base.project import Project
 from builder.certify import suite
 from builder.certify.certificate import ProbeResult
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from tests.mutants import mutant as mutants
 from tests.mutants.mutant import Placed
 
@@ -64,7 +64,7 @@ class Hunt:
     """The suite, copied, and an environment of the lock to make mutants of; everything written lies in `scratch`."""
 
     home: Project
-    held: Lock
+    lock: Lock
     scratch: Path
     watcher: Watcher
     suite: str = field(init=False)
@@ -76,7 +76,7 @@ class Hunt:
 
     @property
     def site_packages(self) -> Path:
-        return self.pristine / self.held.site_packages
+        return self.pristine / self.lock.site_packages
 
     def adopt(self, environment: Path) -> None:
         """Take a clone of the environment: it stays what it is, whatever becomes of the original meanwhile."""
@@ -94,7 +94,7 @@ class Hunt:
             raise errors.VettedError(
                 "without any mutant, the suite fails already:\n"
                 + "\n".join(f"{result.name}: {result.outcome}: {result.reason}" for result in failing),
-                next_step=f"vetted certify {self.held.name} --engine host",
+                next_step=f"vetted certify {self.lock.name} --engine host",
             )
         if not any(result.outcome == "passed" for result in results):
             raise errors.VettedError("no probe runs on this machine, so none could kill a mutant")
@@ -146,7 +146,7 @@ class Hunt:
         name = placed.mutant.id
         self.watcher.started(name)
         folder = self.scratch / f"mutant-{name}"
-        site_packages = environment / self.held.site_packages
+        site_packages = environment / self.lock.site_packages
         mutants.make(placed, site_packages)
         try:
             results = self._run(name, folder, environment, order, _red)
@@ -173,12 +173,12 @@ class Hunt:
     ) -> tuple[ProbeResult, ...]:
         folder.mkdir(exist_ok=True)
         runner = suite.on_host(environment, self.scratch / "suite", folder / "run")
-        asked = suite.Asked(self.held.stack.device, self.held.versions, order)
+        asked = suite.Asked(self.lock.stack.device, self.lock.versions, order)
         return suite.run(runner, asked, folder, lambda event: self.watcher.event(name, event), until).results
 
     def _memory(self, what: str) -> Path:
         """Where the result is kept of something under this very suite and lock."""
-        key = project.sha256(f"{self.suite} {self.held.digest} {what}".encode()).removeprefix("sha256:")
+        key = project.sha256(f"{self.suite} {self.lock.digest} {what}".encode()).removeprefix("sha256:")
         return self.home.state / "mutants" / f"{key[:32]}.json"
 
 

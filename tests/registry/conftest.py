@@ -216,17 +216,17 @@ def rewritten(path: Path, change: Callable[[Any], None]) -> None:
 
 def make_image(small: Small, content: str = "content", metadata: str = METADATA) -> Built:
     """What a build would have left: the OCI layout of a small image, and its record."""
-    held, images = small.lock, small.project.state / "images"
+    lock, images = small.lock, small.project.state / "images"
     shutil.rmtree(images, ignore_errors=True)
     files: dict[str, str | Path] = {
-        f"opt/venv/{held.site_packages}/tiny_lib-1.0.dist-info/METADATA": metadata,
+        f"opt/venv/{lock.site_packages}/tiny_lib-1.0.dist-info/METADATA": metadata,
         "usr/share/doc/bsdutils/copyright": COPYRIGHT,
         "etc/content": content,
     }
-    reference = build.reference(small.project, held)
-    image = image_of(images / TINY, [files], reference, build.own_labels(held))
-    build.put_record(small.project, held, Built(image, reference, "v0", small.inputs), small.scratch())
-    built = build.existing(small.project, held)
+    reference = build.reference(small.project, lock)
+    image = image_of(images / TINY, [files], reference, build.own_labels(lock))
+    build.put_record(small.project, lock, Built(image, reference, "v0", small.inputs), small.scratch())
+    built = build.existing(small.project, lock)
     assert built is not None
     return built
 

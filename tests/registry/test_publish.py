@@ -29,7 +29,7 @@ from builder.base.project import sha256
 from builder.certify import certificate
 from builder.image import build, oci
 from builder.image.origin import Origin, Tool
-from builder.lock import lock
+from builder.lock import lockfile
 from builder.publish import attached, registry, signing
 from builder.publish import publish as publishing
 from builder.publish.registry import Repository
@@ -83,15 +83,15 @@ def test_the_bill_of_materials_is_cyclonedx_and_holds_the_lock(
     publish(command, certified, repository, keys)
     bill = attachments(repository, certified.image)["bill of materials"]["predicate"]
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
-    held = certified.small.lock
+    lock = certified.small.lock
     by_url = {one["purl"]: one for one in bill["components"]}
-    assert len(by_url) == len(held.python) + len(held.debian)
+    assert len(by_url) == len(lock.python) + len(lock.debian)
     distribution = by_url["pkg:pypi/tiny-lib@1.0"]
-    assert distribution["hashes"] == [{"alg": "SHA-256", "content": held.python[0].sha256}]
+    assert distribution["hashes"] == [{"alg": "SHA-256", "content": lock.python[0].sha256}]
     assert distribution["licenses"] == [{"license": {"id": "Apache-2.0", "acknowledgement": "declared"}}]
     assert distribution["pedigree"]["patches"][0]["diff"]["text"]["content"] == certified.small.patch.read_text()
     assert PATCH in distribution["pedigree"]["notes"]
-    package = by_url[f"pkg:deb/debian/bsdutils@{held.debian[0].version.replace('+', '%2B')}?distro=bookworm"]
+    package = by_url[f"pkg:deb/debian/bsdutils@{lock.debian[0].version.replace('+', '%2B')}?distro=bookworm"]
     assert package["licenses"] == [{"license": {"name": "GPL-2+", "acknowledgement": "declared"}}]
 
 
@@ -105,11 +105,11 @@ def test_the_provenance_is_slsa_and_names_every_input(
     assert read.build_definition.external_parameters["lock"] == certified.small.lock.digest
     assert dict(read.run_details.builder.version) == {"vetted": __version__, "buildkit": "v0"}
     named = {one.name: one.digest["sha256"] for one in read.build_definition.resolved_dependencies}
-    held = certified.small.lock
+    lock = certified.small.lock
     assert named == {
         f"images/{TINY}/Dockerfile": sha256(certified.small.project.dockerfile(TINY).read_bytes())[7:],
         PATCH: sha256(certified.small.patch.read_bytes())[7:],
-        **{one.name: one.sha256 for one in (*held.python, *held.build, *held.debian)},
+        **{one.name: one.sha256 for one in (*lock.python, *lock.build, *lock.debian)},
     }
 
 
@@ -542,4 +542,4 @@ def test_what_is_signed_is_dsse(certified: Stack, keys: Keys) -> None:
     envelope = signing.sign(b'{"predicateType": "x"}', str(keys.private), certified.small.scratch())
     assert signing.parse(envelope.raw) == envelope
     assert json.loads(envelope.raw)["payloadType"] == "application/vnd.in-toto+json"
-    assert lock.load(certified.small.project, TINY).name == TINY
+    assert lockfile.load(certified.small.project, TINY).name == TINY

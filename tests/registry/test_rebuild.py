@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.image import build, oci
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.publish import rebuild
 from builder.publish.registry import Repository
 from tests.conftest import TINY

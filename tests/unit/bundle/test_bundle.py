@@ -26,7 +26,7 @@ from builder.bundle.offline import Contents, Installed
 from builder.bundle.unbundle import MANIFEST, StopError
 from builder.certify import certificate
 from builder.certify.certify import Outcome, Request
-from builder.lock import lock, resolve
+from builder.lock import lockfile, resolve
 from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small, make_wheel
 from tests.unit.conftest import Command
 
@@ -115,11 +115,11 @@ def test_a_freeze_that_cannot_be_read_ends_with_3(
 
 
 def test_only_the_locked_version_is_left_out_and_never_what_is_patched(real: Project, small: Small) -> None:
-    held = lock.load(real, "trl1.16-cpu")
-    have = {**held.versions, "transformers": "5.16.0", "unknown": "1.0"}
-    without = bundle.left_out(held, have)
-    patched = {patch.package for patch in held.stack.patch}
-    assert set(held.versions) - set(without) == {*patched, "transformers"}
+    lock = lockfile.load(real, "trl1.16-cpu")
+    have = {**lock.versions, "transformers": "5.16.0", "unknown": "1.0"}
+    without = bundle.left_out(lock, have)
+    patched = {patch.package for patch in lock.stack.patch}
+    assert set(lock.versions) - set(without) == {*patched, "transformers"}
     assert bundle.left_out(small.lock, {"tiny-lib": "1.0"}) == []
 
 
@@ -209,19 +209,19 @@ def test_a_python_that_the_verifier_does_not_run_on_is_refused(command: Command,
 
 def test_the_files_for_another_python_are_those_that_fit_it(wheels: Small) -> None:
     """Of the same version, and what they are is written down in the bundle."""
-    held = wheels.lock
+    lock = wheels.lock
     wheel = next(wheels.wheelhouse.glob("*.whl"))
     digest = OTHER_PYTHON.replace(".", "")
     other = wheels.wheelhouse / f"tiny_lib-1.0-cp{digest}-cp{digest}-manylinux_2_17_x86_64.whl"
     shutil.copyfile(wheel, other)
     with other.open("ab") as file:
         file.write(b"another file")
-    stack = held.stack.model_copy(update={"python": OTHER_PYTHON})
-    (file_,) = bundle._locked(wheels.project, held, stack, wheels.scratch(), held.python)
+    stack = lock.stack.model_copy(update={"python": OTHER_PYTHON})
+    (file_,) = bundle._locked(wheels.project, lock, stack, wheels.scratch(), lock.python)
     # The locked one fits as well, so it is taken; without it, the other.
-    assert file_.sha256 == held.python[0].sha256
+    assert file_.sha256 == lock.python[0].sha256
     wheel.unlink()
-    (file_,) = bundle._locked(wheels.project, held, stack, wheels.scratch(), held.python)
+    (file_,) = bundle._locked(wheels.project, lock, stack, wheels.scratch(), lock.python)
     assert (file_.filename, file_.version) == (other.name, "1.0")
 
 
@@ -230,11 +230,11 @@ def test_a_python_for_which_there_is_no_file_names_the_way_on(wheels: Small, mon
         raise errors.BadInputError("no file fits", next_step="vetted lock")
 
     monkeypatch.setattr(resolve, "offers", none)
-    held = wheels.lock
-    other = held.stack.model_copy(update={"python": OTHER_PYTHON})
-    for stack, next_step in ((held.stack, "vetted lock"), (other, f"install python{PYTHON} on the host")):
+    lock = wheels.lock
+    other = lock.stack.model_copy(update={"python": OTHER_PYTHON})
+    for stack, next_step in ((lock.stack, "vetted lock"), (other, f"install python{PYTHON} on the host")):
         with pytest.raises(errors.BadInputError, match="no file fits") as caught:
-            bundle._locked(wheels.project, held, stack, wheels.scratch(), held.python)
+            bundle._locked(wheels.project, lock, stack, wheels.scratch(), lock.python)
         assert next_step in caught.value.next_step
 
 
@@ -261,8 +261,8 @@ def made(bare: Small, tmp_path: Path) -> Path:
 
 def test_what_is_unpacked_is_what_was_bundled(made: Path, bare: Small, tmp_path: Path) -> None:
     root = unpacked(made, tmp_path / "to")
-    held, contents = bundled.read(Project(root))
-    assert held.digest == bare.lock.digest
+    lock, contents = bundled.read(Project(root))
+    assert lock.digest == bare.lock.digest
     assert [one.name for one in contents.distributions] == ["tiny-lib"]
     assert not list((tmp_path / "to").rglob("*.partial*"))
 
@@ -530,10 +530,10 @@ def on_host(bare: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hos
         project = Project(unpacked(folder, to))
         monkeypatch.setenv("VETTED_STATE", str(to))
         monkeypatch.delenv("VETTED_WHEELHOUSE")  # from the bundle only
-        held, contents = bundled.read(project)
+        lock, contents = bundled.read(project)
         with project.holding(TINY) as scratch:
             return bundled.run(
-                project, held, contents, HOST, host or Path(sys.executable), scratch, lambda _: None, lambda _: None
+                project, lock, contents, HOST, host or Path(sys.executable), scratch, lambda _: None, lambda _: None
             )
 
     return run
@@ -588,7 +588,9 @@ def test_a_host_with_another_version_ends_in_a_report_that_names_it(
     bare.edit("stack.toml", '["tiny-lib==1.0"]', '["tiny-lib==1.0", "more-lib==1.0"]')
     requirements = bare.file("requirements.txt")
     requirements.write_text(f"{requirements.read_text()}more-lib==1.0 --hash=sha256:{sha256}\n")
-    bare.file("lock.toml").write_text(lock.header(TINY) + lock.format_meta(lock.intent(bare.lock.stack), 1_700_000_000))
+    bare.file("lock.toml").write_text(
+        lockfile.header(TINY) + lockfile.format_meta(lockfile.intent(bare.lock.stack), 1_700_000_000)
+    )
     bare.suite("import sys, more_lib.x\n" + GOOD_RUN)
     outcome = on_host({"more-lib": "1.0", "tiny-lib": "1.0"}, host_python)
     statement, path = outcome.statement, outcome.report

@@ -146,13 +146,13 @@ def test_a_run_of_some_probes_writes_a_report_even_when_it_passes(wheels: Small)
 
 
 def test_a_stack_for_gpus_earns_no_certificate_on_the_cpu(wheels: Small) -> None:
-    held = dataclasses.replace(wheels.lock, stack=wheels.lock.stack.model_copy(update={"device": "cuda"}))
-    outcome = certify.run(wheels.project, held, HOST, wheels.scratch(), lambda _: None, lambda _: None)
+    lock = dataclasses.replace(wheels.lock, stack=wheels.lock.stack.model_copy(update={"device": "cuda"}))
+    outcome = certify.run(wheels.project, lock, HOST, wheels.scratch(), lambda _: None, lambda _: None)
     assert outcome.statement.predicate.result == "PASSED"
     assert outcome.certificate is None
     assert not certificate.path(wheels.project, TINY, "cpu", "host").exists()
-    assert certify.shortcoming(held, HOST) == "the stack is made for cuda, and ran on cpu"
-    assert certify.certified(wheels.project, held, HOST) is None
+    assert certify.shortcoming(lock, HOST) == "the stack is made for cuda, and ran on cpu"
+    assert certify.certified(wheels.project, lock, HOST) is None
 
 
 def test_a_suite_edited_while_it_runs_certifies_what_ran(wheels: Small) -> None:

@@ -13,7 +13,7 @@ from builder.certify import control
 from builder.certify.certificate import ProbeResult
 from builder.certify.control import Seen, Side
 from builder.intent import stack
-from builder.lock import lock
+from builder.lock import lockfile
 from tests.conftest import LIBRARY, PATCH, PYTHON, RUNNER, Small, make_wheel
 from tests.engine import test_old_torch
 from tests.unit.conftest import Command
@@ -252,10 +252,10 @@ def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution_or_
             for key in held.bad.versions.keys() | held.twin.versions.keys()
             if held.bad.versions.get(key) != held.twin.versions.get(key)
         }
-        assert changed == {lock.normalise(key) for key in expect.twin or {}}
+        assert changed == {lockfile.normalise(key) for key in expect.twin or {}}
         added = [str(path.relative_to(real.root)) for path in held.twin.patches[len(held.bad.patches) :]]
         assert added == (expect.patch or [])
-        assert {lock.normalise(patch.package) for patch in held.twin.stack.patch} <= held.twin.versions.keys()
+        assert {lockfile.normalise(patch.package) for patch in held.twin.stack.patch} <= held.twin.versions.keys()
         probes = {file.stem.replace("_", "-") for file in (real.smoke / "probes").glob("*.py")}
         assert set(expect.fails) <= probes
         text = (real.control_dir(name) / "stack.toml").read_text()

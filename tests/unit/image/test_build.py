@@ -13,7 +13,7 @@ import pytest
 from builder.base import errors
 from builder.image import build, daemon, oci, render
 from builder.image.build import Step
-from builder.lock import debian, lock
+from builder.lock import debian, lockfile
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
 
@@ -139,7 +139,7 @@ def test_every_layer_has_its_own_files_in_a_build(
     assert [path.relative_to(folder) for path in (folder / "wheels").rglob("*.*")] == [
         Path("wheels") / render.OTHERS / wheel.name
     ]
-    assert (folder / "requirements" / f"{render.OTHERS}.txt").read_text() == lock.format_python(wheels.lock.python)
+    assert (folder / "requirements" / f"{render.OTHERS}.txt").read_text() == lockfile.format_python(wheels.lock.python)
 
 
 EVENTS: list[dict[str, Any]] = [

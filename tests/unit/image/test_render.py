@@ -14,34 +14,34 @@ from builder.base import errors
 from builder.base.project import Project
 from builder.image import render
 from builder.intent import stack
-from builder.lock import lock
-from builder.lock.lock import Lock
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 from tests.conftest import TINY, Small, vetted
 from tests.unit.conftest import Command
 
 
 @pytest.fixture(params=["trl1.16-cpu", "trl1.13-cu128", "trl1.16-cu130"])
-def held(real: Project, request: pytest.FixtureRequest) -> Lock:
+def lock(real: Project, request: pytest.FixtureRequest) -> Lock:
     """The project's own locks: without CUDA, with that of old and of new names."""
-    return lock.load(real, request.param)
+    return lockfile.load(real, request.param)
 
 
-def test_every_locked_distribution_is_in_exactly_one_group(held: Lock) -> None:
-    placed = Counter(entry for group in render.groups(held) for entry in group.entries)
-    assert placed == Counter(held.python)
+def test_every_locked_distribution_is_in_exactly_one_group(lock: Lock) -> None:
+    placed = Counter(entry for group in render.groups(lock) for entry in group.entries)
+    assert placed == Counter(lock.python)
     assert set(placed.values()) == {1}
 
 
-def test_a_bump_of_trl_changes_one_group(held: Lock) -> None:
-    python = tuple(dataclasses.replace(e, version="9") if e.name == "trl" else e for e in held.python)
-    bumped = render.groups(dataclasses.replace(held, python=python))
-    changed = [new.name for old, new in zip(render.groups(held), bumped, strict=True) if old != new]
+def test_a_bump_of_trl_changes_one_group(lock: Lock) -> None:
+    python = tuple(dataclasses.replace(e, version="9") if e.name == "trl" else e for e in lock.python)
+    bumped = render.groups(dataclasses.replace(lock, python=python))
+    changed = [new.name for old, new in zip(render.groups(lock), bumped, strict=True) if old != new]
     assert changed == ["trl"]
     assert [entry.name for group in bumped if group.name == "trl" for entry in group.entries] == ["trl"]
 
 
-def test_groups_come_in_the_order_of_how_seldom_they_change(held: Lock) -> None:
-    names = [group.name for group in render.groups(held)]
+def test_groups_come_in_the_order_of_how_seldom_they_change(lock: Lock) -> None:
+    names = [group.name for group in render.groups(lock)]
     assert names == [name for name in render.ORDER if name in names]
     assert {"torch", "vllm", "libraries", "transformers", "trl", "source"} <= set(names)
 
@@ -55,22 +55,22 @@ def test_cuda_libraries_have_a_group_of_their_own() -> None:
 def test_only_an_image_with_nvcc_names_a_cuda_home(real: Project) -> None:
     """Nothing would be found there: the wheels of CUDA 12 bring ptxas, but no nvcc."""
     home = "/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
-    text = render.dockerfile(real, lock.load(real, "trl1.16-cu130"))
+    text = render.dockerfile(real, lockfile.load(real, "trl1.16-cu130"))
     assert f"    CUDA_HOME={home} \\\n" in text
     assert f"mkdir -p /layer{home}/lib/stubs" in text
     assert "ln -s libcudart.so.13 lib/libcudart.so" in text
     assert "COPY --link --from=toolkit /layer /\n" in text
     for name in ("trl1.13-cu128", "trl1.16-cpu"):
-        text = render.dockerfile(real, lock.load(real, name))
+        text = render.dockerfile(real, lockfile.load(real, name))
         assert "CUDA_HOME" not in text
         assert "toolkit" not in text
 
 
 def test_the_committed_dockerfile_of_every_stack_is_the_rendered_one(real: Project) -> None:
     for name in stack.names(real):
-        held = lock.load(real, name)
-        assert real.dockerfile(name).read_text(encoding="utf-8") == render.dockerfile(real, held)
-        assert render.difference(real, held) == ""
+        lock = lockfile.load(real, name)
+        assert real.dockerfile(name).read_text(encoding="utf-8") == render.dockerfile(real, lock)
+        assert render.difference(real, lock) == ""
 
 
 def test_every_group_and_every_patch_reaches_the_image(small: Small) -> None:
@@ -84,13 +84,13 @@ def test_every_group_and_every_patch_reaches_the_image(small: Small) -> None:
 
 def test_no_stage_leaves_a_time_of_its_own_behind(real: Project) -> None:
     for name in stack.names(real):
-        held = lock.load(real, name)
-        stages = render.dockerfile(real, held).split("\nFROM ")[2:-1]
+        lock = lockfile.load(real, name)
+        stages = render.dockerfile(real, lock).split("\nFROM ")[2:-1]
         assert len(stages) > 8
         leaving = [stage for stage in stages if "/layer" in stage or "/patched" in stage]
         assert [stage.partition("\n")[0] for stage in stages if stage not in leaving] == ["base AS source-wheels"]
         for stage in leaving:
-            assert f" -exec touch --no-dereference --date=@{held.epoch} {{}} +\n" in stage
+            assert f" -exec touch --no-dereference --date=@{lock.epoch} {{}} +\n" in stage
 
 
 def test_patches_of_one_name_for_two_versions_are_two_patches(small: Small) -> None:

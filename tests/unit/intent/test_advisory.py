@@ -19,7 +19,7 @@ from builder.certify import control
 from builder.certify.certificate import ProbeResult
 from builder.intent import advisory, stack
 from builder.intent.advisory import SEVERITIES, Advisory
-from builder.lock import lock
+from builder.lock import lockfile
 from tests.conftest import BAD_RUN, ROOT, TINY, Small
 from tests.unit.conftest import Command
 
@@ -610,7 +610,7 @@ def _lies_within(packages: Mapping[str, str], pinned: Mapping[str, str]) -> bool
 
 def test_no_advisory_is_certain_of_a_certified_stack(every: list[Advisory], real: Project) -> None:
     for name in stack.names(real):
-        versions = lock.load(real, name).versions
+        versions = lockfile.load(real, name).versions
         assert [one.id for one in every if one.matches(versions) == "certain"] == []
 
 

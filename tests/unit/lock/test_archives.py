@@ -12,7 +12,7 @@ import pytest
 
 from builder.base import errors
 from builder.lock import archives
-from builder.lock.lock import Entry
+from builder.lock.lockfile import Entry
 from builder.lock.resolve import File
 from tests.conftest import Small
 

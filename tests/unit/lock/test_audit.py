@@ -9,21 +9,21 @@ import pytest
 from builder.base import project
 from builder.base.project import Project
 from builder.intent import stack
-from builder.lock import audit, lock, resolve
+from builder.lock import audit, lockfile, resolve
 from builder.lock.audit import Finding
-from builder.lock.lock import Entry, Lock
+from builder.lock.lockfile import Entry, Lock
 from tests.conftest import TINY, Small, make_wheel
 
 
-def locked(held: Lock, **versions: str) -> Lock:
+def locked(lock: Lock, **versions: str) -> Lock:
     """The lock with other distributions in it."""
     entries = tuple(Entry(name.replace("_", "-"), version, "0" * 64) for name, version in versions.items())
-    return dataclasses.replace(held, python=(*held.python, *entries))
+    return dataclasses.replace(lock, python=(*lock.python, *entries))
 
 
 def cuda(small: Small) -> Lock:
     small.edit("stack.toml", 'device = "cpu"', 'device = "cuda"')
-    return dataclasses.replace(small.lock, intent=lock.intent(small.lock.stack))
+    return dataclasses.replace(small.lock, intent=lockfile.intent(small.lock.stack))
 
 
 def test_a_fresh_lock_has_no_findings(small: Small) -> None:
@@ -33,7 +33,7 @@ def test_a_fresh_lock_has_no_findings(small: Small) -> None:
 def test_the_committed_locks_have_no_findings(real: Project) -> None:
     names = stack.names(real)
     assert names
-    assert {name: audit.stale(lock.load(real, name)) for name in names} == {name: [] for name in names}
+    assert {name: audit.stale(lockfile.load(real, name)) for name in names} == {name: [] for name in names}
 
 
 def test_a_stack_that_was_changed_after_it_was_locked_is_found(small: Small) -> None:
@@ -48,8 +48,8 @@ def test_words_for_people_make_no_lock_stale(small: Small) -> None:
 
 
 def test_a_required_package_that_is_not_locked_is_found(small: Small) -> None:
-    held = dataclasses.replace(small.lock, python=())
-    found = [finding for finding in audit.stale(held) if "patches" not in finding.what]
+    lock = dataclasses.replace(small.lock, python=())
+    found = [finding for finding in audit.stale(lock) if "patches" not in finding.what]
     assert found == [Finding("tiny-lib is required but not locked", f"vetted lock {TINY}")]
 
 
@@ -63,9 +63,9 @@ def test_a_version_that_is_not_the_required_one_is_found(small: Small, version: 
 
 def test_a_local_version_must_be_the_required_one(small: Small) -> None:
     small.edit("stack.toml", '["tiny-lib==1.0"]', '["tiny-lib==1.0", "torch==2.13.0+cpu"]')
-    held = dataclasses.replace(small.lock, intent=lock.intent(small.lock.stack))
-    assert audit.stale(locked(held, torch="2.13.0+cpu")) == []
-    (finding,) = audit.stale(locked(held, torch="2.13.0"))
+    lock = dataclasses.replace(small.lock, intent=lockfile.intent(small.lock.stack))
+    assert audit.stale(locked(lock, torch="2.13.0+cpu")) == []
+    (finding,) = audit.stale(locked(lock, torch="2.13.0"))
     assert finding.what == "torch==2.13.0+cpu is required, 2.13.0 is locked"
 
 
@@ -84,18 +84,18 @@ def test_a_cpu_stack_with_cuda_libraries_of_the_newer_names_is_found(small: Smal
 
 
 def test_two_cuda_majors_are_found(small: Small) -> None:
-    held = cuda(small)
+    lock = cuda(small)
     mixed = {"nvidia-nccl-cu12": "2.27", "nvidia-cudnn-cu13": "9.1", "torch": "2.13.0+cu130"}
-    (finding,) = audit.stale(locked(held, **mixed))
+    (finding,) = audit.stale(locked(lock, **mixed))
     assert finding.what == (
         "libraries of more than one CUDA major (CUDA 12: nvidia-nccl-cu12; CUDA 13: nvidia-cudnn-cu13, torch)"
     )
 
 
 def test_one_cuda_major_is_sound(small: Small) -> None:
-    held = cuda(small)
+    lock = cuda(small)
     one = {"nvidia-nccl-cu12": "2.27", "nvidia-cudnn-cu12": "9.1", "torch": "2.13.0+cu129", "cupy-cuda12x": "13"}
-    assert audit.stale(locked(held, **one)) == []
+    assert audit.stale(locked(lock, **one)) == []
 
 
 def test_a_patch_for_a_package_that_is_not_locked_is_found(small: Small) -> None:
@@ -192,7 +192,7 @@ def test_a_locked_package_that_nothing_needs_is_found(sound: Sound) -> None:
     path = sound.small.file("requirements.txt")
     wheel = sound.small.wheelhouse / "old_lib-1.0-py3-none-any.whl"
     entry = Entry("old-lib", "1.0", project.sha256_file(wheel).removeprefix("sha256:"))
-    path.write_text(path.read_text() + lock.format_python([entry]))
+    path.write_text(path.read_text() + lockfile.format_python([entry]))
     assert sound.findings() == [Finding("old-lib is locked but nothing needs it", f"vetted lock {TINY}")]
 
 

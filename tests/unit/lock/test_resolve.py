@@ -12,8 +12,8 @@ from packaging.tags import Tag
 
 from builder.base import errors, machine
 from builder.intent import stack
-from builder.lock import lock, resolve
-from builder.lock.lock import Entry
+from builder.lock import lockfile, resolve
+from builder.lock.lockfile import Entry
 from tests.conftest import PYTHON, TINY, Small, make_wheel
 
 FILES = ("requirements.txt", "build.txt", "debian.txt", "lock.toml")
@@ -58,12 +58,12 @@ def test_a_lock_holds_everything_that_is_needed_with_the_hash_of_its_file(bench:
     bench.offer("picky", "1.0", "needed", "unwanted")
     bench.require("tiny-lib==1.0", "picky")
     assert bench.lock() is True
-    held = bench.small.lock
-    assert held.versions == {"needed": "3.0", "picky": "1.0", "tiny-lib": "1.0"}
-    assert held.python[0] == Entry("needed", "3.0", sha256)
-    assert held.intent == lock.intent(held.stack)
-    assert held.epoch == resolve.EPOCH["bookworm"]
-    assert held.build == ()
+    lock = bench.small.lock
+    assert lock.versions == {"needed": "3.0", "picky": "1.0", "tiny-lib": "1.0"}
+    assert lock.python[0] == Entry("needed", "3.0", sha256)
+    assert lock.intent == lockfile.intent(lock.stack)
+    assert lock.epoch == resolve.EPOCH["bookworm"]
+    assert lock.build == ()
 
 
 def test_locking_again_changes_nothing(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from builder.certify import certificate
 from builder.image import oci, render
 from builder.image.build import Built
 from builder.intent import stack
-from builder.lock import lock
+from builder.lock import lockfile
 from builder.pages import docs, evidence, weight
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
@@ -31,10 +31,10 @@ def test_the_names_are_those_of_the_layers_that_the_dockerfiles_make(real: Proje
     for name in stack.names(real):
         final = real.dockerfile(name).read_text().rpartition("\nFROM base\n")[2]
         made = re.findall(r"^(?:WORKDIR|COPY --link)", final, re.MULTILINE)
-        held = lock.load(real, name)
-        assert len(render.layers(held)) == 1 + len(made), name
+        lock = lockfile.load(real, name)
+        assert len(render.layers(lock)) == 1 + len(made), name
         copied = re.findall(r"^COPY --link --from=(\S+)", final, re.MULTILINE)
-        assert render.layers(held)[2:] == [one.replace("-patched", " patches") for one in copied]
+        assert render.layers(lock)[2:] == [one.replace("-patched", " patches") for one in copied]
 
 
 def test_every_layer_is_measured_beside_the_locked_files_in_it(wheels: Small, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_every_layer_is_measured_beside_the_locked_files_in_it(wheels: Small, tm
     found = weight.measure(wheels.project, wheels.lock, image, wheels.scratch())
     files = {path.name.partition("-")[0]: path.stat().st_size for path in wheels.wheelhouse.glob("*.whl")}
     locked = {entry.name for entry in wheels.lock.python}
-    assert found["files_bytes"] == sum(size for name, size in files.items() if lock.normalise(name) in locked) > 0
+    assert found["files_bytes"] == sum(size for name, size in files.items() if lockfile.normalise(name) in locked) > 0
     assert found["bytes"] == image.image.size == sum(layer["bytes"] for layer in found["layers"])
     by_name = {layer["name"]: layer for layer in found["layers"]}
     assert by_name["base"]["files_bytes"] is None
@@ -106,16 +106,16 @@ def test_an_image_that_would_be_another_today_is_said_to_be_an_earlier_one(wheel
 
 def test_only_what_ran_in_this_very_image_is_told(small: Small, tmp_path: Path) -> None:
     image = built(small, tmp_path / "layout")
-    held = replace(small.lock, stack=small.lock.stack.model_copy(update={"device": "cuda"}))
-    assert weight.without_gpu(small.project, held, image) is None
+    lock = replace(small.lock, stack=small.lock.stack.model_copy(update={"device": "cuda"}))
+    assert weight.without_gpu(small.project, lock, image) is None
     source = small.issue("docker")
     statement = certificate.read(source)
     target = certificate.report_path(small.project, TINY, "cpu", "docker")
     target.parent.mkdir(parents=True)
     target.write_text(statement.to_json())
-    assert weight.without_gpu(small.project, held, image) is None, "another image's report"
+    assert weight.without_gpu(small.project, lock, image) is None, "another image's report"
     subject = statement.subject[0].model_copy(update={"digest": certificate.bare(image.image.manifest)})
     target.write_text(statement.model_copy(update={"subject": [subject]}).to_json())
-    told = weight.without_gpu(small.project, held, image)
+    told = weight.without_gpu(small.project, lock, image)
     assert told is not None
     assert told["passed"] == statement.predicate.passedTests

@@ -11,7 +11,7 @@ import pytest
 
 from builder.base import errors
 from builder.image import build, oci
-from builder.lock.lock import Lock
+from builder.lock.lockfile import Lock
 from builder.publish import rebuild
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of
@@ -26,9 +26,9 @@ class Builder:
     def __init__(self, files: Mapping[str, str] = FILES) -> None:
         self.files, self.asked = files, 0
 
-    def __call__(self, held: Lock, scratch: Path) -> oci.Image:
+    def __call__(self, lock: Lock, scratch: Path) -> oci.Image:
         self.asked += 1
-        return image_of(scratch / "layout", [self.files], labels=build.own_labels(held))
+        return image_of(scratch / "layout", [self.files], labels=build.own_labels(lock))
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_the_image_that_an_earlier_build_left_is_not_taken(
     shutil.copytree(layout, small.project.state / "images" / TINY)
     asked = []
 
-    def run(_project: object, held: Lock, scratch: Path, _report: object, *, no_cache: bool) -> Path:
+    def run(_project: object, lock: Lock, scratch: Path, _report: object, *, no_cache: bool) -> Path:
         asked.append(no_cache)
-        return image_of(scratch / "layout", [{"etc/content": "other"}], labels=build.own_labels(held)).layout
+        return image_of(scratch / "layout", [{"etc/content": "other"}], labels=build.own_labels(lock)).layout
 
     monkeypatch.setattr(build, "_run", run)
     monkeypatch.setattr("builder.image.daemon.docker", lambda: None)

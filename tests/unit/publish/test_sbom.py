@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.intent.stack import Stack
-from builder.lock.lock import PACKAGE, PIN, Entry, assemble
+from builder.lock.lockfile import PACKAGE, PIN, Entry, assemble
 from builder.publish import libraries as bundled
 from builder.publish import nested, sbom
 from builder.publish.nested import Part
@@ -65,11 +65,11 @@ def test_whatever_name_version_and_licence_a_lock_has_the_bill_is_valid(
     stack = Stack.model_validate(
         {"title": "Tiny", "device": "cpu", "python": "3.11", "debian": "bookworm", "requires": ["x==1"]}
     )
-    held = assemble(
+    lock = assemble(
         "tiny", stack, (Entry(name, version, sha256),), (), (Entry(package, release, sha256),), 1, "", ()
     )  # fmt: skip
     lines = [line for line in ("".join(c for c in one if c.isprintable()).strip() for one in declared) if line]
-    bill = sbom.of(held, "sha256:" + sha256, {name: lines}, {package: lines})
+    bill = sbom.of(lock, "sha256:" + sha256, {name: lines}, {package: lines})
     assert refuses(bill) == ""
     assert sbom.versions(bill) == {name: version}
     assert {one["version"] for one in bill["components"]} == {version, release}
@@ -189,5 +189,5 @@ def test_whatever_a_bill_in_a_wheel_says_the_bill_is_valid(said: Any, spdx: bool
     stack = Stack.model_validate(
         {"title": "Tiny", "device": "cpu", "python": "3.11", "debian": "bookworm", "requires": ["x==1"]}
     )
-    held = assemble("tiny", stack, (Entry("tiny", "1", "0" * 64),), (), (), 1, "", ())
-    assert refuses(sbom.of(held, "sha256:" + "1" * 64, {}, {}, brought)) == ""
+    lock = assemble("tiny", stack, (Entry("tiny", "1", "0" * 64),), (), (), 1, "", ())
+    assert refuses(sbom.of(lock, "sha256:" + "1" * 64, {}, {}, brought)) == ""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from builder.intent.advisory import Advisory
-from builder.lock import lock, metadata, resolve
-from builder.lock.lock import Lock
+from builder.lock import lockfile, metadata, resolve
+from builder.lock.lockfile import Lock
 from builder.upgrade import difference, outdated
 from tests.conftest import TINY, Small, make_wheel
 from tests.unit.conftest import Command
@@ -92,9 +92,11 @@ def test_what_uv_says_is_cut_to_what_is_in_the_way() -> None:
     assert outdated.in_short(said) == "Because b needs c, no d."
 
 
-def with_versions(held: Lock, **versions: str) -> Lock:
-    entries = tuple(lock.Entry(name.replace("_", "-"), version, "0" * 64) for name, version in versions.items())
-    return lock.assemble(held.name, held.stack, entries, held.build, held.debian, held.epoch, held.intent, held.patches)
+def with_versions(lock: Lock, **versions: str) -> Lock:
+    entries = tuple(lockfile.Entry(name.replace("_", "-"), version, "0" * 64) for name, version in versions.items())
+    return lockfile.assemble(
+        lock.name, lock.stack, entries, lock.build, lock.debian, lock.epoch, lock.intent, lock.patches
+    )
 
 
 def advisory(number: int, package: str, versions: str) -> Advisory:

@@ -14,7 +14,7 @@ from builder.certify import certificate, certify, hostenv
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.image import build, render
 from builder.intent.advisory import Advisory
-from builder.lock import lock
+from builder.lock import lockfile
 from builder.upgrade import aside, compare
 from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner, spawn
 from tests.unit.conftest import Command
@@ -71,12 +71,12 @@ class Moving:
 
     def whole(self) -> str:
         """The version that the stack is at; stack.toml, lock and certificate all have to speak of it."""
-        held = self.small.lock
-        assert held.intent == lock.intent(held.stack)
+        lock = self.small.lock
+        assert lock.intent == lockfile.intent(lock.stack)
         statement = certificate.read(certificate.path(self.small.project, TINY, "cpu", "host"))
-        assert statement.resource("lock").digest == certificate.bare(held.digest)
-        assert held.stack.requires == [f"tiny-lib=={held.versions['tiny-lib']}"]
-        return held.versions["tiny-lib"]
+        assert statement.resource("lock").digest == certificate.bare(lock.digest)
+        assert lock.stack.requires == [f"tiny-lib=={lock.versions['tiny-lib']}"]
+        return lock.versions["tiny-lib"]
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_green_replaces_stack_lock_certificate_and_dockerfile(moving: Moving) ->
     assert (answer["outcome"], answer["red"], answer["report"]) == ("green", [], None)
     assert answer["difference"] == ["tiny-lib 1.0 → 2.0, +0.0 MB"]
     assert moving.whole() == "2.0"
-    held = moving.small.lock
-    assert render.difference(moving.small.project, held) == ""
+    lock = moving.small.lock
+    assert render.difference(moving.small.project, lock) == ""
     assert 'reason = "it greets nobody"' in moving.small.file("stack.toml").read_text()
     assert moving.command(moving.small.root, "render", "--check").code == 0
     assert moving.command(moving.small.root, "lock", "--check").code == 0
     again = moving.command(moving.small.root, "certify", TINY, "--engine", "host", "--json").json
     assert again["reused"] is True  # the environment that was certified is the project's own now
-    own = hostenv.path(moving.small.project, held).name
+    own = hostenv.path(moving.small.project, lock).name
     assert {path.name for path in (moving.small.project.state / "host").iterdir()} == {own, f"{own}.seal"}
     assert not (moving.small.project.state / "aside" / TINY).exists()
 
@@ -241,7 +241,7 @@ def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: 
 def test_a_copy_of_a_stack_makes_the_image_that_the_stack_itself_would(small: Small, tmp_path: Path) -> None:
     made = aside.make(small.project, TINY, tmp_path / "aside")
     text = small.project.dockerfile(TINY).read_text()
-    assert build.inputs_of(made, lock.load(made, TINY), text) == small.inputs
+    assert build.inputs_of(made, lockfile.load(made, TINY), text) == small.inputs
 
 
 def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:

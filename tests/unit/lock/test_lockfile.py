@@ -9,8 +9,8 @@ import pytest
 from builder.base import errors
 from builder.base.project import Project
 from builder.intent import stack
-from builder.lock import lock
-from builder.lock.lock import Entry
+from builder.lock import lockfile
+from builder.lock.lockfile import Entry
 from tests.conftest import PYTHON, TINY, Small
 
 EDITS = {
@@ -90,7 +90,7 @@ def test_a_malformed_line_is_named_by_file_and_number(small: Small, file: str, l
     path = small.file(file)
     path.write_text(path.read_text() + f"\n{line}\n")
     with pytest.raises(errors.BadInputError) as caught:
-        lock.load(small.project, TINY)
+        lockfile.load(small.project, TINY)
     assert f"lockfiles/{TINY}/{file}, line 4: not a locked entry: '{line[:40]}" in caught.value.what
     assert f"git checkout lockfiles/{TINY}/{file}" in caught.value.next_step
     assert f"vetted lock {TINY}" in caught.value.next_step
@@ -100,7 +100,7 @@ def test_a_malformed_line_is_named_by_file_and_number(small: Small, file: str, l
 def test_a_missing_file_is_named_with_the_command_that_makes_it(small: Small, file: str) -> None:
     small.file(file).unlink()
     with pytest.raises(errors.BadInputError, match=f"lockfiles/{TINY}/{file} does not exist") as caught:
-        lock.load(small.project, TINY)
+        lockfile.load(small.project, TINY)
     assert caught.value.next_step == f"vetted lock {TINY}"
 
 
@@ -108,7 +108,7 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(small: Small, fi
 def test_a_file_that_is_not_text_is_named(small: Small, file: str) -> None:
     small.file(file).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(errors.BadInputError, match=f"lockfiles/{TINY}/{file}: not UTF-8 text"):
-        lock.load(small.project, TINY)
+        lockfile.load(small.project, TINY)
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_a_file_that_is_not_text_is_named(small: Small, file: str) -> None:
 def test_a_broken_lock_toml_is_named(small: Small, content: str) -> None:
     small.file("lock.toml").write_text(content)
     with pytest.raises(errors.BadInputError, match=f"lockfiles/{TINY}/lock.toml: ") as caught:
-        lock.load(small.project, TINY)
+        lockfile.load(small.project, TINY)
     assert caught.value.next_step == f"vetted lock {TINY}"
 
 
 def intent(small: Small) -> str:
-    return lock.intent(stack.load(small.project, TINY))
+    return lockfile.intent(stack.load(small.project, TINY))
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_the_order_of_requirements_is_no_intent(small: Small) -> None:
 def test_what_is_written_is_read_back() -> None:
     python = (Entry("torch", "2.13.0+cpu", "0" * 64), Entry("odd-name", "1!2.0.post1", "f" * 64))
     debian = (Entry("bsdutils", "1:2.38.1-5+deb12u3", "1" * 64), Entry("libstdc++6", "12.2.0-14~x", "2" * 64))
-    assert lock.parse(lock.header("x") + lock.format_python(python), lock.PIN, "x", "x") == python
-    assert lock.parse(lock.header("x") + lock.format_debian(debian), lock.PACKAGE, "x", "x") == debian
+    assert lockfile.parse(lockfile.header("x") + lockfile.format_python(python), lockfile.PIN, "x", "x") == python
+    assert lockfile.parse(lockfile.header("x") + lockfile.format_debian(debian), lockfile.PACKAGE, "x", "x") == debian
 
 
 def test_the_committed_locks_name_no_index_and_no_host(real: Project) -> None:
     for name in stack.names(real):
-        held = lock.load(real, name)
-        assert held.python and held.debian
+        lock = lockfile.load(real, name)
+        assert lock.python and lock.debian
         for file in ("requirements.txt", "build.txt", "debian.txt", "lock.toml"):
             text = (real.stack_dir(name) / file).read_text(encoding="utf-8")
             assert not re.search(r"://|--index|--find-links|--extra", text), f"{name}/{file}"

@@ -23,9 +23,9 @@ import pip
 
 from builder.base import errors, machine, process, project
 from builder.base.project import Project
-from builder.image import build, daemon, oci, render
+from builder.image import build, daemon, oci, render, rootfs
 from builder.image.build import Step
-from builder.lock import archives, debian, lockfile, resolve
+from builder.lock import archives, lockfile, resolve
 from builder.lock.lockfile import Entry, Lock
 from builder.pages import docs, evidence, weight
 
@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lock = lockfile.load(home, asked.stack)
     daemon.docker()
     with home.holding("bench") as scratch, home.holding(lock.name):
-        debian.rootfs(home, lock, scratch, fresh=False)
+        rootfs.make(home, lock, scratch, fresh=False)
         measured = measure(home, lock, scratch, asked.repeats, lambda said: print(said, file=sys.stderr, flush=True))
         if asked.record:
             command = " ".join(["python -m benchmarks.images", *(arguments or sys.argv[1:])])

@@ -17,9 +17,9 @@ import unidiff
 
 from builder.base import errors, machine, process, seal, sources
 from builder.base.project import Project, sha256, write
-from builder.image import daemon, oci, origin, patches, render, sdist
+from builder.image import daemon, oci, origin, patches, render, rootfs, sdist
 from builder.image.origin import Origin
-from builder.lock import archives, debian, lockfile
+from builder.lock import archives, lockfile
 from builder.lock.lockfile import Lock
 
 
@@ -56,7 +56,7 @@ def tag(lock: Lock, inputs: str) -> str:
 
 def inputs_of(project: Project, lock: Lock, dockerfile: str) -> str:
     """The digest of all that an image is made of: the same again, and nothing needs to be built."""
-    return sha256(json.dumps([description(project, lock), dockerfile, debian.RECIPE, _EXPORT]).encode())
+    return sha256(json.dumps([description(project, lock), dockerfile, rootfs.RECIPE, _EXPORT]).encode())
 
 
 def existing(project: Project, lock: Lock) -> Built | None:
@@ -192,7 +192,7 @@ def context(project: Project, lock: Lock, scratch: Path, report: Report, *, fres
     (folder / "patches").mkdir()
     (folder / "uv").mkdir()
     # With their times, by which BuildKit sees that it has a file already.
-    shutil.copy2(debian.rootfs(project, lock, scratch, fresh=fresh), folder / "rootfs.tar")
+    shutil.copy2(rootfs.make(project, lock, scratch, fresh=fresh), folder / "rootfs.tar")
     _distributions(project, lock, folder, scratch, report)
     shutil.copyfile(patches.__file__, folder / "patches" / "patches.py")
     shutil.copytree(

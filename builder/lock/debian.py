@@ -1,24 +1,21 @@
-"""The base layer: Debian packages locked by hash, fetched from the configured mirror, made into a root filesystem.
+"""The Debian packages of the base layer: locked by hash, downloaded from the configured mirror.
 
-Resolving and fetching use apt with a private root: the machine's own packages play no part. The mirror is the
-machine's (or VETTED_DEBIAN_MIRROR, one or more URLs); the root filesystem is then made offline from the verified
-files alone, so that it records no mirror and is the same byte for byte wherever it is made.
+Both use apt with a root of its own: the packages of this machine play no part. The mirror is the one that this machine
+is configured for, or VETTED_DEBIAN_MIRROR: one or more URLs.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from builder.base import errors, process, seal
-from builder.base.project import Project, sha256, sha256_file
+from builder.base import errors, process
+from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
 from builder.lock.lockfile import Entry, Lock
 
@@ -32,17 +29,6 @@ LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
 # Triton compiles a launcher at run time: it needs a C compiler and the Python headers. So does nvcc, and one for C++.
 CUDA = ("gcc", "g++", "libc6-dev")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# Programs that change the user, log one in, or carry the rights of another to do either. Essential packages bring most
-# of them; the others stand here so that no later package brings them unseen. A training container needs none.
-UNWANTED = (
-    "su", "runuser", "newgrp", "sg", "login", "sulogin", "agetty", "getty", "logoutd", "sudo", "pkexec",
-    "passwd", "chpasswd", "gpasswd", "chgpasswd", "chsh", "chfn", "chage", "expiry", "newuidmap", "newgidmap",
-    "mount", "umount", "wall", "write", "bsd-write", "crontab", "ssh-agent", "at",
-    "unix_chkpwd", "unix_update", "pam_timestamp_check", "pam_namespace_helper", "mkhomedir_helper", "pwhistory_helper",
-    "faillock", "faillog", "lastlog", "last", "lastb", "lslogins", "utmpdump",
-)  # fmt: skip
-# What the rootfs recipe below makes of the same packages; raise it when the recipe changes.
-RECIPE = 3
 
 
 def wanted(stack: Stack) -> tuple[str, ...]:
@@ -152,7 +138,7 @@ def _stanza(url: str, suite: str, *, snapshot: bool = False) -> str:
 
 
 @contextmanager
-def _plain(folder: Path) -> Iterator[Path]:
+def plain_path(folder: Path) -> Iterator[Path]:
     """A folder by a path that apt and mmdebstrap can read: in theirs, spaces and quotes mean something."""
     if re.fullmatch(r"[A-Za-z0-9/._+-]+", str(folder)):
         yield folder
@@ -165,7 +151,7 @@ def _plain(folder: Path) -> Iterator[Path]:
 
 
 def resolve(stack: Stack, scratch: Path) -> list[Entry]:
-    with _plain(scratch) as folder:
+    with plain_path(scratch) as folder:
         return Apt(folder / "apt", stack.debian).resolve(wanted(stack))
 
 
@@ -181,7 +167,7 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
     missing = [entry for entry, path in files.items() if not _is_locked(path, entry)]
     if missing:
         downloads = scratch / "debs"
-        with _plain(scratch) as folder:
+        with plain_path(scratch) as folder:
             Apt(folder / "apt", lock.stack.debian).download(missing, downloads)
         for entry in missing:
             # apt writes the epoch's colon as %3a
@@ -199,84 +185,3 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
 
 def _is_locked(path: Path, entry: Entry) -> bool:
     return path.is_file() and sha256_file(path) == f"sha256:{entry.sha256}"
-
-
-def rootfs(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) -> Path:
-    """The root filesystem of the locked packages as a tar file; made again only when the lock asks for another."""
-    identity = "\n".join([f"{e.name}={e.version} {e.sha256}" for e in lock.debian] + [str(lock.epoch), str(RECIPE)])
-    target = project.state / "rootfs" / f"{sha256(identity.encode()).removeprefix('sha256:')}.tar"
-    sealed, what = target.with_suffix(".seal"), f"root filesystem of {sha256(identity.encode())}"
-    if target.is_file() and not fresh and seal.holds(sealed, what, sha256_file(target)):
-        return target
-    repository = scratch / "repository"
-    shutil.rmtree(repository, ignore_errors=True)
-    repository.mkdir()
-    stanzas = []
-    for entry, path in fetch(project, lock, scratch).items():
-        file = repository / f"{entry.name}.deb"
-        shutil.copyfile(path, file)
-        control = process.check(f"reading {entry.name}", ["dpkg-deb", "--field", str(file)]).stdout.rstrip()
-        stanzas.append(f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {entry.sha256}\n")
-    (repository / "Packages").write_text("\n".join(stanzas))
-    with _plain(scratch) as folder:
-        _mmdebstrap(folder / "rootfs.tar", folder / "repository", lock, folder)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    sealed.unlink(missing_ok=True)
-    (scratch / "rootfs.tar").replace(target)
-    seal.put(sealed, what, sha256_file(target), scratch)
-    return target
-
-
-def _mmdebstrap(made: Path, repository: Path, lock: Lock, scratch: Path) -> None:
-    # What would differ from machine to machine (name, resolver, the repository's path) or from minute to minute
-    # goes; a user to run as comes.
-    compileall = f"python{lock.stack.python} -m compileall -qq -f -j 1 --invalidation-mode unchecked-hash"
-    tidy = (
-        # The clamped times of the sources would make Debian's own bytecode look stale at every import.
-        f'PYTHONHASHSEED=0 chroot "$1" {compileall} /usr/lib/python{lock.stack.python} || true',
-        'rm -rf "$1/etc/apt/sources.list" "$1/etc/apt/trusted.gpg.d" "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"',
-        'rm -f "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old "$1/var/cache/ldconfig/aux-cache"',
-        'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
-        # dpkg's database stays as it is: scanners read there which versions of which packages this is made of, and
-        # `dpkg --verify` names what went.
-        f'for name in {" ".join(UNWANTED)}; do rm -f "$1/usr/bin/$name" "$1/usr/sbin/$name"; done',
-        'find "$1" -xdev -perm /6000 ! -type l -exec chmod u-s,g-s {} +',
-        # What apt keeps belongs to a user of its own where that user may read the repository, to root below a closed
-        # home. It goes here, and mmdebstrap need not run apt once more for it.
-        'rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/*',
-        'echo "vetted:x:1000:1000::/home/vetted:/bin/bash" >> "$1/etc/passwd"',
-        'echo "vetted:x:1000:" >> "$1/etc/group"',
-        'mkdir "$1/home/vetted" && chown 1000:1000 "$1/home/vetted"',
-    )
-    # mmdebstrap mounts, and its children leave its process group: in namespaces of their own, both end with it.
-    # (Without root it makes its own.)
-    alone = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=KILL"] if os.geteuid() == 0 else []
-    argv = [
-        *alone,
-        "mmdebstrap",
-        "--variant=essential",
-        "--architectures=amd64",
-        "--include=" + ",".join(entry.name for entry in lock.debian),
-        "--skip=cleanup/apt",
-        "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
-        *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale")),
-        "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-        *(f"--customize-hook={line}" for line in tidy),
-        "",  # no suite: the repository holds exactly the locked packages
-        str(made),
-        f"deb [trusted=yes] copy:{repository} ./",
-    ]
-    env = {"SOURCE_DATE_EPOCH": str(lock.epoch), "TMPDIR": str(scratch), "LC_ALL": "C"}
-    log = scratch / "mmdebstrap.log"
-    with (
-        log.open("wb") as file,
-        process.running(argv, env=env, stdout=file, stderr=subprocess.STDOUT, umask=0o022) as child,
-    ):
-        code = child.wait()
-    if code != 0:
-        output = log.read_text(errors="replace")
-        raise errors.from_tool(
-            "making the root filesystem (mmdebstrap)",
-            "\n".join(line for line in output.splitlines() if not line.startswith("Get:")),
-            next_step="run as root, or allow unprivileged user namespaces",
-        )

@@ -18,7 +18,7 @@ import pytest
 
 from builder.base import environment, errors, process, project
 from builder.base.project import Project
-from builder.image import bake, build, oci, sdist
+from builder.image import bake, build, oci, rootfs, sdist
 from builder.lock import debian
 from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small
@@ -116,13 +116,13 @@ def test_a_kept_root_filesystem_is_exchanged(small: Small, monkeypatch: pytest.M
         target.write_bytes(b"the root filesystem")
         made.append(target)
 
-    monkeypatch.setattr(debian, "_mmdebstrap", mmdebstrap)
+    monkeypatch.setattr(rootfs, "_mmdebstrap", mmdebstrap)
     monkeypatch.setattr(debian, "fetch", lambda *_: {})
-    first = debian.rootfs(small.project, small.lock, small.scratch())
-    assert debian.rootfs(small.project, small.lock, small.scratch()) == first
+    first = rootfs.make(small.project, small.lock, small.scratch())
+    assert rootfs.make(small.project, small.lock, small.scratch()) == first
     assert len(made) == 1
     first.write_bytes(b"another filesystem!")
-    assert debian.rootfs(small.project, small.lock, small.scratch()).read_bytes() == b"the root filesystem"
+    assert rootfs.make(small.project, small.lock, small.scratch()).read_bytes() == b"the root filesystem"
     assert len(made) == 2
 
 
@@ -172,7 +172,7 @@ def test_a_setup_py_writes_into_the_layers_folder(dockerfile: str) -> None:
 @pytest.fixture
 def without_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "rootfs.tar").touch()
-    monkeypatch.setattr(debian, "rootfs", lambda *_, **__: tmp_path / "rootfs.tar")
+    monkeypatch.setattr(rootfs, "make", lambda *_, **__: tmp_path / "rootfs.tar")
 
 
 @pytest.mark.usefixtures("without_debian")
@@ -346,7 +346,7 @@ def test_a_path_is_read_as_a_line_of_apts_sources(tmp_path: Path, name: str) -> 
     """A space in the project's path ended the URI of the repository that mmdebstrap reads."""
     folder = tmp_path / name
     folder.mkdir()
-    with debian._plain(folder) as plain:
+    with debian.plain_path(folder) as plain:
         assert not set(str(plain)) & set(" \"',:[]")
         (plain / "made").write_text("there")
     assert (folder / "made").read_text() == "there"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.image import daemon
-from builder.lock import debian
+from builder.image.rootfs import UNWANTED, make
 from tests.engine.conftest import STACK, Workshop
 
 # Named here once more: a name that is dropped from the builder's list is found here.
@@ -23,7 +23,7 @@ NAMES = {
 @pytest.fixture(scope="module")
 def rootfs(workshop: Workshop) -> Path:
     with workshop.project.holding(STACK) as scratch:
-        return debian.rootfs(workshop.project, workshop.lock, scratch)
+        return make(workshop.project, workshop.lock, scratch)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_base_has_no_program_to_log_in_or_to_change_the_user(rootfs: Path) -
     programs = {path for path in paths if path.rpartition("/")[0] in ("/bin", "/sbin", "/usr/bin", "/usr/sbin")}
     names = {path.rpartition("/")[2] for path in programs}
     assert {"bash", "python3.11", "perl"} <= names
-    assert names & (NAMES | set(debian.UNWANTED)) == set()
+    assert names & (NAMES | set(UNWANTED)) == set()
     # A link to what went would be a program that is missing.
     links = {path: paths[path].linkname for path in programs if paths[path].issym()}
     dangling = [

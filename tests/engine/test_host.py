@@ -14,7 +14,7 @@ import pytest
 
 from builder.base import errors
 from builder.certify import certificate, hostenv
-from builder.lock import debian
+from builder.image import rootfs
 from tests.engine.conftest import GPU_ONLY, STACK, Workshop, killed_at_random_moments
 
 HOST = ("certify", STACK, "--engine", "host")
@@ -126,7 +126,7 @@ def test_the_installer_itself_refuses_a_changed_hash(
 def test_a_changed_debian_hash_is_refused(sibling: Workshop, tmp_path: Path) -> None:
     expected, got = spoil(sibling.root / "lockfiles" / STACK / "debian.txt", "libnuma1")
     with pytest.raises(errors.NetworkError) as caught:
-        debian.rootfs(sibling.project, sibling.lock, tmp_path)
+        rootfs.make(sibling.project, sibling.lock, tmp_path)
     assert f"expected sha256:{expected}" in str(caught.value)
     assert f"got      sha256:{got}" in str(caught.value)
 
@@ -135,7 +135,7 @@ def test_a_superseded_debian_package_is_named_with_the_two_ways_on(sibling: Work
     file = sibling.root / "lockfiles" / STACK / "debian.txt"
     file.write_text(re.sub(r"^libnuma1=\S+ sha256:.", "libnuma1=1.0-1 sha256:f", file.read_text(), flags=re.MULTILINE))
     with pytest.raises(errors.NetworkError) as caught:
-        debian.rootfs(sibling.project, sibling.lock, tmp_path)
+        rootfs.make(sibling.project, sibling.lock, tmp_path)
     assert "libnuma1 1.0-1" in str(caught.value)
     assert "VETTED_DEBIAN_MIRROR" in str(caught.value)
     assert "vetted lock --upgrade debian" in str(caught.value)

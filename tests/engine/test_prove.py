@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import sha256_file
-from builder.lock import debian
+from builder.image import rootfs
 from tests.engine.conftest import STACK, Workshop
 
 pytestmark = pytest.mark.usefixtures("docker")
@@ -29,7 +29,7 @@ def test_the_root_filesystem_is_the_same_below_a_closed_folder(workshop: Worksho
             Path(open_to_all).chmod(mode)
             folder = Path(open_to_all) / "scratch"
             folder.mkdir()
-            made.add(sha256_file(debian.rootfs(workshop.project, workshop.lock, folder, fresh=True)))
+            made.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=True)))
             Path(folder).rename(Path(open_to_all) / f"{mode:o}")
     assert len(made) == 1
 
@@ -43,7 +43,7 @@ def test_the_root_filesystem_is_the_same_below_an_odd_path_and_a_tight_umask(wor
             folder.mkdir()
             before = os.umask(umask)
             try:
-                made.add(sha256_file(debian.rootfs(workshop.project, workshop.lock, folder, fresh=True)))
+                made.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=True)))
             finally:
                 os.umask(before)
     assert len(made) == 1

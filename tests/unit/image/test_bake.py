@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.base import errors
-from builder.image import bake, build
-from builder.lock import debian
+from builder.image import bake, build, rootfs
 from tests.conftest import TINY, Small
 
 
@@ -17,7 +16,7 @@ from tests.conftest import TINY, Small
 def without_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The root filesystem takes mmdebstrap and a mirror; here it is an empty file."""
     (tmp_path / "rootfs.tar").touch()
-    monkeypatch.setattr(debian, "rootfs", lambda *_, **__: tmp_path / "rootfs.tar")
+    monkeypatch.setattr(rootfs, "make", lambda *_, **__: tmp_path / "rootfs.tar")
 
 
 @pytest.mark.usefixtures("without_debian")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from builder.base import errors
-from builder.image import build, daemon, oci, render
+from builder.image import build, daemon, oci, render, rootfs
 from builder.image.build import Step
-from builder.lock import debian, lockfile
+from builder.lock import lockfile
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
 
@@ -132,7 +132,7 @@ def test_every_layer_has_its_own_files_in_a_build(
     wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "rootfs.tar").touch()
-    monkeypatch.setattr(debian, "rootfs", lambda *_, **__: tmp_path / "rootfs.tar")
+    monkeypatch.setattr(rootfs, "make", lambda *_, **__: tmp_path / "rootfs.tar")
     (wheel,) = wheels.wheelhouse.iterdir()
     (wheels.wheelhouse / "tiny_lib-1.1-py3-none-any.whl").write_bytes(wheel.read_bytes())
     folder = build.context(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)

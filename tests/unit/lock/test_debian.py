@@ -162,11 +162,3 @@ def test_packages_that_cannot_be_installed_together_are_an_error(mirror: Small) 
     setting(mirror, "FAULT", "conflict")
     with pytest.raises(errors.VettedError, match="held broken packages"):
         debian.resolve(mirror.lock.stack, mirror.scratch())
-
-
-def test_the_root_filesystem_is_made_once_for_the_same_packages(mirror: Small) -> None:
-    folder = mirror.project.state / "rootfs"
-    folder.mkdir(parents=True)
-    with pytest.raises(errors.VettedError):
-        debian.rootfs(mirror.project, mirror.lock, mirror.scratch())  # no real package: dpkg-deb refuses it
-    assert list(folder.iterdir()) == []

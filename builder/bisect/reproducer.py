@@ -14,7 +14,7 @@ from builder.bisect.packages import Found, Question
 from builder.image import patches
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
-from builder.lock.resolve import torch_backend
+from builder.lock.solver import torch_backend
 
 SCRIPT = "reproduce.py"
 

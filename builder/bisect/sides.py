@@ -20,7 +20,7 @@ from builder.base import errors, reading
 from builder.base.project import Project
 from builder.certify import control
 from builder.intent.stack import Override, Patch, Stack
-from builder.lock import lockfile, resolve
+from builder.lock import lockfile, resolve, solver
 from builder.lock.lockfile import Entry, Lock
 
 CONTROLS = "controls/"
@@ -209,7 +209,7 @@ class Between:
         target = scratch / "between.txt"
         # uv prefers what its output file already holds.
         target.write_text("".join(f"{name}=={version}\n" for name, version in held.items()))
-        result = resolve.compile_pins(self._stack(held), scratch, wanted, ["-o", str(target)])
+        result = solver.compile_pins(self._stack(held), scratch, wanted, ["-o", str(target)])
         if result.returncode != 0:
             raise ConflictError(" ".join(result.stderr.split()).removeprefix("× ")[:400])
         lines = [line.partition("==") for line in target.read_text().splitlines() if "==" in line]

@@ -29,9 +29,9 @@ from builder.bundle import unbundle
 from builder.bundle.offline import Carried, Contents
 from builder.image import render
 from builder.intent.stack import Stack
-from builder.lock import archives, debian, lockfile, resolve
+from builder.lock import archives, debian, index, lockfile
+from builder.lock.index import File
 from builder.lock.lockfile import Entry, Lock
-from builder.lock.resolve import File
 
 Report = Callable[[str], None]
 
@@ -196,7 +196,7 @@ def _locked(project: Project, lock: Lock, stack: Stack, scratch: Path, entries: 
         if len(kept) == len(entries):  # all are here: no index is asked
             return [File(one.name, one.version, path.name, str(path), one.sha256) for one, path in kept.items()]
     try:
-        offered = resolve.offers(stack, scratch, [f"{entry.name}=={entry.version}" for entry in entries])[0]
+        offered = index.offers(stack, scratch, [f"{entry.name}=={entry.version}" for entry in entries])[0]
     except errors.BadInputError as error:
         if stack.python == lock.stack.python:
             raise
@@ -245,7 +245,7 @@ def _offered(stack: Stack, scratch: Path, pins: Mapping[str, Mapping[str, set[st
     if not pins:
         return []
     wanted = {name: next(iter(hashes.items())) for name, hashes in pins.items()}
-    offered = resolve.offers(stack, scratch, [f"{name}=={version}" for name, (version, _) in wanted.items()])[0]
+    offered = index.offers(stack, scratch, [f"{name}=={version}" for name, (version, _) in wanted.items()])[0]
     files = []
     for name, (version, hashes) in sorted(wanted.items()):
         good = [file for file in offered.get(name, []) if file.is_wheel and file.sha256 in hashes]

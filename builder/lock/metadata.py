@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
+import tomllib
 from contextlib import suppress
 from dataclasses import replace
 from email.message import Message
@@ -11,8 +13,8 @@ from io import BytesIO
 from zipfile import BadZipFile, ZipFile
 
 from builder.base import errors
-from builder.lock import resolve
-from builder.lock.resolve import File
+from builder.lock import index
+from builder.lock.index import File
 
 UNKNOWN = "unknown"
 
@@ -22,7 +24,7 @@ SMALL = 20_000_000  # bytes: a file below that is fetched for what it says of it
 
 def size(file: File | None) -> int | None:
     """Bytes of a file; 0 for none, None where the index does not say."""
-    return resolve.size(file) if file else 0
+    return index.size(file) if file else 0
 
 
 def licence(file: File) -> str:
@@ -44,7 +46,7 @@ def metadata(file: File) -> Message | None:
         if remote and file.is_wheel:
             beside = replace(file, url=file.url.partition("#")[0] + ".metadata")
             with suppress(errors.NetworkError):
-                return HeaderParser().parsestr(resolve.download(beside).decode(errors="replace"))
+                return HeaderParser().parsestr(index.download(beside).decode(errors="replace"))
         if remote and (size(file) or SMALL) >= SMALL:
             return None
         return HeaderParser().parsestr(_inside(file).decode(errors="replace"))
@@ -53,7 +55,7 @@ def metadata(file: File) -> Message | None:
 
 
 def _inside(file: File) -> bytes:
-    content = BytesIO(resolve.download(file))
+    content = BytesIO(index.download(file))
     if file.is_wheel:
         with ZipFile(content) as wheel:
             return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
@@ -61,3 +63,13 @@ def _inside(file: File) -> bytes:
         name = next(name for name in archive.getnames() if name.endswith("/PKG-INFO") and name.count("/") == 1)
         member = archive.extractfile(name)
         return member.read() if member else b""
+
+
+def build_requirements(sdist: bytes) -> list[str]:
+    """What a source distribution says it needs to be built (PEP 518; setuptools where it says nothing)."""
+    with tarfile.open(fileobj=BytesIO(sdist)) as archive:
+        for member in archive.getmembers():
+            if re.fullmatch(r"[^/]+/pyproject\.toml", member.name) and (content := archive.extractfile(member)):
+                requires = tomllib.loads(content.read().decode()).get("build-system", {}).get("requires")
+                return [str(line) for line in requires or ["setuptools"]]
+    return ["setuptools"]

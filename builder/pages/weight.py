@@ -11,9 +11,9 @@ from builder.base.project import Project
 from builder.certify import certificate
 from builder.image import oci, render
 from builder.image.build import Built
-from builder.lock import resolve
+from builder.lock import index
+from builder.lock.index import File
 from builder.lock.lockfile import Lock
-from builder.lock.resolve import File
 from builder.pages import evidence
 
 EVIDENCE = "images"
@@ -53,7 +53,7 @@ def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
 
 def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
     """The bytes of every locked distribution's file, as the index says or as it lies in the wheelhouse."""
-    offered = resolve.offers(lock.stack, scratch, [f"{entry.name}=={entry.version}" for entry in lock.python])[0]
+    offered = index.offers(lock.stack, scratch, [f"{entry.name}=={entry.version}" for entry in lock.python])[0]
     locked = {entry.name: entry.sha256 for entry in lock.python}
     files = [file for name, found in offered.items() for file in found if file.sha256 == locked[name]]
     if missing := locked.keys() - {file.name for file in files}:
@@ -66,7 +66,7 @@ def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
 
 
 def _bytes(file: File) -> int:
-    if (known := resolve.size(file)) is None:
+    if (known := index.size(file)) is None:
         raise errors.NetworkError(
             f"{file.filename}: its size is not known",
             cause="the index named the file, but its host did not answer",

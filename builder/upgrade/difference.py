@@ -9,9 +9,9 @@ from pathlib import Path
 from builder.base import errors
 from builder.bisect.sides import Change
 from builder.intent.advisory import Advisory
-from builder.lock import metadata, resolve
+from builder.lock import index, metadata
+from builder.lock.index import File
 from builder.lock.lockfile import Lock
-from builder.lock.resolve import File
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _files(lock: Lock, pins: list[str], scratch: Path) -> dict[str, File]:
     if not pins:
         return {}
     try:
-        return {name: files[0] for name, files in resolve.offers(lock.stack, scratch, pins)[0].items()}
+        return {name: files[0] for name, files in index.offers(lock.stack, scratch, pins)[0].items()}
     except errors.BadInputError:
         return {}  # one that was deleted meanwhile has no size any more; the audit is where that matters
 

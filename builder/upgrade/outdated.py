@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.intent.stack import Stack
-from builder.lock import audit, lockfile, resolve
+from builder.lock import audit, index, lockfile, solver
 from builder.lock.lockfile import Lock
 
 
@@ -57,7 +57,7 @@ def _outside_of_trl(lock: Lock, name: str, version: str, scratch: Path) -> str:
     if name not in ("trl", *audit.VLLM) or "trl" not in there:
         return ""
     entries = tuple(dataclasses.replace(entry, version=there[entry.name]) for entry in lock.python)
-    offered, _ = resolve.offers(lock.stack, scratch, [f"trl=={there['trl']}"])
+    offered, _ = index.offers(lock.stack, scratch, [f"trl=={there['trl']}"])
     findings = audit.vllm_range(dataclasses.replace(lock, python=entries), offered)
     return findings[0].what if findings else ""
 
@@ -105,7 +105,7 @@ def resolved(
     target = scratch / "outdated.txt"
     target.unlink(missing_ok=True)
     asked = requirements or wanted.requires
-    result = resolve.compile_pins(wanted, scratch, asked, [*(options or []), "-o", str(target)])
+    result = solver.compile_pins(wanted, scratch, asked, [*(options or []), "-o", str(target)])
     if result.returncode != 0:
         return {}, in_short(result.stderr)
     lines = [line.partition("==") for line in target.read_text().splitlines() if "==" in line]

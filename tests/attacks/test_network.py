@@ -14,7 +14,7 @@ import pytest
 from builder.base import environment, errors
 from builder.base.project import Project
 from builder.lock import archives
-from builder.lock.resolve import File
+from builder.lock.index import File
 
 CONTENT = b"a wheel"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -26,7 +26,7 @@ from builder.bundle.offline import Contents, Installed
 from builder.bundle.unbundle import MANIFEST, StopError
 from builder.certify import certificate
 from builder.certify.certify import Outcome, Request
-from builder.lock import lockfile, resolve
+from builder.lock import index, lockfile
 from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small, make_wheel
 from tests.unit.conftest import Command
 
@@ -229,7 +229,7 @@ def test_a_python_for_which_there_is_no_file_names_the_way_on(wheels: Small, mon
     def none(*_: object) -> None:
         raise errors.BadInputError("no file fits", next_step="vetted lock")
 
-    monkeypatch.setattr(resolve, "offers", none)
+    monkeypatch.setattr(index, "offers", none)
     lock = wheels.lock
     other = lock.stack.model_copy(update={"python": OTHER_PYTHON})
     for stack, next_step in ((lock.stack, "vetted lock"), (other, f"install python{PYTHON} on the host")):

@@ -12,8 +12,8 @@ import pytest
 
 from builder.base import errors
 from builder.lock import archives
+from builder.lock.index import File
 from builder.lock.lockfile import Entry
-from builder.lock.resolve import File
 from tests.conftest import Small
 
 

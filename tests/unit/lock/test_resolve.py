@@ -12,7 +12,7 @@ from packaging.tags import Tag
 
 from builder.base import errors, machine
 from builder.intent import stack
-from builder.lock import lockfile, resolve
+from builder.lock import index, lockfile, metadata, resolve, solver
 from builder.lock.lockfile import Entry
 from tests.conftest import PYTHON, TINY, Small, make_wheel
 
@@ -153,7 +153,7 @@ def test_wheels_ask_for_no_newer_glibc_and_no_other_system(small: Small, debian:
     if debian != "bookworm":
         small.edit("stack.toml", '"bookworm"', f'"{debian}"')
     interpreter = f"cp{PYTHON.replace('.', '')}"
-    offered = resolve.tags(stack.load(small.project, TINY))
+    offered = index.tags(stack.load(small.project, TINY))
     assert (Tag(interpreter, interpreter, tag) in offered) is runs
     assert (Tag("cp39", "abi3", tag) in offered) is runs
 
@@ -164,8 +164,8 @@ def test_the_most_specific_wheel_is_the_best(small: Small) -> None:
         f"x-1-{interpreter}-{interpreter}-manylinux_2_28_x86_64.whl", f"x-1-{interpreter}-none-linux_x86_64.whl",
         "x-1-cp39-abi3-manylinux_2_28_x86_64.whl", "x-1-py3-none-any.whl", "x-1-cp27-cp27m-win32.whl",
     ]  # fmt: skip
-    order = {tag: rank for rank, tag in enumerate(resolve.tags(stack.load(small.project, TINY)))}
-    ranks = [resolve._rank(resolve.File("x", "1", name, "", ""), order) for name in names]
+    order = {tag: rank for rank, tag in enumerate(index.tags(stack.load(small.project, TINY)))}
+    ranks = [index._rank(index.File("x", "1", name, "", ""), order) for name in names]
     assert ranks[-1] is None
     known = [rank for rank in ranks if rank is not None]
     assert len(known) == 4
@@ -192,23 +192,23 @@ def sdist(**files: str) -> bytes:
     ],
 )
 def test_a_source_distribution_says_what_builds_it(files: dict[str, str], requires: list[str]) -> None:
-    assert resolve.build_requirements(sdist(**files)) == requires
+    assert metadata.build_requirements(sdist(**files)) == requires
 
 
 def test_the_index_of_torch_is_not_asked_for_what_the_wheelhouse_has(bench: Bench) -> None:
     bench.require("torch==2.13.0+cpu")
     wanted = stack.load(bench.small.project, TINY)
-    assert resolve.torch_backend(wanted) == "cpu"
+    assert solver.torch_backend(wanted) == "cpu"
     (bench.small.wheelhouse / "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl").touch()
-    assert resolve.torch_backend(wanted) is None
+    assert solver.torch_backend(wanted) is None
 
 
 def test_a_download_that_fails_is_a_matter_of_the_network(small: Small) -> None:
-    file = resolve.File("x", "1", "x-1.whl", str(small.root / "gone.whl"), "")
+    file = index.File("x", "1", "x-1.whl", str(small.root / "gone.whl"), "")
     with pytest.raises(errors.NetworkError, match=r"x-1\.whl: "):
-        resolve.download(file)
+        index.download(file)
     (wheel,) = small.wheelhouse.iterdir()
-    assert resolve.download(resolve.File("x", "1", wheel.name, str(wheel), "")) == wheel.read_bytes()
+    assert index.download(index.File("x", "1", wheel.name, str(wheel), "")) == wheel.read_bytes()
 
 
 def test_what_is_written_is_toml_and_says_not_to_edit_it(bench: Bench) -> None:

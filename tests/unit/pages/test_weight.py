@@ -58,7 +58,7 @@ def test_an_image_with_other_layers_than_its_dockerfile_is_refused(wheels: Small
 def test_a_file_whose_size_nobody_tells_is_no_zero(
     wheels: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.lock.resolve.size", lambda _: None)
+    monkeypatch.setattr("builder.lock.index.size", lambda _: None)
     with pytest.raises(errors.NetworkError, match="its size is not known"):
         weight.measure(wheels.project, wheels.lock, built(wheels, tmp_path / "layout"), wheels.scratch())
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builder.intent.advisory import Advisory
-from builder.lock import lockfile, metadata, resolve
+from builder.lock import index, lockfile, metadata
 from builder.lock.lockfile import Lock
 from builder.upgrade import difference, outdated
 from tests.conftest import TINY, Small, make_wheel
@@ -128,7 +128,7 @@ def test_a_difference_says_versions_sizes_licences_and_advisories(wheels: Small)
 def test_a_licence_is_what_the_wheel_declares(wheels: Small) -> None:
     def of(header: str) -> str:
         path, sha256 = make_wheel(wheels.wheelhouse, "said", "1.0", {}, [f"x\n{header}"] if header else [])
-        return metadata.licence(resolve.File("said", "1.0", path.name, str(path), sha256))
+        return metadata.licence(index.File("said", "1.0", path.name, str(path), sha256))
 
     assert of("License-Expression: Apache-2.0") == "Apache-2.0"
     assert of("License: MIT") == "MIT"
@@ -143,6 +143,6 @@ def test_a_source_distribution_says_its_licence_too(tmp_path: Path) -> None:
         member = tarfile.TarInfo("said-1.0/PKG-INFO")
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
-    assert metadata.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
+    assert metadata.licence(index.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
     path.write_bytes(b"no archive")
-    assert metadata.licence(resolve.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"
+    assert metadata.licence(index.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"

@@ -1,0 +1,119 @@
+"""What the package index and the wheelhouse of this machine offer: files of distributions, their sizes and bytes."""
+
+from __future__ import annotations
+
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+
+from builder.base import errors
+from builder.intent.stack import Stack
+from builder.lock import lockfile, solver
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a distribution as an index or the wheelhouse offers it."""
+
+    name: str
+    version: str
+    filename: str
+    url: str
+    sha256: str
+    size: int | None = None  # in bytes, where the index says so
+
+    @property
+    def is_wheel(self) -> bool:
+        return self.filename.endswith(".whl")
+
+
+def tags(stack: Stack) -> list[Tag]:
+    """The wheel tags that run on a stack's Python and glibc, the most specific first."""
+    version = tuple(int(part) for part in stack.python.split("."))
+    platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(solver.GLIBC[stack.debian], 4, -1)]
+    legacy = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
+    for minor, alias in legacy.items():
+        platforms.insert(platforms.index(f"manylinux_2_{minor}_x86_64") + 1, alias)
+    platforms.append("linux_x86_64")
+    interpreter = f"cp{version[0]}{version[1]}"
+    return [*cpython_tags(version, platforms=platforms), *compatible_tags(version, interpreter, platforms)]
+
+
+def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, list[File]], str]:
+    """Every file of the pinned distributions that fits the stack, by name, the best first; and what uv had to say.
+
+    The best is the wheel with the most specific tag; a source distribution comes last.
+    """
+    target = scratch / "pylock.toml"
+    target.unlink(missing_ok=True)
+    result = solver.compile_pins(stack, scratch, pins, ["--no-deps", "--format", "pylock.toml", "-o", str(target)])
+    if result.returncode != 0:
+        raise errors.BadInputError(
+            f"the locked versions cannot be found\n{result.stderr.strip()}",
+            cause="a release was deleted, or the lock was edited",
+            next_step="vetted lock",
+        )
+    order = {tag: rank for rank, tag in enumerate(tags(stack))}
+    offered: dict[str, list[File]] = {}
+    for package in tomllib.loads(target.read_text())["packages"]:
+        wheels = [_file(package, wheel) for wheel in package.get("wheels", [])]
+        ranked = sorted((rank, file.filename, file) for file in wheels if (rank := _rank(file, order)) is not None)
+        fitting = [file for _, _, file in ranked]
+        if "sdist" in package:
+            fitting.append(_file(package, package["sdist"]))
+        if not fitting:
+            raise errors.BadInputError(
+                f"{package['name']} {package['version']}: no file fits Python {stack.python} on {stack.debian}",
+                next_step="choose another version in stack.toml",
+            )
+        offered[fitting[0].name] = fitting
+    return offered, result.stderr
+
+
+def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
+    where = offered.get("url") or offered["path"]
+    filename = unquote(str(where).rsplit("/", 1)[-1])
+    local = Path(unquote(str(where).removeprefix("file://")))
+    size = offered.get("size") or (local.stat().st_size if local.is_file() else None)
+    return File(
+        lockfile.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size
+    )
+
+
+def _rank(file: File, order: dict[Tag, int]) -> int | None:
+    fitting = [order[tag] for tag in parse_wheel_filename(file.filename)[3] if tag in order]
+    return min(fitting, default=None)
+
+
+def size(file: File) -> int | None:
+    """The bytes of a file: as the index says, else as its host does; None when neither does."""
+    if file.size is not None or "://" not in file.url:
+        return file.size
+    try:
+        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=60) as response:
+            length = response.headers["Content-Length"]
+            return int(length) if length else None
+    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError):
+        return None
+
+
+def download(file: File) -> bytes:
+    """The bytes of one (small) file."""
+    url = file.url if "://" in file.url else Path(file.url).absolute().as_uri()
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:
+            return bytes(response.read())
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise errors.NetworkError(
+            f"{file.filename}: {getattr(error, 'reason', error)}",
+            cause="the index named the file, but its host did not answer",
+            next_step="run this again",
+        ) from error

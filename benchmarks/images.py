@@ -23,8 +23,8 @@ import pip
 
 from builder.base import errors, machine, process, project
 from builder.base.project import Project
-from builder.image import build, daemon, oci, render, rootfs
-from builder.image.build import Step
+from builder.image import buildx, daemon, oci, render, rootfs, target
+from builder.image.buildx import Step
 from builder.lock import archives, index, lockfile
 from builder.lock.lockfile import Entry, Lock
 from builder.pages import docs, evidence, weight
@@ -106,9 +106,9 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         lock = self.locks[which]
-        target = build.target(self.home, lock, folder, _quiet, fresh=False)
-        context, dockerfile = Path(target.context), folder / "Dockerfile"
-        output, contexts, secrets = target.output[0], target.contexts, list[str]()
+        options = target.make(self.home, lock, folder, _quiet, fresh=False)
+        context, dockerfile = Path(options.context), folder / "Dockerfile"
+        output, contexts, secrets = options.output[0], options.contexts, list[str]()
         if way.install is None:
             dockerfile.write_text(render.dockerfile(self.home, lock))
         else:
@@ -125,25 +125,25 @@ class Bench:
             wheels = archives.gather((context / "wheels").rglob("*.*"), folder / "wheels")
             contexts = {**contexts, "wheels": str(wheels), "pip": str(Path(pip.__file__).parent.parent)}
         if way.export:
-            output = f"type=oci,tar=false,dest={folder / build.LAYOUT},{way.export}"
+            output = f"type=oci,tar=false,dest={folder / target.LAYOUT},{way.export}"
         argv = [
             "docker", "buildx", "build", "--progress=rawjson", "--file", str(dockerfile), "--tag", self.tag(way),
-            *(f"--build-arg={name}={value}" for name, value in target.args.items()),
+            *(f"--build-arg={name}={value}" for name, value in options.args.items()),
             *(f"--build-context={name}={path}" for name, path in contexts.items()),
             *(f"--secret={secret}" for secret in secrets),
-            *(f"--attest={attest}" for attest in target.attest),
+            *(f"--attest={attest}" for attest in options.attest),
             f"--output={output}",
             str(context),
         ]  # fmt: skip
         start = time.monotonic()
         if earlier:
-            oci.seed(folder / build.LAYOUT, earlier.image)
-        build.run_buildx(way.name, argv, _quiet)
+            oci.seed(folder / target.LAYOUT, earlier.image)
+        buildx.run(way.name, argv, _quiet)
         seconds = time.monotonic() - start
-        oci.sweep(oci.read(folder / build.LAYOUT))
+        oci.sweep(oci.read(folder / target.LAYOUT))
         kept = self.scratch / f"{way.name} {which}"
         shutil.rmtree(kept, ignore_errors=True)
-        (folder / build.LAYOUT).rename(kept)
+        (folder / target.LAYOUT).rename(kept)
         return Made(seconds, oci.read(kept))
 
     def tag(self, way: Way) -> str:

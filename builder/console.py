@@ -18,7 +18,7 @@ from builder.base import text
 from builder.bisect.bisection import Row, Said
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.certify.control import Seen
-from builder.image.build import Step
+from builder.image.buildx import Step
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
 

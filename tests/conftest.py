@@ -23,7 +23,7 @@ from builder.base import machine, project, sources
 from builder.base.project import Project
 from builder.certify import certificate
 from builder.certify.certificate import ProbeResult, Resource
-from builder.image import build, render
+from builder.image import render, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
@@ -166,7 +166,7 @@ class Small:
     @property
     def inputs(self) -> str:
         """The digest of what an image of this stack would be made of."""
-        return build.inputs_of(self.project, self.lock, render.dockerfile(self.project, self.lock))
+        return target.inputs_of(self.project, self.lock)
 
     def issue(
         self,
@@ -181,7 +181,7 @@ class Small:
         lock = self.lock
         statement = certificate.statement(
             subject=Resource(
-                name=build.tag(lock, self.inputs) if engine == "docker" else f"lockfiles/{TINY}",
+                name=target.tag(lock, self.inputs) if engine == "docker" else f"lockfiles/{TINY}",
                 digest=certificate.bare(subject or lock.digest),
             ),
             lock=lock.digest,

@@ -24,7 +24,7 @@ from builder.certify import certify, hostenv, judgement
 from builder.certify.certificate import Differences, Digest
 from builder.certify.certify import Outcome, Request
 from builder.certify.suite import Event
-from builder.image.build import Step
+from builder.image.buildx import Step
 from builder.lock import lockfile
 from builder.lock.lockfile import Entry, Lock
 

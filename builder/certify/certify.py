@@ -14,7 +14,7 @@ from builder.certify.certificate import Differences, Resource, Statement
 from builder.certify.judgement import Terms
 from builder.certify.suite import Asked, Event, Runner
 from builder.image import build, daemon
-from builder.image.build import Step
+from builder.image.buildx import Step
 from builder.lock.lockfile import Lock
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from builder.base.project import Project, write
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
-from builder.image import build
+from builder.image import context
 from builder.lock.lockfile import Lock
 
 RECORD, RAW = "certificates.json", "certificates"  # as runtime.preflight reads them
@@ -38,7 +38,7 @@ def record(home: Project, lock: Lock, image: str, statements: Iterable[Statement
         "image": image,
         "stack": lock.name,
         "lock": lock.digest,
-        "runtime": build.description(home, lock)["runtime"],
+        "runtime": context.description(home, lock)["runtime"],
         "judged": str(certificate.today()),
         "certificates": [
             {

@@ -23,7 +23,7 @@ from builder.base.project import Project
 from builder.certify import catalogue, certificate
 from builder.certify.catalogue import Probe
 from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Resource, Statement
-from builder.image import build, render
+from builder.image import target
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from builder.lock.lockfile import Lock
@@ -59,7 +59,7 @@ class Terms:
     @cached_property
     def inputs(self) -> str:
         """The digest of all that an image of the lock is made of today."""
-        return build.inputs_of(self.project, self.lock, render.dockerfile(self.project, self.lock))
+        return target.inputs_of(self.project, self.lock)
 
 
 def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
@@ -96,7 +96,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
     if host:
         expected, name = terms.lock.digest, f"lockfiles/{terms.lock.name}"
     else:
-        expected, name = image or digest, build.tag(terms.lock, terms.inputs)
+        expected, name = image or digest, target.tag(terms.lock, terms.inputs)
     if image is not None and host:
         yield "it was earned on a host, not in the image"
     elif digest != expected:

@@ -18,7 +18,7 @@ from builder.certify import certificate
 from builder.certify.certify import Request
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
 from builder.image import build
-from builder.image.build import Step
+from builder.image.buildx import Step
 from builder.intent import advisory
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock

@@ -20,7 +20,8 @@ from builder.certify import certificate, judged
 from builder.certify.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.image import build, daemon, oci
-from builder.image.build import Built, Step
+from builder.image.build import Built
+from builder.image.buildx import Step
 from builder.image.oci import DIGEST
 from builder.intent import stack
 from builder.lock import audit, lockfile

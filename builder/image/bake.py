@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder.base.project import Project, write
-from builder.image import build, daemon
-from builder.image.build import Built, Report
+from builder.image import build, buildx, daemon, target
+from builder.image.build import Built
+from builder.image.buildx import Report
 from builder.lock.lockfile import Lock
 
 FILE = "docker-bake.json"
@@ -33,7 +34,7 @@ def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Rep
     for lock in stacks:
         own = home / lock.name
         own.mkdir(parents=True)
-        targets[name(lock)] = dataclasses.asdict(build.target(project, lock, own, report, fresh=False))
+        targets[name(lock)] = dataclasses.asdict(target.make(project, lock, own, report, fresh=False))
     document = {"group": {"default": {"targets": list(targets)}}, "target": targets}
     path = home / FILE
     write(path, json.dumps(document, indent=2) + "\n", scratch)
@@ -49,9 +50,9 @@ def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, rep
     """Build all that a file names; each image is the one that `vetted build` would have made, and is kept like it."""
     docker = daemon.docker()
     argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]
-    build.run_buildx("the images", argv, report, env=ENVIRONMENT)
+    buildx.run("the images", argv, report, env=ENVIRONMENT)
     made = {
-        lock.name: build.keep(project, lock, folder(project) / lock.name / build.LAYOUT, docker, scratch)
+        lock.name: build.keep(project, lock, folder(project) / lock.name / target.LAYOUT, docker, scratch)
         for lock in stacks
     }
     shutil.rmtree(folder(project))

@@ -1,9 +1,8 @@
-"""OCI layouts: what an image is, what its files say, where two builds of it differ; and writing small ones."""
+"""OCI layouts: an image and its blobs, the files in its layers; and writing small layouts."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import re
@@ -25,6 +24,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 LARGEST = 64 << 20  # bytes: no manifest, config or statement is larger
 SMALL = 4 << 20  # bytes: no file of an image that is read into memory is larger
+# What reading a damaged layer may raise.
+UNREADABLE = (OSError, EOFError, tarfile.TarError, zstandard.ZstdError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,14 @@ class Image:
 
     @property
     def descriptor(self) -> dict[str, Any]:
-        """How another manifest names it."""
+        """The descriptor by which another manifest refers to it."""
         size = blob(self.layout, self.manifest).stat().st_size
         return {"mediaType": self.media_type, "digest": self.manifest, "size": size}
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Its blobs: manifest, config and layers."""
+        return (self.manifest, self.config, *(layer.digest for layer in self.layers))
 
     @property
     def size(self) -> int:
@@ -58,16 +64,16 @@ class Image:
 
 
 def blob(layout: Path, digest: str) -> Path:
-    """Where a blob lies. Raises ValueError when that is no digest: it becomes a path."""
+    """The path of a blob. Raises ValueError when the digest is none: it must not lead elsewhere."""
     if not DIGEST.fullmatch(digest):
         raise ValueError(f"{digest[:80]!r} is not a digest")
     return layout / "blobs" / digest.replace(":", "/")
 
 
-def read(layout: Path, wanted: str | None = None) -> Image:
-    """The one image of a layout, or the one with that digest. Raises BadInputError when it is not there or damaged."""
+def read(layout: Path, manifest_digest: str | None = None) -> Image:
+    """The only image of a layout, or the one with that digest. Raises BadInputError when it is missing or damaged."""
     try:
-        (digest,) = manifests(layout) if wanted is None else [one for one in manifests(layout) if one == wanted]
+        (digest,) = (each for each in manifests(layout) if manifest_digest in (None, each))
         manifest = json_of(layout, digest)
         config = json_of(layout, manifest["config"]["digest"])
         layers = tuple(
@@ -86,12 +92,12 @@ def read(layout: Path, wanted: str | None = None) -> Image:
 
 
 def manifests(layout: Path) -> list[str]:
-    """The digests of the manifests that a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
+    """The digests of the manifests in a layout's index. Raises OSError, KeyError, TypeError or ValueError."""
     return [str(descriptor["digest"]) for descriptor in descriptors(layout)]
 
 
 def descriptors(layout: Path) -> list[dict[str, Any]]:
-    """What a layout's index names. Raises OSError, KeyError, TypeError or ValueError."""
+    """The descriptors in a layout's index. Raises OSError, KeyError, TypeError or ValueError."""
     return list(strictjson.loads(_small(layout / "index.json"))["manifests"])
 
 
@@ -104,9 +110,9 @@ def checked(layout: Path, digest: str) -> bytes:
 
 
 def _small(path: Path) -> bytes:
-    """The content of what a stranger may have written. Raises OSError or ValueError."""
+    """The content of a file that a stranger may have written. Raises OSError or ValueError."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path.name} is not a file")  # a pipe would be waited for
+        raise ValueError(f"{path.name} is not a file")  # reading a pipe would never end
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
@@ -120,15 +126,11 @@ def json_of(layout: Path, digest: str) -> Any:
 
 
 def damaged(image: Image) -> Iterator[str]:
-    """What of an image is not there, or has other content than its digest says."""
+    """The blobs of an image that are missing, or whose content does not have their digest."""
     sizes = {layer.digest: layer.size for layer in image.layers}
     with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda digest: _damage(image.layout, digest, sizes.get(digest)), _digests(image))
-        yield from filter(None, found)
-
-
-def _digests(image: Image) -> tuple[str, ...]:
-    return (image.manifest, image.config, *(layer.digest for layer in image.layers))
+        damages = pool.map(lambda digest: _damage(image.layout, digest, sizes.get(digest)), image.digests)
+        yield from filter(None, damages)
 
 
 def _damage(layout: Path, digest: str, size: int | None) -> str | None:
@@ -142,58 +144,58 @@ def _damage(layout: Path, digest: str, size: int | None) -> str | None:
 
 
 def labels(image: Image) -> dict[str, str]:
-    """What an image's config says of it. Raises OSError or ValueError."""
-    config = json_of(image.layout, image.config)
-    said = config.get("config") if isinstance(config, dict) else None
-    found = said.get("Labels") if isinstance(said, dict) else None
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    """The labels in an image's config. Raises OSError or ValueError."""
+    document = json_of(image.layout, image.config)
+    config = document.get("config") if isinstance(document, dict) else None
+    entries = config.get("Labels") if isinstance(config, dict) else None
+    return {str(key): str(value) for key, value in entries.items()} if isinstance(entries, dict) else {}
 
 
 def seed(layout: Path, earlier: Image) -> None:
-    """Lay the whole layers of an earlier image where the next one will be exported to: those that stay are not copied.
+    """Link the intact layers of an earlier image into the layout of the next one: BuildKit need not export them again.
 
-    They are links: it takes no room, and the earlier image may go.
+    Links take no room, and the earlier image may be removed.
     """
     for layer in earlier.layers:
-        held, target = blob(earlier.layout, layer.digest), blob(layout, layer.digest)
+        source, target = blob(earlier.layout, layer.digest), blob(layout, layer.digest)
         try:
-            if sha256_file(held) == layer.digest:
+            if sha256_file(source) == layer.digest:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                os.link(held, target)
+                os.link(source, target)
         except OSError:
-            continue  # not there, or on another disk: BuildKit writes it
+            continue  # missing, or on another disk: BuildKit writes it
 
 
 def sweep(image: Image) -> None:
-    """Remove what lies in the layout of an image and is not of it."""
-    named = {image.manifest, image.config, *(layer.digest for layer in image.layers)}
+    """Remove blobs that are in the layout of an image but do not belong to it."""
     for path in (image.layout / "blobs" / "sha256").iterdir():
-        if f"sha256:{path.name}" not in named:
+        if f"sha256:{path.name}" not in image.digests:
             path.unlink()
 
 
 def begin(layout: Path) -> None:
-    """Begin a new layout: `add` what it holds, then `finish` it."""
+    """Begin a new layout: `add` its blobs, then `finish` it."""
     (layout / "blobs" / "sha256").mkdir(parents=True)
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
 
 
 def add(layout: Path, content: bytes, media_type: str) -> dict[str, Any]:
-    """Add a blob; its descriptor."""
+    """Add a blob, and return its descriptor."""
     digest = sha256(content)
     blob(layout, digest).write_bytes(content)
     return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
 
 def finish(layout: Path, descriptors: Sequence[dict[str, Any]]) -> None:
+    """Write the index of a layout."""
     index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": list(descriptors)}
     (layout / "index.json").write_text(json.dumps(index))
 
 
 def files(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | str]]:
-    """The files of an image that are wanted by their path: each with its content, or with its target if it is a link.
+    """The small files of an image whose path is `wanted`: the path, and the content, or the target of a link.
 
-    Of a path that several layers have, all are given, the last one last. Raises BadInputError.
+    A path that several layers have comes once for each layer, in their order. Raises BadInputError.
     """
     for name, size, content in members(image, wanted):
         if isinstance(content, str):
@@ -203,10 +205,10 @@ def files(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
 
 
 def members(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, IO[bytes] | str]]:
-    """As `files`, of any size: each with its size, to be read before the next one. Raises BadInputError."""
+    """Like `files`, of any size: path, bytes, and a stream, to be read before the next one. Raises BadInputError."""
     try:
         for layer in image.layers:
-            with _tar(image.layout, layer) as archive:
+            with tar(image.layout, layer) as archive:
                 for member in archive:
                     name = member.name.removeprefix("./")
                     if not wanted(name):
@@ -215,55 +217,15 @@ def members(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
                         yield name, 0, member.linkname
                     elif member.isfile() and (content := archive.extractfile(member)):
                         yield name, member.size, content
-    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError, zlib.error) as error:
+    except UNREADABLE as error:
         raise errors.BadInputError(
             f"a layer of {image.layout} cannot be read: {error}", next_step="build again"
         ) from error
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The first place where two builds differ."""
-
-    what: str
-    first: str
-    second: str
-
-    def __str__(self) -> str:
-        return f"{self.what}\n  first  {self.first}\n  second {self.second}"
-
-
-def compare(first: Image, second: Image) -> Difference | None:
-    """None when manifest, config and every layer are the same; else the first difference, down to the file.
-
-    Raises BadInputError when a layer cannot be read.
-    """
-    try:
-        return _compare(first, second)
-    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError, zlib.error) as error:
-        raise errors.BadInputError(
-            f"a layer of {first.layout} or {second.layout} cannot be read: {error}", next_step="build again"
-        ) from error
-
-
-def _compare(first: Image, second: Image) -> Difference | None:
-    for number, (a, b) in enumerate(zip(first.layers, second.layers, strict=False), start=1):
-        if a.diff_id != b.diff_id:
-            found = _first_file(first.layout, a, second.layout, b)
-            return Difference(f"layer {number}: {found}", a.digest, b.digest)
-        if a.digest != b.digest:
-            return Difference(f"layer {number}: same content, compressed differently", a.digest, b.digest)
-    if len(first.layers) != len(second.layers):
-        return Difference("number of layers", str(len(first.layers)), str(len(second.layers)))
-    if first.config != second.config:
-        return Difference("config", first.config, second.config)
-    if first.manifest != second.manifest:
-        return Difference("manifest", first.manifest, second.manifest)
-    return None
-
-
 @contextmanager
-def _tar(layout: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
+def tar(layout: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
+    """A layer, to be read as a stream, from its first member to its last."""
     with blob(layout, layer.digest).open("rb") as raw:
         stream: IO[bytes]
         if layer.media_type.endswith("+zstd"):
@@ -274,36 +236,3 @@ def _tar(layout: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
             stream = raw
         with stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             yield archive
-
-
-def _entries(layout: Path, layer: Layer) -> Iterator[tuple[str, dict[str, Any]]]:
-    with _tar(layout, layer) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isfile() else None
-            yield (
-                member.name,
-                {
-                    "type": member.type.decode(),
-                    "mode": oct(member.mode),
-                    "owner": f"{member.uid}:{member.gid}",
-                    "mtime": member.mtime,
-                    "link": member.linkname,
-                    "content": hashlib.file_digest(content, "sha256").hexdigest() if content else None,  # type: ignore[arg-type]
-                    "extended headers": {k: v for k, v in member.pax_headers.items() if k not in ("mtime", "path")},
-                },
-            )
-
-
-def _first_file(first: Path, a: Layer, second: Path, b: Layer) -> str:
-    left, right = _entries(first, a), _entries(second, b)
-    while True:
-        one, two = next(left, None), next(right, None)
-        if one is None and two is None:
-            return "the same files, in another encoding of the archive"
-        if one is None or two is None:
-            return f"/{(one or two or ('', {}))[0]} is in only one of them"
-        if one[0] != two[0]:
-            return f"/{one[0]} where the other has /{two[0]}"
-        unlike = [key for key in one[1] if one[1][key] != two[1][key]]
-        if unlike:
-            return f"/{one[0]} differs in {', '.join(unlike)}"

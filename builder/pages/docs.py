@@ -16,7 +16,7 @@ from builder.base import errors, reading, sources
 from builder.base.project import Project, write
 from builder.base.text import code, markdown
 from builder.certify import catalogue, certificate, judgement
-from builder.image import build, render
+from builder.image import target
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -27,7 +27,7 @@ COLUMNS = ("trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes")
 
 def _inputs(project: Project, lock: Lock) -> str:
     """The digest of what an image of this lock would be made of today."""
-    return build.inputs_of(project, lock, render.dockerfile(project, lock))
+    return target.inputs_of(project, lock)
 
 
 def certified_where(project: Project, lock: Lock, day: datetime.date | None = None) -> list[str]:

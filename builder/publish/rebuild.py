@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builder.base import errors
 from builder.base.project import Project
-from builder.image import oci
+from builder.image import compare, oci
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -128,7 +128,7 @@ def _difference(made: oci.Image, held: oci.Image) -> str:
     first = None
     if all(oci.blob(held.layout, layer.digest).is_file() for layer in held.layers):
         try:
-            difference = oci.compare(made, held)
+            difference = compare.difference(made, held)
             first = difference.what if difference else None
         except (errors.BadInputError, ValueError, RecursionError):
             first = None

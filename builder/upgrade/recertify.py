@@ -27,7 +27,7 @@ from builder.certify.certificate import ProbeResult, Statement
 from builder.certify.certify import Request
 from builder.certify.suite import Event
 from builder.image import render
-from builder.image.build import Step
+from builder.image.buildx import Step
 from builder.intent import stack
 from builder.intent.advisory import Advisory
 from builder.lock import audit, lockfile, resolve

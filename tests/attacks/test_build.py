@@ -18,7 +18,7 @@ import pytest
 
 from builder.base import environment, errors, process, project
 from builder.base.project import Project
-from builder.image import bake, build, oci, rootfs, sdist
+from builder.image import bake, build, oci, rootfs, sdist, target
 from builder.lock import debian
 from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small
@@ -191,10 +191,10 @@ def test_a_bake_folder_is_handed_over_with_the_indexs_password(wheels: Small, mo
 def test_a_path_is_read_as_options(wheels: Small, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """buildx reads the output's options as a line of CSV: a comma in the path begins another option."""
     monkeypatch.setenv("VETTED_STATE", str(tmp_path / name))
-    goal = build.target(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
+    goal = target.make(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
     (output,) = goal.output
     (fields,) = csv.reader([output])
-    assert fields[2] == f"dest={wheels.project.scratch(TINY) / build.LAYOUT}"
+    assert fields[2] == f"dest={wheels.project.scratch(TINY) / target.LAYOUT}"
     assert len(fields) == 6
 
 
@@ -203,7 +203,7 @@ def test_what_a_build_is_given_cannot_be_read_under_a_tight_umask(wheels: Small)
     """What an image carries must be readable for its user, whatever the umask of this machine is."""
     before = os.umask(0o077)
     try:
-        goal = build.target(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
+        goal = target.make(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
         result = process.run(["sh", "-c", "umask"])
         with process.running(["sh", "-c", "umask"], umask=0o022) as child:
             opened = child.communicate()[0]

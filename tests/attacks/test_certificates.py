@@ -18,7 +18,7 @@ from builder.base.project import Project
 from builder.certify import catalogue, certificate, judgement
 from builder.certify.certificate import Measurement, ProbeResult, Resource, Statement
 from builder.certify.judgement import Terms
-from builder.image import build
+from builder.image import target
 from builder.intent import advisory, stack
 from builder.lock import lockfile
 from tests.conftest import ROOT
@@ -49,7 +49,7 @@ def genuine(terms: Terms) -> dict[str, Any]:
 def earned(terms: Terms) -> Statement:
     lock = terms.lock
     return certificate.statement(
-        subject=Resource(name=build.tag(lock, terms.inputs), digest=certificate.bare(IMAGE)),
+        subject=Resource(name=target.tag(lock, terms.inputs), digest=certificate.bare(IMAGE)),
         lock=lock.digest, suite=terms.suite, inputs=terms.inputs, hardware=Hardware("Some CPU", 2),
         engine={"name": "docker", "version": "26.1", "buildkit": "v0.13", "kernel": "6.1"},
         python=f"{lock.stack.python}.2", probes=[result(probe, terms) for probe in terms.probes],

@@ -13,7 +13,7 @@ import pytest
 from builder.base import errors, machine, seal
 from builder.base.project import Project
 from builder.certify import engine, hostenv
-from builder.image import build, daemon, oci
+from builder.image import daemon, oci, target
 from builder.lock import archives
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import Layout
@@ -71,10 +71,10 @@ def test_another_image_is_loaded_under_the_tag(docker: Path, tmp_path: Path) -> 
 
 def test_two_branches_with_one_lock_share_a_tag(small: Small) -> None:
     """The lock stays as it is, and the template differs."""
-    before = build.reference(small.project, small.lock)
+    before = target.reference(small.project, small.lock)
     template = small.root / "images" / "templates" / "Dockerfile.j2"
     template.write_text(template.read_text() + "# another line\n")
-    assert build.reference(small.project, small.lock) != before
+    assert target.reference(small.project, small.lock) != before
 
 
 def test_a_run_removes_the_containers_of_another_clone(docker: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from builder.base import errors, reading, text
 from builder.bisect import settings as bisect_config
 from builder.bisect.bisection import Journal
 from builder.certify.certificate import Measurement, ProbeResult
-from builder.image.build import Step
+from builder.image.buildx import Step
 from builder.pages import docs, evidence
 from tests.conftest import ROOT, TINY, Small, vetted
 

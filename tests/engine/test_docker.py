@@ -18,7 +18,7 @@ from pip._internal.models.index import PyPI
 
 from builder.base import machine, sources
 from builder.certify import certificate, engine, suite
-from builder.image import build, daemon, oci
+from builder.image import build, context, daemon, oci, target
 from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_at_random_moments
 from tests.registry.conftest import PASSWORD, make_keys, serving
 
@@ -56,9 +56,9 @@ def built(workshop: Workshop, docker: daemon.Docker, planted: dict[str, str]) ->
 @pytest.fixture(scope="session")
 def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> certificate.Statement:
     home, lock = workshop.project, workshop.lock
-    inputs = build.inputs_of(home, lock, home.dockerfile(lock.name).read_text())
+    inputs = target.inputs_of(home, lock, home.dockerfile(lock.name).read_text())
     assert build.existing(home, lock) == build.Built(
-        built, build.reference(home, lock), daemon.docker().buildkit, inputs
+        built, target.reference(home, lock), daemon.docker().buildkit, inputs
     )
     done = workshop.vetted(*DOCKER, **planted)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -69,7 +69,7 @@ def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> 
 def test_the_subject_is_the_digest_that_docker_reports(
     workshop: Workshop, built: oci.Image, certified: certificate.Statement
 ) -> None:
-    reference = build.reference(workshop.project, workshop.lock)
+    reference = target.reference(workshop.project, workshop.lock)
     reported = subprocess.run(
         ["docker", "image", "inspect", "--format", "{{.Id}}", reference], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -91,7 +91,7 @@ def test_no_secret_of_the_machine_is_in_what_leaves_it(
     assert [path for path in kept if needle in path.read_bytes()] == []
     assert PLANTED not in certified.to_json()
     history = subprocess.run(
-        ["docker", "image", "history", "--no-trunc", build.reference(workshop.project, workshop.lock)],
+        ["docker", "image", "history", "--no-trunc", target.reference(workshop.project, workshop.lock)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "uv pip install" in history.stdout or "COPY" in history.stdout
@@ -142,12 +142,12 @@ def test_the_same_key_again_starts_no_container(workshop: Workshop, certified: c
 
 def test_the_image_says_what_it_holds(workshop: Workshop, certified: certificate.Statement) -> None:
     assert certified.predicate.result == "PASSED"
-    reference = build.reference(workshop.project, workshop.lock)
+    reference = target.reference(workshop.project, workshop.lock)
     said = subprocess.run(
         ["docker", "run", "--rm", "--network", "none", reference, "cat", "/etc/vetted/stack.json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(said.stdout) == build.description(workshop.project, workshop.lock)
+    assert json.loads(said.stdout) == context.description(workshop.project, workshop.lock)
 
 
 def test_no_file_of_the_image_is_younger_than_the_lock_says(
@@ -157,7 +157,7 @@ def test_no_file_of_the_image_is_younger_than_the_lock_says(
 
     def found(*condition: str) -> list[str]:
         argv = ["find", "/opt", "/usr", "/var", "/home", "/etc/vetted", *condition]
-        reference = build.reference(workshop.project, workshop.lock)
+        reference = target.reference(workshop.project, workshop.lock)
         return subprocess.run(
             ["docker", "run", "--rm", "--network", "none", reference, *argv],
             capture_output=True,
@@ -411,7 +411,7 @@ def test_a_folder_that_was_carried_trains_without_a_network_and_without_this_pro
         "bundle", STACK, "--image", "--key", str(keys.private), "--output", str(carried), COSIGN_PASSWORD=PASSWORD
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    reference = build.reference(workshop.project, workshop.lock)
+    reference = target.reference(workshop.project, workshop.lock)
     subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=True)
     try:
         off = ["unshare", "--net"] if os.geteuid() == 0 else []

@@ -22,7 +22,7 @@ import zstandard
 
 from builder.base.project import sha256
 from builder.certify import certificate
-from builder.image import build, oci
+from builder.image import build, oci, target
 from builder.image.build import Built
 from builder.publish import registry
 from builder.publish.registry import Repository
@@ -223,7 +223,7 @@ def make_image(small: Small, content: str = "content", metadata: str = METADATA)
         "usr/share/doc/bsdutils/copyright": COPYRIGHT,
         "etc/content": content,
     }
-    reference = build.reference(small.project, lock)
+    reference = target.reference(small.project, lock)
     image = image_of(images / TINY, [files], reference, build.own_labels(lock))
     build.put_record(small.project, lock, Built(image, reference, "v0", small.inputs), small.scratch())
     built = build.existing(small.project, lock)

@@ -11,7 +11,7 @@ import pytest
 
 from builder.certify import certificate, judged
 from builder.certify.certificate import ProbeResult
-from builder.image import build
+from builder.image import context
 from runtime import judged as read
 from runtime import preflight
 from tests.conftest import TINY, Small
@@ -31,7 +31,7 @@ def test_preflight_reads_in_the_image_what_was_judged_on_the_host(small: Small, 
     root = tmp_path / "container"
     shutil.copytree(record(small), root / read.FOLDER)
     (root / "etc/vetted").mkdir(parents=True)
-    (root / preflight.STACK).write_text(json.dumps(build.description(small.project, small.lock)))
+    (root / preflight.STACK).write_text(json.dumps(context.description(small.project, small.lock)))
     image = preflight.stack(root)
     said = read.read(root)
     assert said is not None and said.of(image)

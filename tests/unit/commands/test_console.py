@@ -9,7 +9,7 @@ from rich.console import Console
 
 from builder import console
 from builder.certify.certificate import Measurement, Outcome, ProbeResult
-from builder.image.build import Step
+from builder.image.buildx import Step
 
 LOSS = Measurement(name="loss", value=0.123456, unit="nats", bound={"at_most": 1}, headline=True, why="it is small")
 

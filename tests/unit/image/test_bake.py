@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.base import errors
-from builder.image import bake, build, rootfs
+from builder.image import bake, rootfs, target
 from tests.conftest import TINY, Small
 
 
@@ -26,17 +26,17 @@ def test_the_file_names_all_that_a_build_of_one_image_is_told(wheels: Small) -> 
     assert path == small.project.state / "bake" / "docker-bake.json"
     document = json.loads(path.read_text())
     assert document["group"] == {"default": {"targets": [bake.name(small.lock)]}}
-    (target,) = document["target"].values()
+    (options,) = document["target"].values()
     own = path.parent / TINY
-    assert target["context"] == str(own / "context")
-    assert target["contexts"] == {"uv": str(own / "context/uv"), "wheels": str(own / "context/wheels")}
-    assert target["dockerfile"] == str(small.project.dockerfile(TINY))
-    assert target["args"] == {"SOURCE_DATE_EPOCH": str(small.lock.epoch)}
-    assert target["tags"] == [build.reference(small.project, small.lock)]
-    assert target["attest"] == ["type=provenance,disabled=true", "type=sbom,disabled=true"]
-    (output,) = target["output"]
-    assert output.startswith(f"type=oci,tar=false,dest={own / build.LAYOUT},compression=zstd,")
-    for folder in (target["context"], *target["contexts"].values()):
+    assert options["context"] == str(own / "context")
+    assert options["contexts"] == {"uv": str(own / "context/uv"), "wheels": str(own / "context/wheels")}
+    assert options["dockerfile"] == str(small.project.dockerfile(TINY))
+    assert options["args"] == {"SOURCE_DATE_EPOCH": str(small.lock.epoch)}
+    assert options["tags"] == [target.reference(small.project, small.lock)]
+    assert options["attest"] == ["type=provenance,disabled=true", "type=sbom,disabled=true"]
+    (output,) = options["output"]
+    assert output.startswith(f"type=oci,tar=false,dest={own / target.LAYOUT},compression=zstd,")
+    for folder in (options["context"], *options["contexts"].values()):
         assert Path(folder).is_dir()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from builder.base import errors
-from builder.image import build, daemon, oci, render, rootfs
-from builder.image.build import Step
+from builder.image import build, buildx, context, daemon, oci, render, rootfs, target
+from builder.image.buildx import Step
 from builder.lock import lockfile
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
@@ -25,7 +25,7 @@ def put_image(small: Small, *, labels: Mapping[str, str] | None = None, content:
     files = [File("etc/content", content)]
     root = small.project.state / "images" / TINY
     layout = Layout(root, [files], labels={**build.own_labels(small.lock), **(labels or {})})
-    built = build.Built(oci.read(root), build.reference(small.project, small.lock), "v0.19", small.inputs)
+    built = build.Built(oci.read(root), target.reference(small.project, small.lock), "v0.19", small.inputs)
     build.put_record(small.project, small.lock, built, small.scratch())
     return layout
 
@@ -36,8 +36,8 @@ def existing(small: Small) -> build.Built | None:
 
 def test_an_edit_during_a_build_is_not_taken_for_what_was_built(small: Small) -> None:
     scratch = small.scratch()
-    layout = Layout(scratch / build.LAYOUT)
-    (scratch / build.INPUTS).write_text(build.inputs_of(small.project, small.lock, "FROM scratch\n"))
+    layout = Layout(scratch / target.LAYOUT)
+    (scratch / target.INPUTS).write_text(target.inputs_of(small.project, small.lock, "FROM scratch\n"))
     docker = daemon.Docker("26.1", "v0.19", "6.1")
     built = build.keep(small.project, small.lock, layout.root, docker, scratch)
     assert built.image.manifest == layout.manifest["digest"]
@@ -100,9 +100,9 @@ def test_a_layout_that_is_not_the_recorded_one_does_not_count(small: Small) -> N
 
 def test_an_image_that_says_something_else_of_itself_does_not_count(small: Small) -> None:
     put_image(small)
-    before = build.description(small.project, small.lock)
+    before = context.description(small.project, small.lock)
     small.edit("stack.toml", "it greets nobody", "it is impolite")
-    assert build.description(small.project, small.lock) != before
+    assert context.description(small.project, small.lock) != before
     assert existing(small) is None
 
 
@@ -121,7 +121,7 @@ def test_a_dockerfile_edited_by_hand_is_never_built(small: Small) -> None:
 
 
 def test_the_image_says_what_it_is_made_of(small: Small) -> None:
-    described: dict[str, Any] = json.loads(json.dumps(build.description(small.project, small.lock)))
+    described: dict[str, Any] = json.loads(json.dumps(context.description(small.project, small.lock)))
     assert described["stack"] == TINY
     assert described["lock"] == small.lock.digest
     assert described["distributions"] == {"tiny-lib": "1.0"}
@@ -135,7 +135,7 @@ def test_every_layer_has_its_own_files_in_a_build(
     monkeypatch.setattr(rootfs, "make", lambda *_, **__: tmp_path / "rootfs.tar")
     (wheel,) = wheels.wheelhouse.iterdir()
     (wheels.wheelhouse / "tiny_lib-1.1-py3-none-any.whl").write_bytes(wheel.read_bytes())
-    folder = build.context(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
+    folder = context.make(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
     assert [path.relative_to(folder) for path in (folder / "wheels").rglob("*.*")] == [
         Path("wheels") / render.OTHERS / wheel.name
     ]
@@ -158,7 +158,7 @@ EVENTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("indent", [None, 1, 4])
 def test_progress_is_read_in_one_line_or_in_many(indent: int | None) -> None:
     steps: list[Step] = []
-    progress = build._Progress(steps.append)
+    progress = buildx.Progress(steps.append)
     for event in EVENTS:
         for line in (json.dumps(event, indent=indent) + "\n").splitlines(keepends=True):
             progress.feed(line)
@@ -168,11 +168,11 @@ def test_progress_is_read_in_one_line_or_in_many(indent: int | None) -> None:
 
 
 def test_what_buildx_says_outside_of_its_events_is_part_of_the_failure() -> None:
-    progress = build._Progress(unreachable)
+    progress = buildx.Progress(unreachable)
     progress.feed("ERROR: failed to solve: no space left on device\n")
     assert "ERROR: failed to solve: no space left on device" in progress.failure()
 
 
 def test_a_stage_is_shown_by_its_name(tmp_path: Path) -> None:
-    assert build._short(f"[torch 1/1] RUN --mount=type=bind {tmp_path}") == "torch"
-    assert build._short("exporting to image") == "exporting to image"
+    assert buildx.stage(f"[torch 1/1] RUN --mount=type=bind {tmp_path}") == "torch"
+    assert buildx.stage("exporting to image") == "exporting to image"

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builder.base import errors
-from builder.image import oci
+from builder.image import compare, oci
 
 ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
 GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -104,7 +104,7 @@ class Layout:
 
 
 def difference(first: Layout, second: Layout) -> str:
-    found = oci.compare(oci.read(first.root), oci.read(second.root))
+    found = compare.difference(oci.read(first.root), oci.read(second.root))
     assert found is not None
     assert found.first != found.second
     assert f"first  {found.first}" in str(found)
@@ -148,7 +148,7 @@ def test_what_is_not_of_the_image_is_swept_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("media", [ZSTD, GZIP, PLAIN])
 def test_two_equal_images_do_not_differ(tmp_path: Path, media: str) -> None:
     a, b = (Layout(tmp_path / name, [FILES, FILES[:1]], media=media) for name in "ab")
-    assert oci.compare(oci.read(a.root), oci.read(b.root)) is None
+    assert compare.difference(oci.read(a.root), oci.read(b.root)) is None
 
 
 @pytest.mark.parametrize("media", [ZSTD, GZIP, PLAIN])
@@ -247,4 +247,4 @@ def test_a_layer_that_was_cut_short_is_a_bad_input(tmp_path: Path, media: str) -
     path = first.path(first.layers[0])
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(errors.BadInputError):
-        oci.compare(oci.read(first.root), oci.read(second.root))
+        compare.difference(oci.read(first.root), oci.read(second.root))

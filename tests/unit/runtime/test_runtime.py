@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.image import build
+from builder.image import context
 from runtime import judged, metrics, preflight, train
 from runtime.train import Asked, UsageError
 from tests.conftest import ROOT, Small
@@ -342,16 +342,16 @@ def test_what_a_resumed_run_does_again_is_not_there_twice(tmp_path: Path) -> Non
 
 
 def test_another_runtime_is_another_image(small: Small) -> None:
-    before = build.description(small.project, small.lock)
+    before = context.description(small.project, small.lock)
     (small.root / "runtime" / "train.py").write_text("# another one\n")
-    assert build.description(small.project, small.lock) != before
+    assert context.description(small.project, small.lock) != before
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
 def test_its_files_have_the_same_modes_wherever_they_were_cloned(small: Small, tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        build._runtime(small.project, tmp_path / "tree")
+        context.copy_runtime(small.project, tmp_path / "tree")
     finally:
         os.umask(before)
     modes = {

@@ -12,7 +12,7 @@ import pytest
 from builder.base import tomlfile
 from builder.certify import certificate, certify, hostenv
 from builder.certify.certificate import Measurement, ProbeResult
-from builder.image import build, render
+from builder.image import render, target
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.upgrade import aside, compare
@@ -241,7 +241,7 @@ def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: 
 def test_a_copy_of_a_stack_makes_the_image_that_the_stack_itself_would(small: Small, tmp_path: Path) -> None:
     made = aside.make(small.project, TINY, tmp_path / "aside")
     text = small.project.dockerfile(TINY).read_text()
-    assert build.inputs_of(made, lockfile.load(made, TINY), text) == small.inputs
+    assert target.inputs_of(made, lockfile.load(made, TINY), text) == small.inputs
 
 
 def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:

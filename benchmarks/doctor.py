@@ -24,10 +24,13 @@ ROOT = Path(__file__).resolve().parents[1]
 if sys.path[:1] == [str(Path(__file__).resolve().parent)]:
     sys.path[0] = str(ROOT)  # run as a file: `doctor` is the package beside this folder, not this file
 
-from doctor import context, data, diagnose, environment, symptoms, versions  # noqa: E402
+from doctor.answer import diagnose  # noqa: E402
+from doctor.base import versions  # noqa: E402
 from doctor.case import Case  # noqa: E402
 from doctor.finding import Finding  # noqa: E402
-from doctor.machine import Machine  # noqa: E402
+from doctor.know import data  # noqa: E402
+from doctor.read import context, environment, symptoms  # noqa: E402
+from doctor.read.machine import Machine  # noqa: E402
 
 
 def asked(case: dict[str, Any], *known: Any) -> Case:

@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from doctor import commands, context, data, diagnose, environment, files, machine, nearest, report, symptoms, terminal
+from doctor.answer import commands, diagnose, nearest, report
+from doctor.base import terminal
 from doctor.case import Case
-from doctor.environment import UnreadableError
+from doctor.know import data
+from doctor.read import context, environment, files, machine, symptoms
+from doctor.read.environment import UnreadableError
 
 SAYS = """\
 Looks at an environment for GRPO training as it is, without importing it, and says what is known to be wrong.

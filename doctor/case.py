@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from doctor.context import Context
-from doctor.environment import Environment
-from doctor.machine import Machine
+from doctor.read.context import Context
+from doctor.read.environment import Environment
+from doctor.read.machine import Machine
 
 
 @dataclass
@@ -16,6 +16,6 @@ class Case:
     context: Context = field(default_factory=Context)
     machine: Machine = field(default_factory=Machine)
     error: str = ""
-    data: dict[str, Any] = field(default_factory=dict)  # doctor/data.json
-    apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/apis.json.gz
-    fixes: dict[str, list[list[Any]]] = field(default_factory=dict)  # doctor/fixes.json
+    data: dict[str, Any] = field(default_factory=dict)  # doctor/know/data.json
+    apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/know/apis.json.gz
+    fixes: dict[str, list[list[Any]]] = field(default_factory=dict)  # doctor/know/fixes.json

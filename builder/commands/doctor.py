@@ -64,8 +64,8 @@ def doctor_(
     """What is wrong with an environment as it is, how that is known, and the way out."""
     # Not at the top: a bundle carries this tool, and no doctor.
     from doctor import __main__ as program
-    from doctor import terminal
-    from doctor.environment import UnreadableError
+    from doctor.base import terminal
+    from doctor.read.environment import UnreadableError
 
     if len([one for one in (python, requirements, image) if one is not None]) > 1:
         raise typer.BadParameter("name one of them", param_hint="--python, --requirements or --image")
@@ -118,7 +118,7 @@ def _write(target: Path, as_json: bool) -> None:
 
 def _in_image(image: str, given: list[tuple[str, str]], asked: list[str]) -> int:
     """Run the single file inside an image: the image's own Python, and nothing else of it."""
-    from doctor import terminal
+    from doctor.base import terminal
 
     daemon.docker()
     home = project.find()

@@ -18,8 +18,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 def content(project: Project) -> bytes:
     """The archive, the same bytes for the same sources."""
     folder = project.root / "doctor"
-    if not (folder / "data.json").is_file():
-        raise errors.BadInputError("doctor/data.json does not exist", next_step="vetted render")
+    if not (folder / "know" / "data.json").is_file():
+        raise errors.BadInputError("doctor/know/data.json does not exist", next_step="vetted render")
     files = {path.relative_to(project.root).as_posix(): path for path in _sources(folder)}
     files |= {f"packaging/{path.name}": path for path in sorted(_packaging().glob("*.py"))}
     written = io.BytesIO()

@@ -18,7 +18,7 @@ KEPT = ("id", "summary", "severity", "symptoms", "hints", "affected", "fix", "ev
 
 
 def path(project: Project) -> Path:
-    return project.root / "doctor" / "data.json"
+    return project.root / "doctor" / "know" / "data.json"
 
 
 def text(project: Project, certified: Callable[[Lock], list[str]]) -> str:

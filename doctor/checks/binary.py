@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from re import Pattern
 
-from doctor import names
 from doctor.case import Case
+from doctor.checks import names
 from doctor.finding import Finding
 
 # Pattern, title, packages to blame besides the one whose file it is, remedy.

@@ -13,11 +13,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor import files, versions
+from doctor.base import versions
 from doctor.case import Case
-from doctor.elf import Effort, NotElfError, SharedObject
-from doctor.environment import Package
 from doctor.finding import Finding
+from doctor.read import files
+from doctor.read.elf import Effort, NotElfError, SharedObject
+from doctor.read.environment import Package
 
 # Distributions with extensions that link with torch, and the module that they are imported by.
 EXTENSIONS = {

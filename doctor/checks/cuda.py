@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor import files, versions
+from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import Finding
-from doctor.machine import NEEDS_DRIVER, newest_cuda
+from doctor.read import files
+from doctor.read.machine import NEEDS_DRIVER, newest_cuda
 
 # The CUDA of the wheels on the default index; a local version such as +cu128 or +cpu says it itself.
 TORCH = (("<2.5", "12.1"), (">=2.5,<2.7", "12.4"), (">=2.7,<2.8", "12.6"), (">=2.8,<2.11", "12.8"), (">=2.11", "13.0"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from doctor import match, names
 from doctor.case import Case
+from doctor.checks import advisories as match
+from doctor.checks import names
 from doctor.finding import Finding
 
 # Everything passes through these on its way.

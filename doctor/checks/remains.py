@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from doctor import versions
+from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import Finding
 

@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator
 from functools import lru_cache
 
-from doctor import published, versions
+from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import Finding
+from doctor.know import published
 
 CORE = (
     "trl",

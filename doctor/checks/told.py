@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from doctor import versions
+from doctor.base import versions
 from doctor.case import Case
 from doctor.checks import requires
 from doctor.finding import Finding

@@ -17,10 +17,13 @@ from pathlib import Path
 import pytest
 
 from doctor import __main__ as program
-from doctor import data, diagnose, environment, files, programs, symptoms, versions
+from doctor.answer import diagnose
+from doctor.base import versions
 from doctor.case import Case
-from doctor.elf import Effort, NotElfError, SharedObject
-from doctor.machine import look
+from doctor.know import data
+from doctor.read import environment, files, programs, symptoms
+from doctor.read.elf import Effort, NotElfError, SharedObject
+from doctor.read.machine import look
 from tests.conftest import ROOT
 from tests.unit.doctor.test_doctor import APIS, DATA, install, of, only
 from tests.unit.doctor.test_doctor_files import SYMBOL, shared_object
@@ -136,7 +139,7 @@ def test_a_pipe_takes_the_place_of_a_file_that_was_looked_at(tmp_path: Path, mon
     regular.write_text("x")
     seen = regular.stat()
     os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setattr("doctor.files.os.stat", lambda _: seen)
+    monkeypatch.setattr("doctor.read.files.os.stat", lambda _: seen)
     with pytest.raises(OSError, match="it is a pipe"):
         files.head(tmp_path / "pipe", 10)
 
@@ -341,7 +344,7 @@ def test_the_doctor_is_killed_while_it_asks(how: signal.Signals, tmp_path: Path)
     """What it asked ends with it, and what that started too."""
     unique = f"98763{os.getpid()}{how.value}"
     hostile = script(tmp_path / "x", f"sleep {unique} &\ntouch {shlex.quote(str(tmp_path))}/begun\nsleep {unique}\n")
-    asking = f"from doctor import programs; programs.ask([{str(hostile)!r}], 60, 10)"
+    asking = f"from doctor.read import programs; programs.ask([{str(hostile)!r}], 60, 10)"
     with subprocess.Popen([sys.executable, "-c", asking], cwd=ROOT, stderr=subprocess.DEVNULL) as child:
         while not (tmp_path / "begun").exists():
             assert child.poll() is None

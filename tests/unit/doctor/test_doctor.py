@@ -16,12 +16,15 @@ from builder.base.project import Project
 from builder.intent import advisory, stack
 from builder.pages import docs, knowledge
 from doctor import __main__ as program
-from doctor import commands, context, data, diagnose, environment, machine, nearest, report, symptoms, versions
+from doctor.answer import commands, diagnose, nearest, report
+from doctor.base import versions
 from doctor.case import Case
-from doctor.context import Context
-from doctor.environment import UnreadableError
 from doctor.finding import Finding
-from doctor.machine import Machine
+from doctor.know import data
+from doctor.read import context, environment, machine, symptoms
+from doctor.read.context import Context
+from doctor.read.environment import UnreadableError
+from doctor.read.machine import Machine
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
 from tests.unit.intent.test_advisory import LOGS

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from doctor import __main__ as program
-from doctor import data, diagnose, environment, symptoms
+from doctor.answer import diagnose
 from doctor.case import Case
 from doctor.checks.compiled import LIBRARIES
-from doctor.elf import NotElfError, SharedObject, _hash
+from doctor.know import data
+from doctor.read import environment, symptoms
+from doctor.read.elf import NotElfError, SharedObject, _hash
 from tests.conftest import ROOT
 from tests.unit.doctor.test_doctor import install, of, only, rules
 

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from doctor import data, diagnose, environment, history, symptoms
+from doctor.answer import diagnose
 from doctor.case import Case
-from doctor.context import Context
 from doctor.finding import Finding
+from doctor.know import data, history
+from doctor.read import environment, symptoms
+from doctor.read.context import Context
 from tests.conftest import ROOT
 
 DATA = data.read("data.json")
-# A history of our own, in the form of doctor/apis.json.gz: two packages, and a library that derives from one of them.
+# A history of our own, in the form of doctor/know/apis.json.gz: packages, and a library that derives from one of them.
 APIS: dict[str, dict[str, Any]] = {
     "transformers": {
         "first": "4.0.0",

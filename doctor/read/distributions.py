@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from doctor import files, versions
+from doctor.base import versions
+from doctor.read import files
 
 FIRST, HEAD = 64 * 1024, 512 * 1024  # bytes of a METADATA that are read, and where its header is longer
 HEADS = 256 * 1024 * 1024  # bytes of all of them

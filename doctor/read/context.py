@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from doctor import versions
+from doctor.base import versions
 
 LARGEST = 1024 * 1024  # bytes of a configuration
 VALUE = r"""(?P<value>"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^\s,#(){}\[\]\n-][^\s,#(){}\[\]\n]{0,200}|-\d[^\s,#)]{0,40})"""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from doctor import terminal
+from doctor.answer.nearest import Nearest
+from doctor.base import terminal
 from doctor.case import Case
 from doctor.finding import Finding
-from doctor.nearest import Nearest
 
 HEADS = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
 HARM = {"silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes",

@@ -6,10 +6,10 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from doctor import versions
+from doctor.base import versions
 from doctor.case import Case
 from doctor.checks import cuda
-from doctor.machine import newest_cuda
+from doctor.read.machine import newest_cuda
 
 # A step in one of these weighs more than one in all the rest: they are what a training script is written against.
 WEIGHTS = {"trl": 5.0, "transformers": 4.0, "vllm": 4.0, "torch": 4.0, "deepspeed": 2.0, "peft": 2.0,

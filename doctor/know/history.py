@@ -1,4 +1,4 @@
-"""When names came and went: lookups in doctor/apis.json.gz.
+"""When names came and went: lookups in doctor/know/apis.json.gz.
 
 A fact is `module:name`, `Class.member`, `Class(parameter`, `Class.method(parameter` or `function(parameter`. What every
 release has is not written down there, nor what came and went together with its module or its class.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from doctor import versions
+from doctor.base import versions
 
 Apis = dict[str, dict[str, Any]]
 # What a class is, by the last word of its name, and the classes that give its like their members.

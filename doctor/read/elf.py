@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from doctor import files
+from doctor.read import files
 
 MOST_SYMBOLS = 400_000
 MOST_FOUND = 20_000  # symbols that are kept

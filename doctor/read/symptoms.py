@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
-from doctor import files
-from doctor.files import UnreadableError
+from doctor.read import files
+from doctor.read.files import UnreadableError
 
 PART = 256 * 1024 * 1024  # bytes of the beginning and of the end of a log
 CHUNK = 1024 * 1024

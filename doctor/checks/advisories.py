@@ -14,10 +14,10 @@ from functools import lru_cache
 from re import Pattern
 from typing import Any
 
-from doctor import versions
-from doctor.context import Context
-from doctor.environment import Environment
+from doctor.base import versions
 from doctor.finding import Finding
+from doctor.read.context import Context
+from doctor.read.environment import Environment
 
 Advisory = dict[str, Any]
 # An error that names something of somebody's; "expected Half but found Float" can come from anywhere.

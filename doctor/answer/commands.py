@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from doctor import versions
+from doctor.base import versions
 from doctor.case import Case
-from doctor.environment import Environment
 from doctor.finding import Finding
+from doctor.read.environment import Environment
 
 
 def add(case: Case, found: list[Finding]) -> None:

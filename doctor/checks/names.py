@@ -1,7 +1,7 @@
 """Names that came and went: an error that names one, looked up in what the releases of a package offer.
 
-"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/apis.json.gz says since
-which release Y has had it, and since which it has it no more (made from published wheels by scripts/api-history).
+"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/know/apis.json.gz says
+since which release Y has had it, and since which it has it no more (made from published wheels by scripts/api-history).
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from doctor import history, versions
-from doctor.environment import Environment
+from doctor.base import versions
 from doctor.finding import Finding
-from doctor.history import Apis, Fact
+from doctor.know import history
+from doctor.know.history import Apis, Fact
+from doctor.read.environment import Environment
 
 IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>[\w.]+)'")
 MODULE = re.compile(r"No module named '(?P<module>\w+(?:\.\w+)*)'")

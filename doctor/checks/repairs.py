@@ -1,6 +1,6 @@
 """What later releases repaired: the words of an error against the words of every change that called itself a fix.
 
-doctor/fixes.json holds them, made from the tags of the packages by scripts/fix-history. That words agree proves
+doctor/know/fixes.json holds them, made from the tags of the packages by scripts/fix-history. That words agree proves
 nothing: it is a place to look, and said as that.
 """
 
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from doctor import versions
+from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import Finding
 

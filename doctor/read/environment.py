@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from doctor import distributions, files, interpreters, versions
-from doctor.distributions import Budget
-from doctor.distributions import Package as Package
-from doctor.files import UnreadableError as UnreadableError
+from doctor.base import versions
+from doctor.read import distributions, files, interpreters
+from doctor.read.distributions import Budget
+from doctor.read.distributions import Package as Package
+from doctor.read.files import UnreadableError as UnreadableError
 
 MOST = 5000  # distributions in one folder
 LARGEST = 8 * 1024 * 1024  # bytes of a list of requirements

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from doctor import files, programs
+from doctor.read import files, programs
 
 # The newest CUDA that a driver's branch speaks, from NVIDIA's CUDA release notes (table of minimum driver versions).
 # Within one major version an older driver of its first branch will do (minor version compatibility).

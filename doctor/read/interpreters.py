@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from doctor import files, programs
-from doctor.files import UnreadableError
+from doctor.read import files, programs
+from doctor.read.files import UnreadableError
 
 SECONDS, MOST_SAID = 20, 64 * 1024
 LARGEST = 64 * 1024 * 1024  # bytes of an interpreter that its version is looked for in

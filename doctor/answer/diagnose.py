@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterator
 from typing import Callable
 
-from doctor import context, match, names, repairs
 from doctor.case import Case
-from doctor.checks import binary, compiled, cuda, raised, remains, requires, told, tools
+from doctor.checks import advisories as match
+from doctor.checks import binary, compiled, cuda, names, raised, remains, repairs, requires, told, tools
 from doctor.finding import Finding
+from doctor.read import context
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     requires.look, requires.python, requires.trl_vllm, cuda.driver, cuda.majors, cuda.bitsandbytes, cuda.runtime,

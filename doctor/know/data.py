@@ -13,7 +13,7 @@ FILES = ("data.json", "apis.json.gz", "fixes.json")
 
 def read(name: str) -> dict[str, Any]:
     """A file of this package: in a folder, or in the archive that is the single file."""
-    content = pkgutil.get_data("doctor", name)
+    content = pkgutil.get_data("doctor.know", name)
     assert content is not None
     if name.endswith(".gz"):
         content = gzip.decompress(content)

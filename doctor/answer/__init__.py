@@ -1,0 +1,1 @@
+"""What is found, put in order, with the commands that fix it: the answer."""

@@ -1,0 +1,1 @@
+"""Ground that every stage stands on: versions and ranges, text for a terminal."""

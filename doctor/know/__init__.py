@@ -1,0 +1,1 @@
+"""What is known of packages: advisories, stacks, the names of their releases, what later releases fixed."""

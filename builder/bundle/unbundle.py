@@ -1,9 +1,9 @@
 """Check, unpack and run a bundle on a host without a network: python3 run.py [--device cuda] [--to FOLDER].
 
-`vetted bundle` puts this file beside the parts as run.py. It needs Python and nothing else. It may be interrupted at
-any moment, and run again when more parts have arrived: it goes on where it was.
-Exit codes: 0 certified, or all that was asked for has passed - 1 the answer is no - 2 usage - 3 parts are missing -
-4 not this Python or machine - 6 disk or permission.
+`vetted bundle` puts this one file beside the parts as run.py; it needs Python and nothing else. Interrupt it at any
+moment, and run it again when more parts have arrived: it continues where it stopped.
+Exit codes: 0 certified, or every requested probe passed - 1 the answer is no - 2 usage - 3 parts are missing -
+4 another Python or machine - 6 disk or permission.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 CHUNK = 1 << 20
 PART_NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]*\.part[0-9]{3,6}")
-# Of the caller's environment: what would change which files are installed, or what Python imports.
+# Variables that would change which files are installed, or what Python imports.
 NOT_PASSED = ("UV_", "PIP_", "VETTED_", "PYTHON", "VIRTUAL_ENV", "CONDA_")
 
 
 class StopError(Exception):
-    """The run ends here, with an exit code, and says why, the usual cause and what to do next."""
+    """Ends the run with an exit code, and says why, the usual cause and what to do next."""
 
     def __init__(self, code: int, what: str, cause: str = "", next_step: str = "") -> None:
         super().__init__(what)
         self.code = code
         lines = [what, cause and f"usual cause: {cause}", next_step and f"next: {next_step}"]
-        self.said = "\n".join(line for line in lines if line)
+        self.text = "\n".join(line for line in lines if line)
 
 
 class Part(NamedTuple):
@@ -87,8 +87,8 @@ def read_manifest(folder: Path) -> Manifest:
         _check(parts and len({part.name for part in parts}) == len(parts), "list of parts", [p.name for p in parts])
         _check(type(size) is int and size == sum(part.size for part in parts), "size", size)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        said = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise StopError(1, f"{path} is no manifest: {said}", "it was damaged or edited", copy) from error
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise StopError(1, f"{path} is no manifest: {reason}", "it was damaged or edited", copy) from error
     return Manifest(stack, device, python, size, parts, hashlib.sha256(raw).hexdigest())
 
 
@@ -111,12 +111,10 @@ def collect(folder: Path, manifest: Manifest, kept: Path) -> None:
         say(f"checking part {number} of {len(manifest.parts)}")
         if reason := _copy(source, part, kept):
             damaged.append(f"{part.name}: {reason}")
-    known = {part.name for part in manifest.parts}
-    foreign = sorted(
-        path.name for path in folder.iterdir() if PART_NAME.fullmatch(path.name) and path.name not in known
-    )
+    own = {part.name for part in manifest.parts}
+    foreign = sorted(path.name for path in folder.iterdir() if PART_NAME.fullmatch(path.name) and path.name not in own)
     if foreign:
-        say(f"not of this bundle, passed over: {', '.join(foreign)}")
+        say(f"not part of this bundle, ignored: {', '.join(foreign)}")
     if damaged or missing:
         lines = [f"damaged: {line}" for line in damaged] + [f"missing: {name}" for name in missing]
         raise StopError(
@@ -128,7 +126,7 @@ def collect(folder: Path, manifest: Manifest, kept: Path) -> None:
 
 
 def _copy(source: Path, part: Part, kept: Path) -> str:
-    """Copy a part if it is whole; else say what is wrong with it. It gets its name when it is whole."""
+    """Copy a part if it is whole; else return what is wrong with it. It gets its name when it is whole."""
     size = source.stat().st_size
     if size != part.size:
         return f"{size} bytes, not {part.size}"
@@ -146,7 +144,7 @@ def _copy(source: Path, part: Part, kept: Path) -> str:
 
 
 class Joined(io.RawIOBase):
-    """The kept parts as one stream, every one checked once more while it is read."""
+    """The kept parts as one stream; each is checked again while it is read."""
 
     def __init__(self, kept: Path, parts: Sequence[Part]) -> None:
         super().__init__()
@@ -179,7 +177,7 @@ class Joined(io.RawIOBase):
 
 
 def unpack(kept: Path, manifest: Manifest, final: Path) -> None:
-    """Unpack the parts into a folder that gets its name when it is whole; what was unpacked before is passed over."""
+    """Unpack the parts into a folder that gets its name when it is whole; files that are there already are skipped."""
     partial = final.with_name(f"{final.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     say(f"unpacking {manifest.size / 1e6:.0f} MB")
@@ -188,10 +186,10 @@ def unpack(kept: Path, manifest: Manifest, final: Path) -> None:
         with tarfile.open(fileobj=joined, mode="r|") as archive:
             for member in archive:
                 _extract(archive, member, partial)
-        while joined.read(CHUNK):  # up to the end, so that the last part is checked to its end
+        while joined.read(CHUNK):  # to the end, so that the last part is checked whole
             pass
     except StopError:
-        shutil.rmtree(partial)  # of what was unpacked, some may be wrong
+        shutil.rmtree(partial)  # some of the unpacked files may be wrong
         raise
     except tarfile.TarError as error:
         shutil.rmtree(partial)
@@ -202,7 +200,7 @@ def unpack(kept: Path, manifest: Manifest, final: Path) -> None:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    """Write one member, under its own name when it is whole. Nothing but plain files below `target`."""
+    """Write one member; it gets its name when it is whole. Refuses all but plain files below `target`."""
     parts = member.name.split("/")
     if not member.isreg() or any(part in ("", ".", "..") for part in parts) or "\\" in member.name:
         raise StopError(
@@ -224,7 +222,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) ->
 
 
 def clean_environment(to: Path) -> dict[str, str]:
-    """The environment without what would change what is installed; everything is written below `to`."""
+    """The environment without NOT_PASSED; everything is written below `to`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
     return {
         **kept,
@@ -237,7 +235,7 @@ def clean_environment(to: Path) -> dict[str, str]:
     }
 
 
-def verifier(root: Path, final: Path, environment: Mapping[str, str], held: int) -> Path:
+def verifier(root: Path, final: Path, environment: Mapping[str, str], lock: int) -> Path:
     """The verifier's own small environment, installed from the bundle alone; returns its interpreter."""
     python = final / "bin" / "python"
     partial = final.with_name(f"{final.name}.partial")
@@ -253,34 +251,34 @@ def verifier(root: Path, final: Path, environment: Mapping[str, str], held: int)
         with archive.open(name) as packed, uv.open("wb") as file:
             shutil.copyfileobj(packed, file, CHUNK)
     uv.chmod(0o755)
-    made = partial / "venv"
+    venv = partial / "venv"
     tool = root / "tool"
     for argv in (
-        ["venv", "--no-project", "--relocatable", "--python", sys.executable, str(made)],
+        ["venv", "--no-project", "--relocatable", "--python", sys.executable, str(venv)],
         [
-            *("pip", "sync", "--python", str(made / "bin" / "python"), "--no-index", "--find-links", str(tool)),
+            *("pip", "sync", "--python", str(venv / "bin" / "python"), "--no-index", "--find-links", str(tool)),
             *("--require-hashes", "--only-binary", ":all:", str(tool / "requirements.txt")),
         ],
     ):
-        # It holds the lock as well: were this process killed, the next one would wait for it.
-        done = subprocess.run(
-            [str(uv), "--quiet", *argv], env=dict(environment), pass_fds=(held,), capture_output=True, text=True
+        # It holds the lock too: when this process is killed, the next run waits for it.
+        result = subprocess.run(
+            [str(uv), "--quiet", *argv], env=dict(environment), pass_fds=(lock,), capture_output=True, text=True
         )
-        if done.returncode != 0:
-            full = "No space left" in done.stderr
+        if result.returncode != 0:
+            full = "No space left" in result.stderr
             raise StopError(
                 6 if full else 1,
-                "installing the verifier failed\n" + "\n".join(done.stderr.strip().splitlines()[-12:]),
+                "installing the verifier failed\n" + "\n".join(result.stderr.strip().splitlines()[-12:]),
                 "the disk is full" if full else "",
                 "free some space, or name another disk with --to" if full else "",
             )
-    made.rename(final)
+    venv.rename(final)
     shutil.rmtree(partial)
     return python
 
 
 def hold(to: Path) -> int:
-    """Hold the folder against other runs; the kernel lets go when the last process that holds it ends."""
+    """Lock the folder against other runs; the kernel releases the lock when the last process that holds it ends."""
     to.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(to / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -292,7 +290,7 @@ def hold(to: Path) -> int:
 
 
 def remove_others(to: Path, short: str) -> None:
-    """Remove what earlier bundles left: of each, only what it wrote itself."""
+    """Remove the folders that runs of earlier bundles wrote, and nothing else."""
     for path in to.iterdir():
         match = re.fullmatch(r"(bundle|parts|verifier)-([0-9a-f]{12})(\.partial)?", path.name)
         if match and match[2] != short:
@@ -300,7 +298,7 @@ def remove_others(to: Path, short: str) -> None:
 
 
 def run(arguments: Sequence[str], folder: Path) -> None:
-    """Everything up to the verifier, which takes the place of this process."""
+    """Check, unpack, install; then the verifier replaces this process."""
     parser = argparse.ArgumentParser(prog="run.py", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the stack's")
     parser.add_argument("--to", type=Path, help="where everything is written; default: vetted-STACK in this folder")
@@ -320,7 +318,7 @@ def run(arguments: Sequence[str], folder: Path) -> None:
     to = (options.to or Path(f"vetted-{manifest.stack}")).absolute()
     if options.device == "cuda" and manifest.device == "cpu":
         parser.error(f"{manifest.stack} is a cpu stack: its lock holds no CUDA")
-    held = hold(to)
+    lock = hold(to)
     short = manifest.digest[:12]
     remove_others(to, short)
     root = to / f"bundle-{short}"
@@ -330,12 +328,12 @@ def run(arguments: Sequence[str], folder: Path) -> None:
         unpack(kept, manifest, root)
     shutil.rmtree(to / f"parts-{short}", ignore_errors=True)
     environment = clean_environment(to)
-    python = verifier(root, to / f"verifier-{short}", environment, held)
+    python = verifier(root, to / f"verifier-{short}", environment, lock)
     argv = [str(python), "-m", "builder", "run-bundle", "--host", sys.executable]
     argv += ["--device", options.device or manifest.device]
     argv += [word for probe in options.probe for word in ("--probe", probe)]
     argv += ["--json"] if options.json else []
-    os.set_inheritable(held, True)
+    os.set_inheritable(lock, True)
     os.chdir(root)
     os.execve(python, argv, environment)
 
@@ -344,7 +342,7 @@ def main() -> None:
     try:
         run(sys.argv[1:], Path(__file__).absolute().parent)
     except StopError as error:
-        say(f"vetted: {error.said}")
+        say(f"vetted: {error.text}")
         sys.exit(error.code)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -352,7 +350,7 @@ def main() -> None:
         say("next: " + ("free some space, or name" if full else "name") + " a folder that can be written with --to")
         sys.exit(6)
     except KeyboardInterrupt:
-        say("vetted: interrupted; the same command goes on where it was")
+        say("vetted: interrupted; the same command continues where it stopped")
         sys.exit(130)
 
 

@@ -12,8 +12,8 @@ import typer
 from builder import console
 from builder.base import machine, project
 from builder.base.project import Project
-from builder.bundle import bundle
-from builder.bundle import offline as bundled
+from builder.bundle import archive, bundle, freeze, offline
+from builder.bundle.contents import read_unpacked
 from builder.certify import certificate
 from builder.certify.certify import Request
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
@@ -54,12 +54,12 @@ def bundle_(
         _bundle_image(home, lock, key, output, as_json)
         return
     try:
-        size = bundle.parse_size(part_size)
+        size = archive.parse_size(part_size)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--part-size") from error
     if python is not None and not re.fullmatch(r"3\.[0-9]{1,2}", python):
         raise typer.BadParameter(f"{python!r} is not a version such as 3.12", param_hint="--python")
-    host = bundle.read_have(have) if have else {}
+    host = freeze.read(have) if have else {}
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
         with console.Working(name) as work:
@@ -108,12 +108,12 @@ def run_bundle(
 ) -> None:
     """What the entry script of a bundle hands over to: install, run the suite, write the statement."""
     home = project.find()
-    lock, contents = bundled.read(home)
-    request = Request(device, bundled.ENGINE, tuple(probe or ()))
+    lock, contents = read_unpacked(home)
+    request = Request(device, offline.ENGINE, tuple(probe or ()))
     machine.hardware(device)  # a GPU that is not there is said before any work begins
     advisories = advisory.load_all(home)
     with home.holding(lock.name) as scratch, console.Working(lock.name) as work:
-        outcome = bundled.run(home, lock, contents, request, host, scratch, work.step, work.event)
+        outcome = offline.run(home, lock, contents, request, host, scratch, work.step, work.event)
     statement, earned = outcome.statement, outcome.certificate is not None
     where = outcome.certificate or outcome.report
     different = statement.resource(certificate.DIFFERENCES).annotations or {}
@@ -129,14 +129,14 @@ def run_bundle(
         for line in console.reasons(statement.predicate.probes, lock.versions, advisories):
             console.out.print(line)
         console.out.print()
-        for row in bundled.summary(different):
+        for row in offline.summary(different):
             console.out.print(f"differs from the lock: {row}")
         for doubt in outcome.doubts:
             console.out.print(f"doubt: {doubt}")
         console.out.print("certified" if earned else "a report, and no certificate")
         console.out.print(f"  {where}")
         if earned:
-            back = f"lockfiles/{lock.name}/certificates/{device}-{bundled.ENGINE}.json"
+            back = f"lockfiles/{lock.name}/certificates/{device}-{offline.ENGINE}.json"
             console.out.print(f"next: copy it back to {back}")
     if not statement.earned or outcome.doubts:
         raise typer.Exit(1)

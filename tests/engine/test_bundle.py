@@ -20,6 +20,7 @@ import pytest
 from builder.base import machine
 from builder.bundle import bundle
 from builder.certify import certificate, hostenv
+from builder.lock import archives
 from tests.engine.conftest import ROOT, STACK, copy_of_project, processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.
@@ -72,10 +73,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     workshop = copy_of_project(root / "project")
     workshop.keep_probes("imports", "grpo_plain")
     (workshop.project.smoke / "probes" / "quick.py").write_text(QUICK)
-    if (ROOT / ".vetted" / bundle.DOWNLOADS).is_dir():
+    if (ROOT / ".vetted" / archives.FOLDER).is_dir():
         # Downloads are kept by their hash: what the project has already need not be fetched again.
-        target = workshop.project.state / bundle.DOWNLOADS
-        shutil.copytree(ROOT / ".vetted" / bundle.DOWNLOADS, target, copy_function=os.link)
+        target = workshop.project.state / archives.FOLDER
+        shutil.copytree(ROOT / ".vetted" / archives.FOLDER, target, copy_function=os.link)
     with workshop.project.holding(STACK) as scratch:
         environment = hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None)
     python = environment / "bin" / "python"

@@ -1,0 +1,224 @@
+"""On the host, before anything is installed: parts are checked and kept, and a hostile bundle writes nothing."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.base.project import Project
+from builder.bundle import archive, bundle, unbundle
+from builder.bundle.contents import read_unpacked
+from builder.bundle.unbundle import MANIFEST, StopError
+from tests.conftest import PYTHON, Small
+from tests.unit.bundle.conftest import unpacked
+
+
+def manifest_of(folder: Path) -> Any:
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def test_what_is_unpacked_is_what_was_bundled(carried: Path, bare: Small, tmp_path: Path) -> None:
+    root = unpacked(carried, tmp_path / "to")
+    lock, contents = read_unpacked(Project(root))
+    assert lock.digest == bare.lock.digest
+    assert [file.name for file in contents.distributions] == ["tiny-lib"]
+    assert not list((tmp_path / "to").rglob("*.partial*"))
+
+
+def test_parts_that_are_missing_are_named_and_the_others_kept(carried: Path, tmp_path: Path) -> None:
+    manifest = unbundle.read_manifest(carried)
+    names = [part.name for part in manifest.parts]
+    late = carried / names[1]
+    late.rename(tmp_path / "late")
+    kept = tmp_path / "parts"
+    with pytest.raises(StopError) as caught:
+        unbundle.collect(carried, manifest, kept)
+    assert caught.value.code == 3
+    assert f"missing: {names[1]}" in caught.value.text
+    assert "next: " in caught.value.text
+    # What arrived needs not be there again.
+    for name in names:
+        (carried / name).unlink(missing_ok=True)
+    (tmp_path / "late").rename(late)
+    unbundle.collect(carried, manifest, kept)
+    assert sorted(path.name for path in kept.iterdir()) == names
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut", "longer"])
+def test_a_damaged_part_is_named_and_not_kept(carried: Path, tmp_path: Path, damage: str) -> None:
+    manifest = unbundle.read_manifest(carried)
+    part = carried / manifest.parts[0].name
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes({"bit": bytes(data), "cut": part.read_bytes()[:-1], "longer": part.read_bytes() + b"x"}[damage])
+    with pytest.raises(StopError) as caught:
+        unbundle.collect(carried, manifest, tmp_path / "parts")
+    assert caught.value.code == 1
+    assert f"damaged: {part.name}" in caught.value.text
+    assert not (tmp_path / "parts" / part.name).exists()
+
+
+def test_a_foreign_part_is_passed_over(carried: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (carried / "other.part001").write_bytes(b"of another bundle")
+    unpacked(carried, tmp_path / "to")
+    assert "other.part001" in capsys.readouterr().err
+
+
+def test_a_kept_part_that_changed_afterwards_is_found_while_unpacking(carried: Path, tmp_path: Path) -> None:
+    manifest = unbundle.read_manifest(carried)
+    kept, final = tmp_path / "parts", tmp_path / "bundle"
+    unbundle.collect(carried, manifest, kept)
+    last = kept / manifest.parts[-1].name
+    last.write_bytes(last.read_bytes()[:-1] + b"x")
+    with pytest.raises(StopError, match="has changed"):
+        unbundle.unpack(kept, manifest, final)
+    assert not final.exists() and not last.exists()
+    assert not final.with_name("bundle.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2}, {"stack": "../up"}, {"stack": None}, {"device": "tpu"}, {"python": "3"}, {"size": 1},
+        {"parts": []}, {"parts": "all"}, {"parts": [{"name": "a.part001"}]},
+    ],
+)  # fmt: skip
+def test_a_manifest_that_cannot_be_is_refused(carried: Path, change: dict[str, Any]) -> None:
+    (carried / MANIFEST).write_text(json.dumps({**manifest_of(carried), **change}))
+    with pytest.raises(StopError, match=r"is no manifest") as caught:
+        unbundle.read_manifest(carried)
+    assert caught.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "../../etc/passwd"), ("name", "/etc/passwd"), ("name", "a.part001/../x"), ("name", ".a.part001"),
+        ("name", "a.part001\n"), ("size", -1), ("size", "1"), ("size", True), ("sha256", "0"), ("sha256", None),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_hostile_manifest_is_refused(carried: Path, key: str, value: object) -> None:
+    data = manifest_of(carried)
+    data["parts"][0][key] = value
+    (carried / MANIFEST).write_text(json.dumps(data))
+    with pytest.raises(StopError, match="is no manifest"):
+        unbundle.read_manifest(carried)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', "\0"])
+def test_a_manifest_that_is_no_json_or_lacks_something_is_refused(carried: Path, text: str) -> None:
+    (carried / MANIFEST).write_text(text)
+    with pytest.raises(StopError, match="is no manifest"):
+        unbundle.read_manifest(carried)
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StopError, match=MANIFEST) as caught:
+        unbundle.read_manifest(tmp_path)
+    assert caught.value.code == 3
+
+
+def evil_manifest(folder: Path, parts: list[unbundle.Part]) -> Path:
+    """Give a folder with parts its manifest; the folder."""
+    size, listed = sum(part.size for part in parts), [part._asdict() for part in parts]
+    data = {"format": 1, "stack": "evil", "device": "cpu", "python": PYTHON, "size": size, "parts": listed}
+    (folder / MANIFEST).write_text(json.dumps(data))
+    return folder
+
+
+def packed(folder: Path, fill: Callable[[tarfile.TarFile], None]) -> Path:
+    """A bundle of any archive, as an attacker would make it."""
+    folder.mkdir()
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        fill(tar)
+    parts = list(archive.split([stream.getvalue()], folder, "evil", 4096))
+    return evil_manifest(folder, parts)
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> Callable[[tarfile.TarFile], None]:
+    def fill(tar: tarfile.TarFile) -> None:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname, info.size = kind, link, 4 if kind == tarfile.REGTYPE else 0
+        tar.addfile(info, io.BytesIO(b"evil"))
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        member("../escaped"), member("/tmp/escaped"), member("a/../../escaped"), member("./escaped"), member(".."),
+        member("a\\..\\escaped"), member("link", tarfile.SYMTYPE, "/etc"), member("hard", tarfile.LNKTYPE, "/etc/x"),
+        member("pipe", tarfile.FIFOTYPE), member("device", tarfile.CHRTYPE), member("folder", tarfile.DIRTYPE),
+    ],
+)  # fmt: skip
+def test_an_archive_that_holds_anything_but_plain_files_below_its_folder_is_refused(
+    tmp_path: Path, fill: Callable[[tarfile.TarFile], None]
+) -> None:
+    folder = packed(tmp_path / "evil", fill)
+    with pytest.raises(StopError, match="not a plain file") as caught:
+        unpacked(folder, tmp_path / "to")
+    assert caught.value.code == 1
+    assert not list(tmp_path.rglob("escaped"))
+    assert not (tmp_path / "to" / "bundle").exists()
+
+
+def test_parts_that_are_no_archive_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    evil_manifest(folder, list(archive.split([b"no archive" * 1000], folder, "evil", 100_000)))
+    with pytest.raises(StopError, match="no archive"):
+        unpacked(folder, tmp_path / "to")
+
+
+def entry(folder: Path, to: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(folder / bundle.ENTRY), "--to", str(to), *argv], capture_output=True, text=True, cwd=folder
+    )
+
+
+def test_the_entry_script_ends_without_a_traceback_whatever_is_wrong(carried: Path, tmp_path: Path) -> None:
+    data = manifest_of(carried)
+    part = carried / data["parts"][0]["name"]
+    part.rename(tmp_path / "away")
+    result = entry(carried, tmp_path / "to")
+    assert result.returncode == 3
+    assert f"missing: {part.name}" in result.stderr
+    assert "Traceback" not in result.stderr
+    (carried / MANIFEST).write_text(json.dumps({**data, "python": "3.99"}))
+    result = entry(carried, tmp_path / "to")
+    assert result.returncode == 4
+    assert "3.99" in result.stderr
+    (carried / MANIFEST).write_text(json.dumps(data))
+    (tmp_path / "file").touch()
+    result = entry(carried, tmp_path / "file" / "to")
+    assert result.returncode == 6
+    assert "--to" in result.stderr and "Traceback" not in result.stderr
+    for device in ("tpu", "cuda"):
+        assert entry(carried, tmp_path / "to", "--device", device).returncode == 2
+
+
+def test_the_entry_script_is_of_the_standard_library_and_of_an_old_python() -> None:
+    tree = ast.parse(Path(unbundle.__file__).read_text(), feature_version=(3, 10))
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def test_what_an_earlier_bundle_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    ours, theirs = "0123456789ab", "ba9876543210"
+    stay = [f"bundle-{ours}", f"verifier-{ours}.partial", "bundle-photos", "certificates", "lock"]
+    for name in (*stay, f"bundle-{theirs}", f"parts-{theirs}", f"verifier-{theirs}.partial"):
+        (tmp_path / name).mkdir()
+    unbundle.remove_others(tmp_path, ours)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stay)

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from builder.base import errors
+from builder.base import errors, quantities
 
 LARGEST = 64 << 20  # bytes; far more than any file that is read whole
 WRITTEN = 1 << 20  # bytes of what a person writes by hand
@@ -31,7 +31,7 @@ def content(path: Path, where: str, next_step: str = "", most: int = LARGEST) ->
         os.close(descriptor)
     if len(data) > most:
         raise errors.BadInputError(
-            f"{where} is larger than {most / 1e6:.0f} MB",
+            f"{where} is larger than {quantities.size(most)}",
             cause="another file was copied to this place",
             next_step=next_step or f"ls -l {where}",
         )

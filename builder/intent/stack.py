@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from builder.base import errors, tomlfile
+from builder.base import errors, pins, tomlfile
 from builder.base.project import Project
 from builder.base.tomlfile import Line, Table
 
@@ -29,8 +29,8 @@ def _requirement(value: str) -> str:
 
 
 def _pinned(value: str) -> str:
-    specifiers = list(Requirement(_requirement(value)).specifier)
-    if len(specifiers) > 1 or any(s.operator not in ("==", "===") or s.version.endswith("*") for s in specifiers):
+    requirement = Requirement(_requirement(value))
+    if requirement.specifier and pins.exact(requirement) is None:
         raise ValueError(f"{value!r}: write an exact version (name==1.2.3), or the bare name to let the lock choose")
     return value
 
@@ -105,7 +105,8 @@ class Stack(Table):
     @property
     def torch(self) -> str:
         """The version of torch that is asked for, such as 2.13.0+cpu; "" when none is."""
-        return self.packages.get("torch", "").removeprefix("torch").lstrip("=")
+        requirement = self.packages.get("torch")
+        return (pins.exact(Requirement(requirement)) or "") if requirement else ""
 
     @property
     def torch_backend(self) -> str | None:

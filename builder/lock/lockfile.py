@@ -37,6 +37,11 @@ class Entry:
     version: str
     sha256: str
 
+    @property
+    def pin(self) -> str:
+        """The distribution in a requirements file."""
+        return f"{self.name}=={self.version}"
+
 
 @dataclass(frozen=True)
 class Lock:
@@ -94,7 +99,7 @@ def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tupl
 
 
 def format_python(entries: Iterable[Entry]) -> str:
-    return "".join(f"{entry.name}=={entry.version} --hash=sha256:{entry.sha256}\n" for entry in entries)
+    return "".join(f"{entry.pin} --hash=sha256:{entry.sha256}\n" for entry in entries)
 
 
 def format_debian(entries: Iterable[Entry]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from builder.base import errors
+from builder.base import errors, pins
 from builder.base.project import Project, write
 from builder.intent.stack import Stack
 from builder.lock import debian, index, lockfile, metadata, solver
@@ -63,9 +63,9 @@ def python(
     return exactly(stack, scratch, _pins(stack, scratch, old, upgrade))
 
 
-def exactly(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[list[Entry], list[Entry]]:
+def exactly(stack: Stack, scratch: Path, requirements: Sequence[str]) -> tuple[list[Entry], list[Entry]]:
     """The files of these very versions, and what builds the source distributions among them."""
-    best = _best(stack, scratch, pins)
+    best = _best(stack, scratch, requirements)
     return _entries(best), _build_entries(stack, scratch, [file for file in best if not file.is_wheel])
 
 
@@ -76,8 +76,8 @@ def _existing(project: Project, name: str) -> Lock | None:
         return None
 
 
-def _best(stack: Stack, scratch: Path, pins: Sequence[str]) -> list[File]:
-    return [files[0] for files in index.offers(stack, scratch, pins)[0].values()]
+def _best(stack: Stack, scratch: Path, requirements: Sequence[str]) -> list[File]:
+    return [files[0] for files in index.offers(stack, scratch, requirements)[0].values()]
 
 
 def _entries(chosen: list[File]) -> list[Entry]:
@@ -89,7 +89,7 @@ def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] 
     options = ["-o", str(target)]
     if old:
         # uv prefers what its output file already holds.
-        target.write_text("".join(f"{entry.name}=={entry.version}\n" for entry in old.python))
+        target.write_text("".join(f"{entry.pin}\n" for entry in old.python))
     if upgrade is not None:
         distributions = [package for package in upgrade if package != "debian"]
         unknown = [package for package in distributions if old and lockfile.normalise(package) not in old.versions]
@@ -105,7 +105,7 @@ def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] 
             cause="two of its versions exclude each other",
             next_step="change `requires` in stack.toml, or record an [[override]] with its reason",
         )
-    return [line for line in target.read_text().splitlines() if "==" in line]
+    return pins.lines(pins.read(target.read_text()))
 
 
 def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entry]:
@@ -117,4 +117,4 @@ def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entr
     result = solver.compile_pins(tools, scratch, requirements, ["-o", str(target)])
     if result.returncode != 0:
         raise errors.from_tool("resolving the build requirements", result.output)
-    return _entries(_best(tools, scratch, [line for line in target.read_text().splitlines() if "==" in line]))
+    return _entries(_best(tools, scratch, pins.lines(pins.read(target.read_text()))))

@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from builder.base import aliases
 from builder.intent.stack import Stack
 from builder.lock import audit, index, lockfile, solver
 from builder.lock.lockfile import Lock
@@ -54,7 +55,7 @@ def of_stack(lock: Lock, scratch: Path) -> list[Row]:
 def _outside_of_trl(lock: Lock, name: str, version: str, scratch: Path) -> str:
     """What TRL has to say of a vLLM: an extra that nobody asks for declares it, so uv does not look."""
     there = {**lock.versions, name: version}
-    if name not in ("trl", *audit.VLLM) or "trl" not in there:
+    if name not in ("trl", *aliases.providers("vllm")) or "trl" not in there:
         return ""
     entries = tuple(dataclasses.replace(entry, version=there[entry.name]) for entry in lock.python)
     offered, _ = index.offers(lock.stack, scratch, [f"trl=={there['trl']}"])

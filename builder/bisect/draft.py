@@ -39,7 +39,7 @@ def make(project: Project, found: Found, question: Question, folder: Path, scrat
 def upstream(found: Found, scratch: Path) -> str:
     """Where the first culprit says that its faults are reported, or else that it lives."""
     culprit = found.culprits[0]
-    lock, version = (found.bad, culprit.bad) if culprit.bad else (found.good, culprit.good)
+    lock, version = (found.bad, culprit.new) if culprit.new else (found.good, culprit.old)
     try:
         offered, _ = index.offers(lock.stack, scratch, [f"{culprit.name}=={version}"])
     except errors.VettedError:
@@ -57,14 +57,14 @@ def upstream(found: Found, scratch: Path) -> str:
 
 def text(found: Found, question: Question, name: str, url: str = NOWHERE) -> str:
     """The draft as TOML. It is a valid advisory."""
-    culprits = " and ".join(f"{one.name} {one.bad}" if one.bad else f"no {one.name}" for one in found.culprits)
+    culprits = " and ".join(f"{one.name} {one.new}" if one.new else f"no {one.name}" for one in found.culprits)
     said = found.said
-    affected = {known_as(one.name): f"=={one.bad}" for one in found.culprits if one.bad}
+    affected = {known_as(one.name): f"=={one.new}" for one in found.culprits if one.new}
     for trainer in TRAINERS:
         if trainer in found.bad.versions:
             affected.setdefault(known_as(trainer), f"=={found.bad.versions[trainer]}")
     # One change taken back is enough: together they were needed.
-    fixes = [{known_as(one.name): f"=={one.good}"} for one in found.culprits if one.good and one.good != one.bad]
+    fixes = [{known_as(one.name): f"=={one.old}"} for one in found.culprits if one.old and one.old != one.new]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     lines = [
         "# A draft. What a bisection cannot know is for a person: why it breaks, how far the ranges of versions reach",

@@ -17,12 +17,13 @@ from builder.base import errors, process
 from builder.base.project import Project, sha256
 from builder.bisect import ddmin
 from builder.bisect.bisection import BOUNDS, Journal, Said, Verdict
-from builder.bisect.sides import Between, Change, ConflictError, order
+from builder.bisect.sides import Between, ConflictError, order
 from builder.certify import hostenv, suite
 from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Asked
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
+from builder.lock.change import Change
 from builder.lock.lockfile import Lock
 
 SUSPECTS = 2  # how many advisories may be tried before the search begins

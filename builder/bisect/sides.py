@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -21,25 +20,12 @@ from builder.base.project import Project
 from builder.certify import control
 from builder.intent.stack import Override, Patch, Stack
 from builder.lock import lockfile, resolve, solver
+from builder.lock.change import Change, changes
 from builder.lock.lockfile import Entry, Lock
 
 CONTROLS = "controls/"
 PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*={2,3}\s*(?P<version>[A-Za-z0-9.+!_-]+)")
 MOVES = 5  # how often uv may move something else, before a set is given up
-
-
-@dataclass(frozen=True)
-class Change:
-    """One distribution that the two ends do not have in common. None: that end is without it."""
-
-    name: str
-    good: str | None
-    bad: str | None
-
-    def __str__(self) -> str:
-        if self.good is None:
-            return f"{self.name} {self.bad} added"
-        return f"{self.name} {self.good} → {self.bad}" if self.bad else f"{self.name} {self.good} removed"
 
 
 class ConflictError(Exception):
@@ -141,9 +127,7 @@ class Between:
 
     def __init__(self, good: Lock, bad: Lock, name: str) -> None:
         self.good, self.bad, self.name = good, bad, name
-        names = sorted({*good.versions, *bad.versions})
-        pairs = ((name, good.versions.get(name), bad.versions.get(name)) for name in names)
-        self.changes = {name: Change(name, old, new) for name, old, new in pairs if old != new}
+        self.changes = {change.name: change for change in changes(good.versions, bad.versions)}
         # The file of a version: that of the end that has it.
         self._entries = {(entry.name, entry.version): entry for entry in (*bad.python, *good.python)}
         self._extras = {
@@ -173,7 +157,7 @@ class Between:
     def applied(self, lock: Lock) -> frozenset[str]:
         """Which of the changes a set has."""
         return frozenset(
-            name for name, change in self.changes.items() if lock.versions.get(name) == change.bad != change.good
+            name for name, change in self.changes.items() if lock.versions.get(name) == change.new != change.old
         )
 
     def at(self, chosen: frozenset[str], scratch: Path) -> Lock:
@@ -186,10 +170,10 @@ class Between:
         for _ in range(MOVES):
             versions = self._resolve(moved, scratch)
             stray = {
-                name for name, change in self.changes.items() if name not in moved and versions.get(name) != change.good
+                name for name, change in self.changes.items() if name not in moved and versions.get(name) != change.old
             }
             # What neither end has, uv took from elsewhere: only the bad end's version will do.
-            if not {name for name in stray if versions.get(name) != self.changes[name].bad}:
+            if not {name for name in stray if versions.get(name) != self.changes[name].new}:
                 return self._assemble(versions, scratch)
             moved |= stray
         raise ConflictError("what one of them needs moves more than the two ends have")
@@ -197,7 +181,7 @@ class Between:
     def _resolve(self, moved: set[str], scratch: Path) -> dict[str, str]:
         held = dict(self.good.versions)
         for name in moved:
-            version = self.changes[name].bad
+            version = self.changes[name].new
             held.pop(name, None)
             if version is not None:
                 held[name] = version

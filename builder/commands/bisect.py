@@ -19,7 +19,7 @@ from builder.bisect import settings as bisect_config
 from builder.bisect.bisection import Journal
 from builder.bisect.packages import Found, Question
 from builder.certify import hostenv
-from builder.commands.common import AsJson, print_json
+from builder.commands.common import AsJson, changes_json, print_json
 from builder.intent import advisory, stack
 from builder.lock import lockfile
 
@@ -118,8 +118,8 @@ def _known_probe(home: Project, probe: str) -> None:
 def answer(found: Found, changed: int, journal: Journal, script: Path, drafted: Path) -> dict[str, Any]:
     """What was found, as JSON."""
     return {
-        "culprits": [{"name": one.name, "good": one.good, "bad": one.bad} for one in found.culprits],
-        "along": [{"name": one.name, "good": one.good, "bad": one.bad} for one in found.along],
+        "culprits": changes_json(found.culprits),
+        "along": changes_json(found.along),
         "changes": changed,
         "fault": found.said.fault,
         "reason": found.said.reason,

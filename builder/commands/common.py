@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from builder.base import errors
 from builder.base.project import Project
 from builder.intent import stack
 from builder.lock.audit import Finding
+from builder.lock.change import Change
 
 Stacks = Annotated[
     list[str] | None,
@@ -35,6 +37,11 @@ class Device(StrEnum):
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
+
+
+def changes_json(changes: Iterable[Change]) -> list[dict[str, str | None]]:
+    """Changes from a good lock to a bad one, as JSON."""
+    return [{"name": change.name, "good": change.old, "bad": change.new} for change in changes]
 
 
 def selected(home: Project, stacks: list[str] | None) -> list[str]:

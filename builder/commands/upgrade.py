@@ -14,7 +14,7 @@ from builder.base import machine, project
 from builder.base.project import Project
 from builder.certify.certify import Request
 from builder.commands import proof
-from builder.commands.common import AsJson, EngineName, OneStack, Stacks, print_json, selected
+from builder.commands.common import AsJson, EngineName, OneStack, Stacks, changes_json, print_json, selected
 from builder.image import daemon
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
@@ -95,7 +95,7 @@ def _json(result: recertify.Result) -> dict[str, Any]:
         "findings": [finding.what for finding in result.findings],
         "red": [probe.name for probe in result.red],
         "worse": [str(one) for one in result.worse],
-        "culprits": [dataclasses.asdict(one) for one in found.culprits] if found else [],
+        "culprits": changes_json(found.culprits) if found else [],
         "no_culprit": result.no_culprit,
         "reproducer": str(result.reproducer) if result.reproducer else None,
         "advisory": str(result.advisory) if result.advisory else None,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors
-from builder.bisect.sides import Change
 from builder.intent.advisory import Advisory
 from builder.lock import index, metadata
+from builder.lock.change import Change, changes
 from builder.lock.index import File
 from builder.lock.lockfile import Lock
 
@@ -25,13 +25,13 @@ class Row:
     def __str__(self) -> str:
         said = str(self.change)
         before, after = self.sizes
-        if before is not None and after is not None and self.change.good and self.change.bad:
+        if before is not None and after is not None and self.change.old and self.change.new:
             said += f", {megabytes(after - before)}"
         elif after is not None or before is not None:
             said += f", {megabytes(after or -(before or 0))}"
-        if self.change.good and self.change.bad and self.licences[0] != self.licences[1]:
+        if self.change.old and self.change.new and self.licences[0] != self.licences[1]:
             said += f", licence {self.licences[0]} → {self.licences[1]}"
-        elif self.change.good is None:
+        elif self.change.old is None:
             said += f", licence {self.licences[1]}"
         return said
 
@@ -68,15 +68,11 @@ class Difference:
 
 def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> Difference:
     """Compare two locks; asks the index for what the files weigh and under which licence they come."""
-    changes = [
-        Change(name, old.versions.get(name), new.versions.get(name))
-        for name in sorted({*old.versions, *new.versions})
-        if old.versions.get(name) != new.versions.get(name)
-    ]
-    before = _files(old, [f"{one.name}=={one.good}" for one in changes if one.good], scratch)
-    after = _files(new, [f"{one.name}=={one.bad}" for one in changes if one.bad], scratch)
+    moved = changes(old.versions, new.versions)
+    before = _files(old, [f"{one.name}=={one.old}" for one in moved if one.old], scratch)
+    after = _files(new, [f"{one.name}=={one.new}" for one in moved if one.new], scratch)
     rows = []
-    for one in changes:
+    for one in moved:
         was, will = before.get(one.name), after.get(one.name)
         sizes = (metadata.size(was), metadata.size(will))
         rows.append(Row(one, sizes, (metadata.licence(was) if was else "", metadata.licence(will) if will else "")))

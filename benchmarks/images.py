@@ -27,7 +27,7 @@ from builder.image import buildx, daemon, oci, render, rootfs, target
 from builder.image.buildx import Step
 from builder.lock import archives, index, lockfile
 from builder.lock.lockfile import Entry, Lock
-from builder.pages import docs, evidence, weight
+from builder.pages import evidence, generate, weight
 
 STACK = "trl1.16-cpu"
 EARLIER = "1.15.0"  # of TRL: what the bump starts from
@@ -269,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.record:
             command = " ".join(["python -m benchmarks.images", *(arguments or sys.argv[1:])])
             evidence.store(home, "bench", {**evidence.head(command), **measured}, scratch)
-            docs.refresh(home, scratch)
+            generate.refresh(home, scratch)
     good = True
     for name, limit in LIMITS.items():
         found = measured["ratios"][name]

@@ -19,7 +19,7 @@ from builder.image import bake, build, daemon, render
 from builder.intent import stack
 from builder.lock import audit, lockfile, resolve
 from builder.lock.audit import Finding
-from builder.pages import docs, weight
+from builder.pages import generate, matrix, weight
 
 
 def list_(as_json: AsJson = False) -> None:
@@ -28,15 +28,15 @@ def list_(as_json: AsJson = False) -> None:
     rows = []
     for name in stack.names(home):
         lock = lockfile.load(home, name)
-        where = docs.certified_where(home, lock, certificate.today())
+        where = matrix.certified_where(home, lock, certificate.today())
         rows.append(
-            {"stack": name, "device": lock.stack.device, "versions": docs.versions(lock), "certified_on": where}
+            {"stack": name, "device": lock.stack.device, "versions": matrix.versions(lock), "certified_on": where}
         )
     if as_json:
         print_json(rows)
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("stack", *docs.COLUMNS, "certified on"):
+    for column in ("stack", *matrix.COLUMNS, "certified on"):
         table.add_column(column, overflow="fold")
     for row in rows:
         held_versions = row["versions"]
@@ -119,7 +119,7 @@ def render_(
                     project.write(home.dockerfile(name), render.dockerfile(home, lock), scratch)
     if not stacks:
         with home.holding("documents") as scratch:
-            changed = docs.stale(home) if check else docs.refresh(home, scratch)
+            changed = generate.stale(home) if check else generate.refresh(home, scratch)
         differences.update({home.relative(path): "is stale\n" for path in changed})
     if as_json:
         print_json({"changed": differences})
@@ -159,7 +159,7 @@ def build_(
         if record:
             with home.holding("documents") as documents, console.spinner(f"{name}: weighing"):
                 weight.record(home, lock, built, f"vetted build {name} --record", documents)
-                docs.refresh(home, documents)
+                generate.refresh(home, documents)
     if as_json:
         print_json(
             {

@@ -22,7 +22,7 @@ from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
-from builder.pages import docs, evidence
+from builder.pages import evidence, generate
 from builder.publish import runner, signing
 
 WIDE = 400  # characters of what a certificate says in one line
@@ -80,7 +80,7 @@ def certify_(
                 if key:
                     runner.sign(outcome.certificate, key, scratch)
                 with home.holding("documents") as documents:
-                    docs.refresh(home, documents)
+                    generate.refresh(home, documents)
     _print_outcome(home, lock, request, outcome, advisories, as_json)
     if outcome.statement.predicate.result != "PASSED" or outcome.doubts:
         raise typer.Exit(1)
@@ -183,7 +183,7 @@ def controls_(
         if record:
             command = " ".join(["vetted controls", *(names or ()), *(["--full"] if full else []), "--record"])
             evidence.record(home, "controls", command, measured, scratch)
-            docs.refresh(home, scratch)
+            generate.refresh(home, scratch)
     if as_json:
         print_json(measured)
     else:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import datetime
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from builder.base import machine, reading, sources
+from pydantic import ValidationError
+
+from builder.base import errors, machine, reading, sources
 from builder.base.project import Project, write
+from builder.pages.records import File
+
+SHOWN = 3  # errors of a file that are shown
+
+
+T = TypeVar("T", bound=File)
 
 
 def path(project: Project, name: str) -> Path:
@@ -16,7 +24,7 @@ def path(project: Project, name: str) -> Path:
 
 
 def record(project: Project, name: str, command: str, measured: dict[str, Any], scratch: Path) -> Path:
-    """Write down what was measured of the suite, with its hash."""
+    """Write a measurement of the suite, with the suite's digest."""
     return store(project, name, {**head(command), "suite": sources.digest(project.smoke), **measured}, scratch)
 
 
@@ -35,10 +43,20 @@ def store(project: Project, name: str, document: dict[str, Any], scratch: Path) 
     return target
 
 
-def read(project: Project, name: str) -> dict[str, Any] | None:
-    """What was recorded, or None. Raises BadInputError when the file is damaged."""
-    where = project.relative(path(project, name))
+def read(project: Project, model: type[T]) -> T | None:
+    """The record of this kind; None when nothing was measured yet. Raises BadInputError when the file is damaged."""
+    file = path(project, model.FILE)
+    where = project.relative(file)
+    restore = f"git checkout {where}"
     try:
-        return reading.json_object(path(project, name), where, f"git checkout {where}")
+        return model.model_validate(reading.json_object(file, where, restore))
     except FileNotFoundError:
         return None
+    except ValidationError as error:
+        wrong = [
+            f"{where}: `{'.'.join(map(str, detail['loc']))}`: {detail['msg']}"
+            for detail in error.errors(include_url=False)[:SHOWN]
+        ]
+        raise errors.BadInputError(
+            "\n".join(wrong), cause="the file was edited, or a merge left its marks", next_step=restore
+        ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from builder.base import errors
 from builder.base.project import Project
@@ -15,18 +14,18 @@ from builder.lock import index
 from builder.lock.index import File
 from builder.lock.lockfile import Lock
 from builder.pages import evidence
+from builder.pages.records import Image, Images, Layer, WithoutGpu
 
-EVIDENCE = "images"
-GOAL = 0.9  # an image's bytes over those of its locked files, at most; where it is missed, the documents say so
-AT_ONCE = 16  # questions to an index
+AT_ONCE = 16  # requests to an index
 
 
-def measure(project: Project, lock: Lock, built: Built, scratch: Path) -> dict[str, Any]:
+def measure(project: Project, lock: Lock, built: Built, command: str, scratch: Path) -> Image:
     """The image's digest, its bytes by layer, the bytes of the locked files, and what ran inside without a GPU."""
     files = locked_files(lock, scratch)
     groups = {group.name: sum(files[entry.name] for entry in group.entries) for group in render.groups(lock)}
     names = render.layers(lock)
-    return {
+    row: dict[str, object] = {
+        **evidence.head(command),
         "lock": lock.digest,
         "inputs": built.inputs,
         "manifest": built.image.manifest,
@@ -34,11 +33,13 @@ def measure(project: Project, lock: Lock, built: Built, scratch: Path) -> dict[s
         "bytes": built.image.size,
         "files_bytes": sum(files.values()),
         "layers": [
-            {"name": name, "digest": layer.digest, "bytes": layer.size, "files_bytes": groups.get(name)}
+            Layer(name=name, digest=layer.digest, bytes=layer.size, files_bytes=groups.get(name))
             for name, layer in zip(names, _checked(built.image, names), strict=True)
         ],
-        **({"without_gpu": ran} if (ran := without_gpu(project, lock, built)) else {}),
     }
+    if report := without_gpu(project, lock, built):
+        row["without_gpu"] = report
+    return Image.model_validate(row)
 
 
 def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
@@ -53,12 +54,12 @@ def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
 
 def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
     """The bytes of every locked distribution's file, as the index says or as it lies in the wheelhouse."""
-    offered = index.offers(lock.stack, scratch, [f"{entry.name}=={entry.version}" for entry in lock.python])[0]
+    offers = index.offers(lock.stack, scratch, [f"{entry.name}=={entry.version}" for entry in lock.python])[0]
     locked = {entry.name: entry.sha256 for entry in lock.python}
-    files = [file for name, found in offered.items() for file in found if file.sha256 == locked[name]]
+    files = [file for name, offered in offers.items() for file in offered if file.sha256 == locked[name]]
     if missing := locked.keys() - {file.name for file in files}:
         raise errors.NetworkError(
-            f"no file with the locked hash is offered of {', '.join(sorted(missing))}",
+            f"the index offers no file with the locked hash for {', '.join(sorted(missing))}",
             next_step=f"vetted lock --check {lock.name}",
         )
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -66,40 +67,40 @@ def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
 
 
 def _bytes(file: File) -> int:
-    if (known := index.size(file)) is None:
+    if (size := index.size(file)) is None:
         raise errors.NetworkError(
             f"{file.filename}: its size is not known",
             cause="the index named the file, but its host did not answer",
             next_step="run this again",
         )
-    return known
+    return size
 
 
-def without_gpu(project: Project, lock: Lock, built: Built) -> dict[str, Any] | None:
-    """What a `vetted certify --device cpu` of this very image said, where its stack is made for GPUs: a report."""
+def without_gpu(project: Project, lock: Lock, built: Built) -> WithoutGpu | None:
+    """What `vetted certify --device cpu` reported of this very image, when its stack is made for GPUs."""
     path = certificate.report_path(project, lock.name, "cpu", "docker")
     if lock.stack.device == "cpu" or not path.is_file():
         return None
     statement = certificate.read(path)
-    subject = statement.subject[0].digest
-    if subject != certificate.bare(built.image.manifest):
+    if statement.subject[0].digest != certificate.bare(built.image.manifest):
         return None
     predicate = statement.predicate
     suite = statement.resource("suite").digest
-    return {
-        "suite": f"sha256:{suite.sha256}" if suite else "",
-        "passed": predicate.passedTests,
-        "not_run": predicate.notRun,
-        "red": {
+    return WithoutGpu(
+        suite=f"sha256:{suite.sha256}" if suite else "",
+        passed=predicate.passedTests,
+        not_run=predicate.notRun,
+        red={
             probe.name: (probe.reason or probe.outcome).splitlines()[0]
             for probe in predicate.probes
             if probe.name in predicate.failedTests
         },
-    }
+    )
 
 
 def record(project: Project, lock: Lock, built: Built, command: str, scratch: Path) -> Path:
     """Put this stack's row into docs/evidence/images.json; those of the others stay."""
-    rows: dict[str, Any] = (evidence.read(project, EVIDENCE) or {}).get("images", {})
-    rows[lock.name] = {**evidence.head(command), **measure(project, lock, built, scratch)}
-    return evidence.store(project, EVIDENCE, {"images": dict(sorted(rows.items()))}, scratch)
+    earlier = evidence.read(project, Images)
+    rows = {**(earlier.images if earlier else {}), lock.name: measure(project, lock, built, command, scratch)}
+    images = Images(images=dict(sorted(rows.items())))
+    return evidence.store(project, Images.FILE, images.model_dump(exclude_unset=True), scratch)

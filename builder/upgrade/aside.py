@@ -18,7 +18,7 @@ from builder.base.project import Project, sha256, sha256_file, write
 from builder.certify import hostenv
 from builder.image import render
 from builder.lock import archives, lockfile
-from builder.pages import docs
+from builder.pages import generate
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -104,7 +104,7 @@ def finish(home: Project, name: str, scratch: Path) -> bool:
     if render.difference(home, lock):
         write(home.dockerfile(name), render.dockerfile(home, lock), scratch)
     with home.holding("documents") as documents:
-        docs.refresh(home, documents)
+        generate.refresh(home, documents)
     note.unlink()
     return True
 

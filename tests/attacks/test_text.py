@@ -22,7 +22,7 @@ from builder.bisect import settings as bisect_config
 from builder.bisect.bisection import Journal
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.image.buildx import Step
-from builder.pages import docs, evidence
+from builder.pages import evidence, generate, matrix, records
 from tests.conftest import ROOT, TINY, Small, vetted
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
@@ -203,7 +203,7 @@ def test_json_that_is_no_object(small: Small, how: str) -> None:
     recorded.parent.mkdir()
     recorded.write_bytes(UNREADABLE[how])
     with pytest.raises(errors.BadInputError, match=r"docs/evidence/controls\.json"):
-        evidence.read(small.project, "controls")
+        evidence.read(small.project, records.Controls)
     journal = small.project.state / "bisect" / "key.json"
     journal.parent.mkdir(parents=True)
     journal.write_bytes(UNREADABLE[how])
@@ -318,7 +318,7 @@ def test_a_certificate_that_writes_the_readme(small: Small) -> None:
             cpu = f"{LINK} <!-- end of matrix -->".replace("\n", " ")
             resource["annotations"] = {"class": f"{cpu}, 2 cores", "cpu": cpu, "cores": 2}
     path.write_text(json.dumps(said, indent=2, ensure_ascii=True) + "\n")
-    shown = docs.matrix(small.project)
+    shown = matrix.matrix(small.project)
     assert "2 cores (lock)" in shown
     assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
@@ -327,7 +327,7 @@ def test_a_certificate_that_writes_the_readme(small: Small) -> None:
     assert {one.content for one in tokens(shown) if one.type == "html_inline"} <= {"<br>"}
 
 
-def test_evidence_that_writes_the_documents(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_that_writes_the_documents(small: Small) -> None:
     """Titles and outcomes of recorded controls hold links, HTML and cells."""
     row = {
         "control": LINK, "title": LINK, "expected": [LINK], "on_control": [{"probe": LINK, "outcome": LINK}],
@@ -337,8 +337,8 @@ def test_evidence_that_writes_the_documents(small: Small, monkeypatch: pytest.Mo
         "caught": 1, "controls": 1, "false_alarms": 0, "rows": [row], "date": LINK, "machine": LINK, "command": LINK,
         "suite": LINK,
     }  # fmt: skip
-    monkeypatch.setattr(evidence, "read", lambda *_: found)
-    shown = docs.controls(small.project)
+    evidence.store(small.project, "controls", found, small.scratch())
+    shown = generate.part(small.project, "controls", "..")
     assert len(shown.splitlines()) == 5
     links = [one.attrs["href"] for one in tokens(shown) if one.type == "link_open"]
     assert all(str(link).startswith("../images/patches/") for link in links)

@@ -14,7 +14,7 @@ import pytest
 
 from builder.base.project import Project
 from builder.intent import advisory, stack
-from builder.pages import docs, knowledge
+from builder.pages import generate, knowledge
 from doctor import __main__ as program
 from doctor.answer import commands, diagnose, nearest, report
 from doctor.base import versions
@@ -694,7 +694,7 @@ def test_a_guess_stands_behind_what_is_sure_unless_an_error_was_raised() -> None
 
 
 def test_what_it_knows_is_what_the_project_holds_today(real: Project) -> None:
-    assert knowledge.path(real) not in docs.stale(real)
+    assert knowledge.path(real) not in generate.stale(real)
     assert {one["id"] for one in DATA["advisories"]} == set(advisory.names(real))
     assert [one["name"] for one in DATA["stacks"]] == stack.names(real)
 

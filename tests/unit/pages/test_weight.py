@@ -16,7 +16,7 @@ from builder.image import oci, render
 from builder.image.build import Built
 from builder.intent import stack
 from builder.lock import lockfile
-from builder.pages import docs, evidence, weight
+from builder.pages import evidence, images, records, weight
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
 
@@ -34,25 +34,25 @@ def test_the_names_are_those_of_the_layers_that_the_dockerfiles_make(real: Proje
         lock = lockfile.load(real, name)
         assert len(render.layers(lock)) == 1 + len(made), name
         copied = re.findall(r"^COPY --link --from=(\S+)", final, re.MULTILINE)
-        assert render.layers(lock)[2:] == [one.replace("-patched", " patches") for one in copied]
+        assert render.layers(lock)[2:] == [layer.replace("-patched", " patches") for layer in copied]
 
 
 def test_every_layer_is_measured_beside_the_locked_files_in_it(wheels: Small, tmp_path: Path) -> None:
     image = built(wheels, tmp_path / "layout")
-    found = weight.measure(wheels.project, wheels.lock, image, wheels.scratch())
+    row = weight.measure(wheels.project, wheels.lock, image, "vetted build", wheels.scratch())
     files = {path.name.partition("-")[0]: path.stat().st_size for path in wheels.wheelhouse.glob("*.whl")}
     locked = {entry.name for entry in wheels.lock.python}
-    assert found["files_bytes"] == sum(size for name, size in files.items() if lockfile.normalise(name) in locked) > 0
-    assert found["bytes"] == image.image.size == sum(layer["bytes"] for layer in found["layers"])
-    by_name = {layer["name"]: layer for layer in found["layers"]}
-    assert by_name["base"]["files_bytes"] is None
-    assert sum(layer["files_bytes"] or 0 for layer in found["layers"]) == found["files_bytes"]
+    assert row.files_bytes == sum(size for name, size in files.items() if lockfile.normalise(name) in locked) > 0
+    assert row.bytes == image.image.size == sum(layer.bytes for layer in row.layers)
+    by_name = {layer.name: layer for layer in row.layers}
+    assert by_name["base"].files_bytes is None
+    assert sum(layer.files_bytes or 0 for layer in row.layers) == row.files_bytes
 
 
 def test_an_image_with_other_layers_than_its_dockerfile_is_refused(wheels: Small, tmp_path: Path) -> None:
     image = built(wheels, tmp_path / "layout", count=2)
     with pytest.raises(errors.VettedError, match="the image has 2 layers"):
-        weight.measure(wheels.project, wheels.lock, image, wheels.scratch())
+        weight.measure(wheels.project, wheels.lock, image, "vetted build", wheels.scratch())
 
 
 def test_a_file_whose_size_nobody_tells_is_no_zero(
@@ -60,13 +60,15 @@ def test_a_file_whose_size_nobody_tells_is_no_zero(
 ) -> None:
     monkeypatch.setattr("builder.lock.index.size", lambda _: None)
     with pytest.raises(errors.NetworkError, match="its size is not known"):
-        weight.measure(wheels.project, wheels.lock, built(wheels, tmp_path / "layout"), wheels.scratch())
+        weight.measure(
+            wheels.project, wheels.lock, built(wheels, tmp_path / "layout"), "vetted build", wheels.scratch()
+        )
 
 
 def test_a_row_is_replaced_and_those_of_other_stacks_stay(wheels: Small, tmp_path: Path) -> None:
     image = built(wheels, tmp_path / "layout")
     weight.record(wheels.project, wheels.lock, image, "first", wheels.scratch())
-    path = evidence.path(wheels.project, weight.EVIDENCE)
+    path = evidence.path(wheels.project, records.Images.FILE)
     document = json.loads(path.read_text())
     document["images"]["other"] = {**document["images"][TINY], "manifest": "sha256:other"}
     path.write_text(json.dumps(document))
@@ -76,32 +78,32 @@ def test_a_row_is_replaced_and_those_of_other_stacks_stay(wheels: Small, tmp_pat
 
 
 def test_the_document_says_what_is_shared_and_what_was_never_built(wheels: Small, tmp_path: Path) -> None:
-    assert "not built yet" in docs.images(wheels.project)
-    assert docs.layers(wheels.project) == "Not measured yet.\n"
+    assert "not built yet" in images.images(wheels.project)
+    assert images.layers(wheels.project) == "Not measured yet.\n"
     image = built(wheels, tmp_path / "layout")
     weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())
-    assert image.image.manifest.removeprefix("sha256:")[:12] in docs.images(wheels.project)
-    assert "**1.00** of the sum" in docs.layers(wheels.project)
-    assert "(shared)" not in docs.layers(wheels.project)
+    assert image.image.manifest.removeprefix("sha256:")[:12] in images.images(wheels.project)
+    assert "**1.00** of the sum" in images.layers(wheels.project)
+    assert "(shared)" not in images.layers(wheels.project)
 
 
 @pytest.mark.parametrize(("share", "missed"), [(0.9, False), (0.91, True)])
 def test_a_size_that_misses_the_goal_is_marked(wheels: Small, tmp_path: Path, share: float, missed: bool) -> None:
     image = built(wheels, tmp_path / "layout")
     weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())
-    path = evidence.path(wheels.project, weight.EVIDENCE)
+    path = evidence.path(wheels.project, records.Images.FILE)
     document = json.loads(path.read_text())
     document["images"][TINY] |= {"bytes": round(share * 1000), "files_bytes": 1000}
     path.write_text(json.dumps(document))
-    assert f"| {share:.2f}{' (missed)' if missed else ''} |" in docs.images(wheels.project)
+    assert f"| {share:.2f}{' (missed)' if missed else ''} |" in images.images(wheels.project)
 
 
 def test_an_image_that_would_be_another_today_is_said_to_be_an_earlier_one(wheels: Small, tmp_path: Path) -> None:
     image = replace(built(wheels, tmp_path / "layout"), inputs=wheels.inputs)
     weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())
-    assert "an earlier image" not in docs.images(wheels.project)
+    assert "an earlier image" not in images.images(wheels.project)
     (wheels.root / "runtime" / "train.py").write_text("# changed since\n")
-    assert "an earlier image" in docs.images(wheels.project)
+    assert "an earlier image" in images.images(wheels.project)
 
 
 def test_only_what_ran_in_this_very_image_is_told(small: Small, tmp_path: Path) -> None:
@@ -116,6 +118,6 @@ def test_only_what_ran_in_this_very_image_is_told(small: Small, tmp_path: Path) 
     assert weight.without_gpu(small.project, lock, image) is None, "another image's report"
     subject = statement.subject[0].model_copy(update={"digest": certificate.bare(image.image.manifest)})
     target.write_text(statement.model_copy(update={"subject": [subject]}).to_json())
-    told = weight.without_gpu(small.project, lock, image)
-    assert told is not None
-    assert told["passed"] == statement.predicate.passedTests
+    report = weight.without_gpu(small.project, lock, image)
+    assert report is not None
+    assert report.passed == statement.predicate.passedTests

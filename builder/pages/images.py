@@ -1,0 +1,132 @@
+"""The images in the documents: what they weigh, what they share, and how long they take to build."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from builder.base.project import Project
+from builder.image import target
+from builder.intent import stack
+from builder.lock import lockfile
+from builder.pages import cells, evidence, records, suite
+from builder.pages.cells import Markdown
+from builder.pages.records import Image, Layer
+
+GOAL = 0.9  # an image's bytes over those of its locked files, at most; where it is missed, the documents say so
+
+
+def measured(project: Project) -> dict[str, Image]:
+    """What was measured of each stack's image, by the stack's name."""
+    record = evidence.read(project, records.Images)
+    return record.images if record else {}
+
+
+def images(project: Project) -> str:
+    """Every image that was built and weighed, beside the locked files that it is made of."""
+    rows: list[list[object]] = []
+    weighed = measured(project)
+    for name in stack.names(project):
+        if (image := weighed.get(name)) is None:
+            rows.append([cells.code(name), "not built yet", *[""] * 5])
+            continue
+        lock = lockfile.load(project, name)
+        today = target.inputs_of(project, lock)
+        ratio = image.bytes / image.files_bytes
+        rows.append(
+            [
+                cells.code(name), cells.short(image.manifest), cells.megabytes(image.bytes),
+                cells.megabytes(image.files_bytes), f"{ratio:.2f}{'' if ratio <= GOAL else ' (missed)'}",
+                len(image.layers), f"{image.date}{'' if image.inputs == today else ', an earlier image'}",
+            ]
+        )  # fmt: skip
+    columns = ["stack", "digest", "to pull", "locked files", f"of them, at most {GOAL}", "layers", "built"]
+    return cells.table(columns, rows)
+
+
+def layers(project: Project) -> str:
+    """Every layer of every image; the same digest in two columns is stored once by a registry, and pulled once."""
+    weighed = measured(project)
+    names = [name for name in stack.names(project) if name in weighed]
+    if not names:
+        return suite.NOT_MEASURED
+    by_name = {name: {layer.name: layer for layer in weighed[name].layers} for name in names}
+    uses = Counter(digest for name in names for digest in {layer.digest for layer in weighed[name].layers})
+
+    def cell(layer: Layer | None) -> Markdown:
+        if layer is None:
+            return Markdown("")
+        shared = " (shared)" if uses[layer.digest] > 1 else ""
+        return Markdown(f"{cells.short(layer.digest)} {cells.megabytes(layer.bytes)}{shared}")
+
+    rows = [
+        [layer, *(cell(by_name[name].get(layer)) for name in names)]
+        for layer in _ordered([weighed[name] for name in names])
+    ]
+    stored = sum({layer.digest: layer.bytes for name in names for layer in weighed[name].layers}.values())
+    total = sum(weighed[name].bytes for name in names)
+    sharing = (
+        f"A registry stores {cells.megabytes(stored)} for all, **{stored / total:.2f}** of the sum of their sizes."
+    )
+    return f"{cells.table(['layer', *map(cells.code, names)], rows)}\n{sharing}\n"
+
+
+def _ordered(weighed: Sequence[Image]) -> list[str]:
+    """The names of all layers, each where it stands in the image that has the most of them before it."""
+    places: dict[str, int] = {}
+    for image in weighed:
+        for place, layer in enumerate(image.layers):
+            places[layer.name] = max(place, places.get(layer.name, 0))
+    return sorted(places, key=lambda name: places[name])
+
+
+def builds(project: Project) -> str:
+    """Building and pulling, beside one layer of the same distributions; what misses its target says so."""
+    record = evidence.read(project, records.Builds)
+    if record is None:
+        return suite.NOT_MEASURED
+    head = (
+        f"The same locked distributions on the same base, {cells.escaped(record.stack)}; the bump is "
+        f"{cells.escaped(record.bumped)}. {suite.measured(record)}."
+    )
+    ways = [
+        [
+            name, _seconds(way.cold_s, 0), _seconds(way.bump_s, 0), cells.megabytes(way.bytes),
+            cells.megabytes(way.pulled_bytes),
+        ]
+        for name, way in record.ways.items()
+    ]  # fmt: skip
+    ratios = []
+    for name, limit in record.limits.items():
+        ratio = record.ratios[name]
+        missed = "" if ratio <= limit else " (missed)"
+        ratios.append([name.replace("_", " "), f"{ratio:.2f}", f"{limit:.2f}{missed}"])
+    steps = ", ".join(f"{cells.escaped(name)}: {_seconds(seconds, 1)}" for name, seconds in record.first_step_s.items())
+    return "\n".join(
+        [
+            f"{head}\n",
+            cells.table(["way", "cold build", "one pin changed", "image", "pulled for that"], ways),
+            cells.table(["ratio", "measured", "at most"], ratios),
+            f"From the start of a container to its first GRPO step: {steps}.\n",
+        ]
+    )
+
+
+def _seconds(repetitions: Sequence[float], digits: int) -> Markdown:
+    return Markdown(" · ".join(f"{seconds:.{digits}f} s" for seconds in repetitions))
+
+
+def without_gpu(project: Project) -> str:
+    """What ran inside the images for GPUs on a machine without one: reports, never certificates."""
+    rows = []
+    for name, image in measured(project).items():
+        if (report := image.without_gpu) is None:
+            continue
+        red = cells.joined(
+            [Markdown(f"{cells.code(probe)}: {cells.escaped(reason)}") for probe, reason in report.red.items()], "<br>"
+        )
+        suite_ = Markdown(cells.short(report.suite) + suite.older_suite(project, report.suite))
+        rows.append([cells.code(name), len(report.passed), red or "none", cells.codes(report.not_run), suite_])
+    if not rows:
+        return "Not run yet.\n"
+    return cells.table(["stack", "passed", "red without a GPU", "not run", "suite"], rows)

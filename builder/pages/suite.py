@@ -1,0 +1,157 @@
+"""The suite in the documents: its probes, and how it was itself tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.base import sources
+from builder.base.project import Project
+from builder.certify import catalogue
+from builder.certify.catalogue import Bound
+from builder.pages import cells, evidence, records
+from builder.pages.cells import DASH, Markdown
+from builder.pages.records import ControlRow, Distribution, ProbeOutcome, Record, SuiteRecord
+
+NOT_MEASURED = "Not measured yet.\n"
+
+
+def probes(project: Project) -> str:
+    """Every probe: what it asks, its headline, and the headline's range over the runs of the certified stack."""
+    alarms = evidence.read(project, records.FalseAlarms)
+    rows = []
+    for probe in catalogue.read(project.smoke):
+        headline = probe.headline
+        runs = alarms.probes.get(probe.name) if alarms else None
+        measured = alarms.distributions(probe.name).get(headline.name) if alarms else None
+        seconds = cells.number(runs.seconds.median) if runs else DASH
+        rows.append(
+            [
+                cells.code(probe.name),
+                probe.asks,
+                _named(headline),
+                cells.bound(headline.bound),
+                _range(measured),
+                seconds,
+            ]
+        )
+    return cells.table(["probe", "asks", "the number that matters", "bound", "measured", "seconds"], rows)
+
+
+def numbers(project: Project) -> str:
+    """Every number of every probe with its bound, the range that was measured, and the reason for the bound."""
+    alarms = evidence.read(project, records.FalseAlarms)
+    rows = []
+    for probe in catalogue.read(project.smoke):
+        measured = alarms.distributions(probe.name) if alarms else {}
+        for bound in probe.bounds:
+            spread = _spread(measured.get(bound.name))
+            rows.append([cells.code(probe.name), _named(bound), cells.bound(bound.bound), *spread, bound.why])
+    return cells.table(["probe", "number", "bound", "smallest", "median", "largest", "why"], rows)
+
+
+def false_alarms(project: Project) -> str:
+    record = evidence.read(project, records.FalseAlarms)
+    if record is None:
+        return NOT_MEASURED
+    head = (
+        f"**{len(record.false_alarms)} red** in {record.runs} runs of {cells.code(record.stack)} with seeds "
+        f"{cells.escaped(record.seeds)}, {record.side_by_side} runs side by side on {record.cores} cores. "
+        f"{source(project, record)}"
+    )
+    alarms = [
+        f"- seed {alarm.seed}: {cells.code(alarm.probe)}: {cells.escaped(alarm.reason)}"
+        for alarm in record.false_alarms
+    ]
+    return "\n".join([head, *alarms]) + "\n"
+
+
+def controls(project: Project) -> str:
+    record = evidence.read(project, records.Controls)
+    if record is None:
+        return NOT_MEASURED
+    head = (
+        f"**{record.caught} of {record.controls}** caught for the right reason, **{record.false_alarms}** false alarms "
+        f"on their twins. {source(project, record)}"
+    )
+    rows = [
+        [
+            cells.code(row.control), row.title, cells.codes(row.expected), _outcomes(row.on_control, row.expected),
+            _change(row), _outcomes(row.on_twin, row.expected),
+        ]
+        for row in record.rows
+    ]  # fmt: skip
+    table = cells.table(["control", "what is wrong", "must fail", "seen", "made good by", "seen then"], rows)
+    return f"{head}\n\n{table}"
+
+
+def mutants(project: Project) -> str:
+    record = evidence.read(project, records.Mutants)
+    if record is None:
+        return NOT_MEASURED
+    total = record.total
+    head = f"**{total.killed} of {total.mutants}** killed ({total.rate:.0%}). {source(project, record)}"
+    rows = [
+        [name, tally.mutants, tally.killed, Markdown(f"{tally.rate:.0%}")] for name, tally in record.packages.items()
+    ]
+    table = cells.table(["package", "mutants", "killed", "rate"], rows)
+    survivors = [
+        f"- {cells.code(mutant.id)}: {cells.escaped(mutant.why)}. "
+        f"Why it survives: {cells.escaped(mutant.reason_survived or 'not looked into')}\n"
+        for mutant in record.mutants
+        if mutant.outcome == "survived"
+    ]
+    return f"{head}\n\n{table}" + (f"\nSurvivors:\n\n{''.join(survivors)}" if survivors else "")
+
+
+def speed(project: Project) -> str:
+    record = evidence.read(project, records.SuiteSpeed)
+    if record is None:
+        return NOT_MEASURED
+    return (
+        f"{record.probes} probes in {record.wall_s:.0f} s: {record.imports_s:.0f} s of imports and "
+        f"{record.compute_s:.0f} s of the probes' own compute, **{record.overhead:.2f}** times the two together. "
+        f"The same probes in a fresh process each: {record.fresh_s:.0f} s, **{record.fresh_over_suite:.1f}** times "
+        f"the suite. {source(project, record)}\n"
+    )
+
+
+def source(project: Project, record: SuiteRecord) -> str:
+    """When, where and how a record was measured, and whether the suite has changed since."""
+    return f"{measured(record)}; suite {cells.short(record.suite)}{older_suite(project, record.suite)}."
+
+
+def measured(record: Record) -> str:
+    return f"Measured on {cells.escaped(record.date)} ({cells.escaped(record.machine)}) by {cells.code(record.command)}"
+
+
+def older_suite(project: Project, digest: str) -> str:
+    return "" if digest == sources.digest(project.smoke) else ", an earlier suite"
+
+
+def _outcomes(outcomes: Sequence[ProbeOutcome], names: Sequence[str]) -> Markdown:
+    return cells.joined([row.outcome for row in outcomes if row.probe in names], ", ")
+
+
+def _change(row: ControlRow) -> Markdown:
+    """What makes a control good: another distribution, or patches, each with a link to it."""
+    links = [Markdown(f"patch {cells.link(Path(file).stem, file)}") for file in row.patches]
+    return cells.joined(links, ", ") or cells.escaped(row.twin)
+
+
+def _named(bound: Bound) -> Markdown:
+    return Markdown(cells.code(bound.name) + (f", {cells.escaped(bound.unit)}" if bound.unit else ""))
+
+
+def _spread(measured: Distribution | None) -> list[Markdown]:
+    if measured is None:
+        return [DASH] * 3
+    return [cells.number(value) for value in (measured.min, measured.median, measured.max)]
+
+
+def _range(measured: Distribution | None) -> Markdown:
+    if measured is None:
+        return DASH
+    least, most = cells.number(measured.min), cells.number(measured.max)
+    runs = f"in {measured.n} runs"
+    return Markdown(f"{least} {runs}" if least == most else f"{least} to {most} {runs}")

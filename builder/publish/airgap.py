@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jinja2 import StrictUndefined, Template
+
 from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import judged
@@ -27,40 +29,13 @@ IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files
 # What is there beside the image: the files that people run, and what they mount.
 LOAD, JUDGED = "load", "judged"
-SCRIPT = """\
-#!/bin/sh
-# Loads the image into Docker and chooses it. Then, in this folder: docker compose run --rm train
-set -eu
-cd "$(dirname "$0")"
-image={image}
-tar -C image -cf - . | docker load --quiet
-if ! docker image inspect "$image" > /dev/null 2>&1; then
-    echo "load: Docker has the image, but does not know it by its digest, $image" >&2
-    echo "usual cause: Docker's classic image store forgets the digests of what it loads" >&2
-    echo 'next: in /etc/docker/daemon.json set {{"features": {{"containerd-snapshotter": true}}}}, restart Docker' >&2
-    exit 4
-fi
-mkdir -p runs
-owner="$(id -u):$(id -g)"
-if [ "$(id -u)" = 0 ]; then owner={nobody}:{nobody}; chown "$owner" runs; fi
-memory=$(awk '/^MemTotal:/ {{ t = int($2 / 1024); a = t - {spared}; b = int(t * 3 / 4); print (a > b ? a : b) "m" }}' \
-    /proc/meminfo)
-cat > .env.partial <<END
-{image_variable}=$image
-{stack_variable}={stack}
-{certificates_variable}=./{judged}
-{user_variable}=$owner
-{files_variable}={files}
-{memory_variable}=$memory
-END
-mv .env.partial .env
-echo "$image"
-echo "  written to .env; next: docker compose run --rm train"
-"""
+SCRIPT = Path(__file__).parent / "scripts" / "load.sh"
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedImage:
+    """A folder that was written; `size` in bytes."""
+
     folder: Path
     image: str
     size: int
@@ -68,7 +43,7 @@ class Carried:
 
 def make(
     project: Project, lock: Lock, built: Built, key: str, output: Path, scratch: Path, report: Callable[[str], None]
-) -> Carried:
+) -> CarriedImage:
     """Write the folder. Raises VettedError when there is no valid certificate, StorageError when something is there."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
@@ -108,7 +83,7 @@ def make(
         )
     output.mkdir(parents=True, exist_ok=True)
     partial.rename(output)
-    return Carried(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
+    return CarriedImage(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
 
 
 def layout(folder: Path) -> tuple[Path, Path | None]:
@@ -131,12 +106,7 @@ def _compose(project: Project, lock: Lock, built: Built, folder: Path) -> dict[s
         shutil.copyfile(source, folder / source.name)
     sources.copy(project.smoke, folder)
     image, files = f"{built.reference.partition(':')[0]}@{built.image.manifest}", dotenv.files("", lock.stack.device)
-    script = SCRIPT.format(
-        image=image, stack=lock.name, nobody=dotenv.NOBODY_IN_PARTICULAR, judged=JUDGED, files=files,
-        image_variable=dotenv.IMAGE, stack_variable=dotenv.STACK, certificates_variable=dotenv.CERTIFICATES,
-        user_variable=dotenv.USER, files_variable=dotenv.FILES, memory_variable=dotenv.MEMORY, spared=dotenv.SPARED,
-    )  # fmt: skip
-    (folder / LOAD).write_text(script)
+    (folder / LOAD).write_text(script(image, lock.name, files), encoding="utf-8")
     (folder / LOAD).chmod(0o755)
     fixed = {dotenv.IMAGE: image, dotenv.STACK: lock.name, dotenv.CERTIFICATES: f"./{JUDGED}"}
     return {
@@ -145,3 +115,11 @@ def _compose(project: Project, lock: Lock, built: Built, folder: Path) -> dict[s
         dotenv.FILES: re.escape(files),
         dotenv.MEMORY: "[1-9][0-9]*m",
     }
+
+
+def script(image: str, stack: str, files: str) -> str:
+    """The script that gives Docker the image and writes .env. `files`: the compose files."""
+    template = Template(SCRIPT.read_text(encoding="utf-8"), undefined=StrictUndefined, keep_trailing_newline=True)
+    return template.render(
+        image=image, stack=stack, files=files, judged=JUDGED, nobody=dotenv.NOBODY_IN_PARTICULAR, spared=dotenv.SPARED
+    )

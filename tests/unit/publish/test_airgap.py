@@ -1,0 +1,62 @@
+"""The script of a carried folder: it loads the image from anywhere, and chooses it only where Docker knows it.
+
+The whole folder, signed, is in tests/registry.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.publish import airgap, dotenv
+
+IMAGE = "vetted/tiny@sha256:" + "1" * 64
+# A Docker that writes down what it is called with, and knows one image.
+DOCKER = """\
+#!/bin/sh
+case "$1" in
+    load) tar -t > "$NOTES/loaded" ;;
+    image) [ "$3" = "$KNOWN" ] ;;
+esac
+"""
+
+
+def load(folder: Path, notes: Path, image: str) -> subprocess.CompletedProcess[str]:
+    (notes / "bin").mkdir(parents=True)
+    (notes / "bin" / "docker").write_text(DOCKER)
+    (notes / "bin" / "docker").chmod(0o755)
+    path = f"{notes / 'bin'}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "NOTES": str(notes), "KNOWN": image}
+    argv = ["sh", str(folder / airgap.LOAD)]
+    return subprocess.run(argv, cwd="/", env=environ, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "carried" / airgap.IMAGE).mkdir(parents=True)
+    (tmp_path / "carried" / airgap.IMAGE / "index.json").touch()
+    (tmp_path / "carried" / airgap.LOAD).write_text(airgap.script(IMAGE, "tiny", "compose.yaml:compose.gpu.yaml"))
+    return tmp_path / "carried"
+
+
+def test_the_image_is_loaded_and_chosen(folder: Path, tmp_path: Path) -> None:
+    result = load(folder, tmp_path / "notes", IMAGE)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "./index.json" in (tmp_path / "notes" / "loaded").read_text().splitlines()
+    runs = (folder / "runs").stat()
+    assert runs.st_uid != 0
+    assert (folder / ".env").read_text() == (
+        f"{dotenv.IMAGE}={IMAGE}\n{dotenv.STACK}=tiny\n{dotenv.CERTIFICATES}=./judged\n"
+        f"{dotenv.USER}={runs.st_uid}:{runs.st_gid}\n{dotenv.FILES}=compose.yaml:compose.gpu.yaml\n"
+        f"{dotenv.MEMORY}={dotenv.limits()[dotenv.MEMORY]}\n"
+    )
+
+
+def test_an_engine_that_knows_no_digests_chooses_nothing(folder: Path, tmp_path: Path) -> None:
+    result = load(folder, tmp_path / "notes", "another")
+    assert result.returncode == 4
+    assert 'next: in /etc/docker/daemon.json set {"features": {"containerd-snapshotter": true}}' in result.stderr
+    assert not (folder / ".env").exists()

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import errors, project
+from builder.base import errors, project, text
 from builder.base.project import Project
 from builder.certify import certificate, judged
 from builder.certify.certificate import Statement
@@ -26,8 +26,9 @@ from builder.image.oci import DIGEST
 from builder.intent import stack
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
-from builder.publish import airgap, dotenv, keys, publish, rebuild, registry, timestamp, verify
+from builder.publish import airgap, dotenv, keys, publish, rebuild, refusal, registry, timestamp, verify
 from builder.publish.rebuild import Rebuilt
+from builder.publish.reference import Reference, Repository, parse_reference, parse_repository
 from builder.publish.verify import Verdict
 
 Insecure = Annotated[
@@ -153,7 +154,7 @@ def verify_(
             if Path(reference).is_dir():
                 raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")
             try:
-                wanted = registry.parse_reference(reference, insecure=insecure)
+                wanted = parse_reference(reference, insecure=insecure)
             except ValueError as error:
                 raise typer.BadParameter(str(error), param_hint="REF") from error
             if public:
@@ -215,7 +216,7 @@ def _temporary() -> Iterator[Path]:
             yield Path(temporary)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise registry.disk_full(str(Path(tempfile.gettempdir(), "vetted-"))) from error
+            raise refusal.disk_full(str(Path(tempfile.gettempdir(), "vetted-"))) from error
         raise
 
 
@@ -241,27 +242,27 @@ def _print(said: Iterable[tuple[str, str]]) -> None:
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """What a person reads, with its colour. All of it comes from a registry, so that none of it may be a command."""
-    yield registry.printable(verdict.reference), "bold"
+    yield text.line(verdict.reference), "bold"
     for what, value in (("image", verdict.image), ("stack", verdict.stack), ("lock", verdict.lock)):
         if value:
-            yield registry.printable(f"  {what:<9} {value}"), ""
+            yield text.line(f"  {what:<9} {value}"), ""
     for one in verdict.certificates:
         predicate = one.statement.predicate
         probes = f"{len(predicate.passedTests)} of {len(predicate.probes)} probes passed"
         dates = f"issued {predicate.issued}, expires {predicate.expires}"
-        yield registry.printable(f"  certified on {one.hardware}: {probes}; {dates}"), ""
+        yield text.line(f"  certified on {one.hardware}: {probes}; {dates}"), ""
         yield from _doubts(one.doubts)
     yield from _doubts(verdict.doubts)
     for note in verdict.notes:
-        yield registry.printable(f"  {note}"), ""
+        yield text.line(f"  {note}"), ""
     yield ("verified", "green") if verdict.good else ("not verified", "red")
 
 
 def _doubts(doubts: Sequence[str]) -> Iterator[tuple[str, str]]:
     for doubt in doubts:
         first, *rest = doubt.splitlines() or [""]
-        yield registry.printable(f"  doubt: {first}"), "red"
-        yield from ((registry.printable(f"         {line}"), "red") for line in rest)
+        yield text.line(f"  doubt: {first}"), "red"
+        yield from ((text.line(f"         {line}"), "red") for line in rest)
 
 
 def use_(
@@ -318,11 +319,11 @@ def _cpu_stack(home: Project) -> str:
 
 
 def _published(
-    home: Project, name: str, repository: registry.Repository, public: Sequence[Path], scratch: Path,
+    home: Project, name: str, repository: Repository, public: Sequence[Path], scratch: Path,
     allow_rollback: bool,
 ) -> tuple[str, Sequence[Statement]]:  # fmt: skip
     """The image that the stack's tag names in a registry; verified, and with its certificates, when there is a key."""
-    where = registry.Reference(repository, publish.tag(name), None)
+    where = Reference(repository, publish.tag(name), None)
     verdict = verify.remote(home, where, public, scratch, allow_rollback=allow_rollback) if public else None
     image = verdict.image if verdict else registry.resolve(repository, publish.tag(name))
     if not image:
@@ -336,7 +337,7 @@ def _published(
         other = [] if verdict.stack in (None, name) else [f"it is an image of {verdict.stack}"]
         if other or not verdict.good:
             doubts = [*other, *verdict.doubts, *(doubt for one in verdict.certificates for doubt in one.doubts)]
-            said = (registry.printable(line) for doubt in doubts for line in doubt.splitlines())
+            said = (text.line(line) for doubt in doubts for line in doubt.splitlines())
             raise errors.VettedError(
                 "\n".join([f"{repository}:{name} is in doubt; .env is as it was", *said]),
                 next_step=f"vetted verify {where} --key cosign.pub",
@@ -356,8 +357,8 @@ def _load(built: Built) -> None:
         daemon.load(built.image, built.reference)
 
 
-def _repository(where: str, insecure: bool) -> registry.Repository:
+def _repository(where: str, insecure: bool) -> Repository:
     try:
-        return registry.parse(where, insecure=insecure)
+        return parse_repository(where, insecure=insecure)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--registry") from error

@@ -120,6 +120,7 @@ def _compose(project: Project, lock: Lock, built: Built, folder: Path) -> dict[s
 def script(image: str, stack: str, files: str) -> str:
     """The script that gives Docker the image and writes .env. `files`: the compose files."""
     template = Template(SCRIPT.read_text(encoding="utf-8"), undefined=StrictUndefined, keep_trailing_newline=True)
-    return template.render(
+    rendered: str = template.render(
         image=image, stack=stack, files=files, judged=JUDGED, nobody=dotenv.NOBODY_IN_PARTICULAR, spared=dotenv.SPARED
     )
+    return rendered

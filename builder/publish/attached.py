@@ -17,8 +17,8 @@ from builder.base import errors, strictjson
 from builder.certify import certificate
 from builder.image import oci
 from builder.image.oci import Image
-from builder.publish import registry, signing
-from builder.publish.registry import Repository
+from builder.publish import refusal, registry, signing
+from builder.publish.reference import Repository
 from builder.publish.signing import Envelope
 
 BILL = "https://cyclonedx.org/bom"
@@ -91,14 +91,14 @@ def fetch(repository: Repository, image: str, ignored: list[str] | None = None) 
     skipped = [] if ignored is None else ignored
     try:
         content = registry.manifest(repository, tag(image))
-    except registry.UnusableError as error:
+    except refusal.UnusableError as error:
         skipped.append(f"what is attached: {error.what.splitlines()[-1]}")
         return []
     found = []
     for one in _chosen([] if content is None else _layers(_json(content), skipped), skipped):
         try:
             found.append(signing.parse(registry.blob(repository, one.digest, one.size)))
-        except registry.UnusableError as error:
+        except refusal.UnusableError as error:
             skipped.append(f"a statement: {error.what.splitlines()[-1]}")
     return _read(found, skipped)
 

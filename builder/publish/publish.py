@@ -22,7 +22,7 @@ from builder.image import oci
 from builder.image.build import Built
 from builder.lock.lockfile import Lock
 from builder.publish import attached, keys, provenance, registry, release, runner, signature, signing, verify
-from builder.publish.registry import Repository
+from builder.publish.reference import TAG, Repository
 from builder.publish.signing import Envelope
 from builder.publish.verify import Signed
 
@@ -69,7 +69,7 @@ def valid(
 
 def tag(stack: str) -> str:
     """The tag of a stack. Raises BadInputError when it can have none."""
-    if not registry.TAG.fullmatch(stack) or len(stack) > LONGEST:
+    if not TAG.fullmatch(stack) or len(stack) > LONGEST:
         raise errors.BadInputError(
             f"{stack!r} cannot be a tag: letters, digits and . _ - only, and {LONGEST} of them at most",
             next_step=f"rename lockfiles/{stack}",

@@ -17,8 +17,8 @@ from builder.image import compare, oci
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
-from builder.publish import registry
-from builder.publish.registry import Reference
+from builder.publish import refusal, registry
+from builder.publish.reference import Reference, Repository
 from builder.publish.verify import Verdict
 
 SAME = "rebuilt from the lock: the same digest: nothing of this image needs to be trusted"
@@ -63,7 +63,7 @@ def remote(project: Project, reference: Reference, image: str | None, build: Bui
         return Rebuilt(digest or "", doubts=(f"there is no image {reference}",))
     try:
         held = _described(repository, content, scratch / "described")
-    except (errors.BadInputError, registry.UnusableError, ValueError, KeyError, TypeError, RecursionError):
+    except (errors.BadInputError, refusal.UnusableError, ValueError, KeyError, TypeError, RecursionError):
         return Rebuilt(digest, doubts=("it is not the image of a stack: its manifest or config cannot be read",))
     return _judge(project, held, build)
 
@@ -90,7 +90,7 @@ def only_image(layout: Path) -> str:
     return found[0]
 
 
-def _described(repository: registry.Repository, manifest: bytes, layout: Path) -> oci.Image:
+def _described(repository: Repository, manifest: bytes, layout: Path) -> oci.Image:
     """An image in a registry by its manifest and config: no layer of it is fetched."""
     oci.begin(layout)
     descriptor = oci.add(layout, manifest, oci.MANIFEST)

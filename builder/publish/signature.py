@@ -10,8 +10,8 @@ from pathlib import Path
 
 from builder.base import errors, process, strictjson
 from builder.image import oci
-from builder.publish import registry, signing, timestamp
-from builder.publish.registry import Repository
+from builder.publish import refusal, registry, signing, timestamp
+from builder.publish.reference import Repository
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MOST = 100  # signatures that others may have put there
@@ -52,7 +52,7 @@ def add(
             next_step="publish to a repository with a longer name",
         )
     if result.returncode != 0:
-        raise registry.explain(repository, result.output)
+        raise refusal.explain(repository, result.output)
     if timestamp_server is not None and not _stamped(repository, image, process.run(check, env=env)):
         raise timestamp.rubbish(timestamp_server, "it sent a timestamp of something else")
     return True

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from builder.base import errors, process, strictjson
-from builder.publish import registry
+from builder.base import errors, process, strictjson, text
+from builder.publish import refusal
 
 PAYLOAD = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -168,13 +168,13 @@ def _cosign(key: str, *argv: str) -> process.Result:
     result = process.run(["cosign", *argv], env=key_environment(key))
     if result.returncode == 0:
         return result
-    if here := registry.HERE.search(result.output):
-        raise registry.disk_full(here[1])
+    if here := refusal.HERE.search(result.output):
+        raise refusal.disk_full(here[1])
     if LOCKED.search(result.output):
         raise errors.BadInputError(
             f"{key}: its password is wrong, or was not given", next_step="export COSIGN_PASSWORD, then run this again"
         )
-    said = [registry.printable(line) for line in result.stderr.splitlines() if line.startswith("Error")]
+    said = [text.line(line) for line in result.stderr.splitlines() if line.startswith("Error")]
     raise errors.BadInputError(
         f"{key} cannot sign: {said[0].removeprefix('Error: ') if said else 'cosign says nothing'}",
         cause="the file is no private key of cosign's, or its service does not answer",

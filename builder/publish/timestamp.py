@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from builder.base import errors, strictjson, text
-from builder.publish import registry
 
 SIGNATURE, TIMESTAMP = "dev.cosignproject.cosign/signature", "dev.sigstore.cosign/rfc3161timestamp"
 FETCHED = "Timestamp fetched"  # cosign has its timestamp: what fails after this is the registry's
@@ -60,11 +59,11 @@ def explain(url: str, output: str) -> errors.NetworkError | None:
         return None
     if "error making request to timestamp authority" in said[1]:
         return errors.NetworkError(
-            f"the timestamp server {url} does not answer; no tag was moved\n{registry.printable(said[1])}",
+            f"the timestamp server {url} does not answer; no tag was moved\n{text.line(said[1])}",
             cause="the server is down, or a proxy or firewall stands between",
             next_step=f"curl -sS {shlex.quote(url)}; when that answers, run this again",
         )
-    return rubbish(url, registry.printable(said[1]))
+    return rubbish(url, text.line(said[1]))
 
 
 def rubbish(url: str, said: str) -> errors.NetworkError:

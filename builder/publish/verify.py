@@ -22,7 +22,7 @@ from builder.image import oci
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.publish import attached, provenance, registry, release, signing
-from builder.publish.registry import Reference
+from builder.publish.reference import Reference
 from builder.publish.release import Release
 from builder.publish.signing import Envelope
 

@@ -14,7 +14,7 @@ from builder.base.project import sha256
 from builder.certify import certificate
 from builder.image import oci
 from builder.publish import attached, registry, signature, signing
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository, parse_repository
 from tests.attacks.envelopes import encoded, forgeries, genuine, write
 from tests.conftest import TINY
 from tests.registry import conftest as at
@@ -154,7 +154,7 @@ def test_a_statement_is_larger_than_its_descriptor_says(
 def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack, tmp_path: Path) -> None:
     """What a registry sends goes through a pipe, and no file holds more than was asked for."""
     with at_refusals.answering(200, "application/octet-stream", "0" * 8_000_000) as host:
-        where = registry.parse(f"{host}/images", insecure=False)
+        where = parse_repository(f"{host}/images", insecure=False)
         with pytest.raises(errors.NetworkError, match="it sends more than 1000 bytes"):
             registry.blob(where, certified.image, 1000)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1_000_000

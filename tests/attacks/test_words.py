@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from builder.base import errors, process
-from builder.publish import registry
+from builder.publish import refusal
+from builder.publish.reference import parse_repository
 
 PATH = {"PATH": os.environ["PATH"]}
 
@@ -50,6 +51,6 @@ def test_a_registry_that_is_asked_without_a_home(tmp_path: Path) -> None:
         pytest.skip("oras is not installed")
     argv = ["env", "-i", f"PATH={PATH['PATH']}", "oras", "resolve", "--plain-http", "127.0.0.1:9/a/b:c"]
     result = process.run(argv, cwd=tmp_path, timeout=30)
-    error = registry.explain(registry.parse("127.0.0.1:9/a/b", insecure=False), result.output)
+    error = refusal.explain(parse_repository("127.0.0.1:9/a/b", insecure=False), result.output)
     assert type(error) is errors.StorageError
     assert "there is no home folder" in error.what

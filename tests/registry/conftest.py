@@ -25,7 +25,7 @@ from builder.certify import certificate
 from builder.image import build, oci, target
 from builder.image.build import Built
 from builder.publish import registry
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository, parse_repository
 from tests.conftest import TINY, Answer, Small
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command
@@ -143,7 +143,7 @@ def shared_host(tmp_path_factory: pytest.TempPathFactory, tools: None) -> Iterat
 def repository(shared_host: str, request: pytest.FixtureRequest) -> Repository:
     """A place of its own for every test, in one registry."""
     name = sha256(request.node.nodeid.encode()).removeprefix("sha256:")[:12]
-    return registry.parse(f"{shared_host}/{name}/images", insecure=False)
+    return parse_repository(f"{shared_host}/{name}/images", insecure=False)
 
 
 ADVISORY = """\

@@ -12,7 +12,7 @@ import pytest
 
 from builder.certify import certificate
 from builder.image import oci
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from tests.attacks.test_registry import FORGERIES, forge, forged_certificate
 from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, make_image, publish, skopeo, verify

@@ -32,7 +32,7 @@ from builder.image.origin import Origin, Tool
 from builder.lock import lockfile
 from builder.publish import attached, registry, signing
 from builder.publish import publish as publishing
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from tests.conftest import PATCH, TINY, Small, spawn
 from tests.registry.conftest import Keys, Stack, advise, dated, publish, rewritten, skopeo, tags, tar, verify
 from tests.unit.conftest import Command

@@ -10,7 +10,7 @@ import pytest
 from builder.image import build, oci
 from builder.lock.lockfile import Lock
 from builder.publish import rebuild
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, image_of, publish, skopeo, verify
 from tests.unit.conftest import Command

@@ -18,7 +18,7 @@ import pytest
 
 from builder.base import errors
 from builder.publish import registry, signing
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository, parse_repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command
@@ -48,7 +48,7 @@ def test_a_registry_that_went_down_in_between_is_finished_later(
 ) -> None:
     port = free_port()
     with serving(tmp_path / "store", port=port) as host:
-        repository = registry.parse(f"{host}/images", insecure=False)
+        repository = parse_repository(f"{host}/images", insecure=False)
         assert publish(command, certified, repository, keys).code == 0
     new = certified.another("new")
     assert publish(command, new, repository, keys).code == 5
@@ -60,11 +60,11 @@ def test_a_registry_that_went_down_in_between_is_finished_later(
 
 def test_a_registry_that_is_read_only(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> None:
     with serving(tmp_path / "store") as host:
-        repository = registry.parse(f"{host}/images", insecure=False)
+        repository = parse_repository(f"{host}/images", insecure=False)
         assert publish(command, certified, repository, keys).code == 0
     new = certified.another("new")
     with serving(tmp_path / "store", read_only=True) as host:
-        repository = registry.parse(f"{host}/images", insecure=False)
+        repository = parse_repository(f"{host}/images", insecure=False)
         answer = publish(command, new, repository, keys)
         assert answer.code == 5
         assert f"{host}: the registry is read-only" in answer.err
@@ -86,7 +86,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_registry_whose_disk_is_full(command: Command, certified: Stack, keys: Keys, tiny_disk: Path) -> None:
     with serving(tiny_disk / "store") as host:
-        repository = registry.parse(f"{host}/images", insecure=False)
+        repository = parse_repository(f"{host}/images", insecure=False)
         assert publish(command, certified, repository, keys).code == 0
         new = certified.another("new")
         filled = tiny_disk / "filled"
@@ -196,7 +196,7 @@ def test_what_is_no_registry_is_told_and_never_believed(
             verify(command, certified, f"{host}/images@{certified.image}", keys),
         ):
             assert answer.code == 5, answer.out
-            assert f"{host} answers what no registry answers" in answer.err
+            assert f"{host}: not a registry's answer" in answer.err
             assert ESCAPE not in answer.err + answer.out
 
 
@@ -209,7 +209,7 @@ def test_a_registry_that_fails(command: Command, certified: Stack, keys: Keys) -
 
 def test_a_registry_that_sends_what_never_ends_is_not_read_into_memory() -> None:
     with answering(200, "application/octet-stream", "0" * 3_000_000) as host:
-        repository = registry.parse(f"{host}/images", insecure=False)
+        repository = parse_repository(f"{host}/images", insecure=False)
         with (
             pytest.MonkeyPatch.context() as patch,
             pytest.raises(errors.NetworkError, match="where a small file was asked for"),
@@ -278,12 +278,12 @@ def test_the_login_of_docker_and_of_skopeo_is_used_and_shown_nowhere(
 
 
 def test_plain_http_is_spoken_to_this_machine_only() -> None:
-    assert registry.parse("127.0.0.1:5000/images", insecure=False).plain
-    assert registry.parse("localhost/images", insecure=False).plain
-    assert registry.parse("[::1]:5000/images", insecure=False).plain
-    assert not registry.parse("127.0.0.1.example.org/images", insecure=False).plain
-    assert not registry.parse("10.0.0.1:5000/images", insecure=False).plain
-    assert registry.parse("10.0.0.1:5000/images", insecure=True).plain
+    assert parse_repository("127.0.0.1:5000/images", insecure=False).plain
+    assert parse_repository("localhost/images", insecure=False).plain
+    assert parse_repository("[::1]:5000/images", insecure=False).plain
+    assert not parse_repository("127.0.0.1.example.org/images", insecure=False).plain
+    assert not parse_repository("10.0.0.1:5000/images", insecure=False).plain
+    assert parse_repository("10.0.0.1:5000/images", insecure=True).plain
 
 
 @pytest.fixture

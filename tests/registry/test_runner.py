@@ -9,7 +9,7 @@ import pytest
 
 from builder.certify import certificate
 from builder.publish import runner
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from tests.conftest import TINY, Small
 from tests.registry.conftest import Keys, Stack, publish, tags
 from tests.unit.conftest import Command

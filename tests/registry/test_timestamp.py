@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builder.publish import registry, signature, timestamp
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
 from tests.unit.conftest import Command

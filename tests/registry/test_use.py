@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.certify import certificate
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from tests.conftest import TINY
 from tests.registry.conftest import Keys, Stack, advise, publish
 from tests.unit.conftest import Command

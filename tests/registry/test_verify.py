@@ -17,7 +17,7 @@ import pytest
 from builder.certify import certificate
 from builder.image import oci
 from builder.publish import attached, registry, signing
-from builder.publish.registry import Repository
+from builder.publish.reference import Repository
 from builder.publish.signing import Envelope
 from tests.conftest import ROOT, TINY, vetted
 from tests.registry.conftest import Keys, Stack, advise, make_image, publish, rewritten, skopeo, verify

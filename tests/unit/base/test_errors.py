@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from builder.base import errors
-from builder.publish import registry
+from builder.publish import refusal
+from builder.publish.reference import parse_repository
 
 # As uv prints it.
 MISMATCH = """\
@@ -146,11 +147,11 @@ def test_every_kind_of_error_has_an_exit_code_of_its_own() -> None:
 
 def test_a_full_disk_of_this_machine_is_not_the_registrys() -> None:
     """What oras printed when it wrote to a full tmpfs, and when the registry did."""
-    place = registry.parse("127.0.0.1:5987/a/b", insecure=False)
-    local = registry.explain(place, "Error: write small/x: no space left on device")
+    place = parse_repository("127.0.0.1:5987/a/b", insecure=False)
+    local = refusal.explain(place, "Error: write small/x: no space left on device")
     assert (type(local), local.exit_code) == (errors.StorageError, 6)
     assert "VETTED_STATE" in local.next_step
-    remote = registry.explain(
+    remote = refusal.explain(
         place,
         "Error response from registry: unknown: unknown error: write /docker/registry/v2/repositories/a/b/_uploads/"
         "645b230e-2605-4b7f-8ab8-8f6d0d2d932d/data: no space left on device",
@@ -160,7 +161,7 @@ def test_a_full_disk_of_this_machine_is_not_the_registrys() -> None:
 
 
 def test_oras_without_a_home_is_not_the_registrys_answer() -> None:
-    place = registry.parse("127.0.0.1:5987/a/b", insecure=False)
-    error = registry.explain(place, "Error: failed to get user home directory: $HOME is not defined")
+    place = parse_repository("127.0.0.1:5987/a/b", insecure=False)
+    error = refusal.explain(place, "Error: failed to get user home directory: $HOME is not defined")
     assert "there is no home folder" in error.what
     assert "registry answers" not in error.what

@@ -21,7 +21,8 @@ from builder.certify.certificate import Resource
 from builder.commands.registry import lines
 from builder.image import oci
 from builder.intent import stack
-from builder.publish import attached, dotenv, licences, publish, registry, signing, verify
+from builder.publish import attached, dotenv, licences, publish, refusal, registry, signing, verify
+from builder.publish.reference import parse_reference, parse_repository
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of
 
@@ -42,7 +43,7 @@ FIXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  #
 @given(NAMES)
 @example("a.b/c:t@sha256:" + "1" * 64)
 def test_a_reference_is_refused_or_harmless(text: str) -> None:
-    for read in (registry.parse, registry.parse_reference):
+    for read in (parse_repository, parse_reference):
         try:
             said = str(read(text, insecure=False))
         except ValueError:
@@ -108,7 +109,7 @@ def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes)
 @example(b"[" * 100_000)
 def test_a_registry_that_serves_anything_for_a_manifest_is_told(content: bytes) -> None:
     """The fault is injected: no real registry serves what it did not check."""
-    place = registry.parse("registry.example/a", insecure=False)
+    place = parse_repository("registry.example/a", insecure=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "manifest", lambda *_: content)
         ignored: list[str] = []
@@ -162,7 +163,7 @@ def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small,
 
 @given(st.text() | NAMES)
 def test_what_a_registry_says_is_printable_and_short(said: str) -> None:
-    error = registry.explain(registry.parse("registry.example/a", insecure=False), said)
+    error = refusal.explain(parse_repository("registry.example/a", insecure=False), said)
     assert error.exit_code == 5
     assert error.what.replace("\n", "").isprintable()
     assert len(error.what) < 2500

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builder.base import errors
-from builder.publish import registry
+from builder.publish import refusal, registry
+from builder.publish.reference import parse_reference, parse_repository
 
 DIGEST = "sha256:" + "1" * 64
 
@@ -15,7 +16,7 @@ DIGEST = "sha256:" + "1" * 64
     ["localhost/a", "localhost:5000/a/b", "127.0.0.1:5000/a", "[::1]:5000/a", "r.example.org/team/vetted__x/y-z.0"],
 )
 def test_what_names_a_repository(text: str) -> None:
-    assert str(registry.parse(text, insecure=False)) == text
+    assert str(parse_repository(text, insecure=False)) == text
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_what_names_a_repository(text: str) -> None:
 )  # fmt: skip
 def test_what_names_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST/PATH"):
-        registry.parse(text, insecure=False)
+        parse_repository(text, insecure=False)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_what_names_none(text: str) -> None:
     ],
 )
 def test_what_names_an_image(text: str, tag: str | None, digest: str | None) -> None:
-    read = registry.parse_reference(text, insecure=False)
+    read = parse_reference(text, insecure=False)
     assert (read.tag, read.digest) == (tag, digest)
     assert str(read) == (text if not (tag and digest) else text.replace(":t@", "@"))
 
@@ -51,7 +52,7 @@ def test_what_names_an_image(text: str, tag: str | None, digest: str | None) -> 
 )
 def test_what_names_no_image(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a (tag|digest)|names no image|is not HOST/PATH"):
-        registry.parse_reference(text, insecure=False)
+        parse_reference(text, insecure=False)
 
 
 # What oras 1.2.0 printed, of registries that were made to fail.
@@ -71,13 +72,13 @@ def test_what_names_no_image(text: str) -> None:
         ("http: server gave HTTP response to HTTPS client", "does not speak TLS"),
         ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "is not trusted"),
         ("recognizable error message not found: response status code 500: Internal Server Error", "fails"),
-        ('HTTP HEAD request missing required header "Docker-Content-Digest"', "what no registry answers"),
-        ("response status code 418: I'm a teapot", "what no registry answers"),
-        ("", "what no registry answers"),
+        ('HTTP HEAD request missing required header "Docker-Content-Digest"', "not a registry's answer"),
+        ("response status code 418: I'm a teapot", "not a registry's answer"),
+        ("", "not a registry's answer"),
     ],
 )
 def test_a_refusal_is_told_in_words(output: str, said: str) -> None:
-    error = registry.explain(registry.parse("host.example/a", insecure=False), output)
+    error = refusal.explain(parse_repository("host.example/a", insecure=False), output)
     assert (type(error), error.exit_code) == (errors.NetworkError, 5)
     assert said in error.what.splitlines()[0]
     assert error.what.startswith("host.example")
@@ -93,7 +94,7 @@ def test_a_refusal_is_told_in_words(output: str, said: str) -> None:
     ],
 )
 def test_a_full_disk_here_is_not_the_registrys(output: str) -> None:
-    error = registry.explain(registry.parse("host.example/a", insecure=False), output)
+    error = refusal.explain(parse_repository("host.example/a", insecure=False), output)
     assert (type(error), error.exit_code) == (errors.StorageError, 6)
     assert error.what.startswith("/tmp/vetted-x/")
     assert error.what.endswith("no space left on this machine's disk")
@@ -108,7 +109,7 @@ def test_a_full_disk_here_is_not_the_registrys(output: str) -> None:
     ],
 )
 def test_a_full_disk_there_is_the_registrys(output: str) -> None:
-    error = registry.explain(registry.parse("host.example/a", insecure=False), output)
+    error = refusal.explain(parse_repository("host.example/a", insecure=False), output)
     assert (type(error), error.what.splitlines()[0]) == (
         errors.NetworkError,
         "host.example: the registry's disk is full",
@@ -119,5 +120,5 @@ def test_without_home_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(errors.BadInputError, match="HOME is not set") as caught:
-        registry.resolve(registry.parse("localhost:1/a", insecure=False), "tag")
+        registry.resolve(parse_repository("localhost:1/a", insecure=False), "tag")
     assert "export HOME" in caught.value.next_step

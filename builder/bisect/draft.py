@@ -44,12 +44,11 @@ def upstream(found: Found, scratch: Path) -> str:
         offered, _ = index.offers(lock.stack, scratch, [f"{culprit.name}=={version}"])
     except errors.VettedError:
         return NOWHERE
-    said = metadata.metadata(offered[culprit.name][0])
-    if said is None:
+    declared = metadata.declared(offered[culprit.name][0])
+    if declared is None:
         return NOWHERE
-    labelled = [line.partition(",") for line in said.get_all("Project-URL", [])]
-    urls = {label.strip().lower(): url.strip() for label, _, url in labelled} | {
-        "home-page": said.get("Home-page") or ""
+    urls = {label.lower(): url for label, url in declared.get("project_urls", {}).items()} | {
+        "home-page": declared.get("home_page", "")
     }
     found_urls = (url for label in PLACES for name, url in urls.items() if label in name)
     return next((url for url in found_urls if re.fullmatch(r"https://[^\s/]+\.[^\s/]+/\S+", url)), NOWHERE)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from email.parser import HeaderParser
-from io import BytesIO
 from pathlib import Path
-from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
 from builder.base import aliases, pins
-from builder.lock import index, lockfile, solver
+from builder.lock import index, lockfile, metadata, solver
 from builder.lock.index import File
 from builder.lock.lockfile import Lock
 
@@ -135,10 +132,7 @@ def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     if vllm is None or "trl" not in offered:
         return []
     trl = offered["trl"][0]
-    with ZipFile(BytesIO(index.download(trl))) as wheel:
-        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = HeaderParser().parsestr(wheel.read(name).decode())
-    for line in metadata.get_all("Requires-Dist", []):
+    for line in metadata.read(trl).get("requires_dist", []):
         requirement = Requirement(line)
         if requirement.name == "vllm" and not requirement.specifier.contains(vllm.version, prereleases=True):
             return [

@@ -34,6 +34,10 @@ class File:
     def is_wheel(self) -> bool:
         return self.filename.endswith(".whl")
 
+    @property
+    def is_remote(self) -> bool:
+        return "://" in self.url and not self.url.startswith("file:")
+
 
 def tags(stack: Stack) -> list[Tag]:
     """The wheel tags that run on a stack's Python and glibc, the most specific first."""

@@ -1,75 +1,106 @@
-"""What a distribution declares: METADATA of a wheel, PKG-INFO of a source distribution."""
+"""What a distribution declares: METADATA of a wheel, PKG-INFO and pyproject.toml of a source distribution."""
 
 from __future__ import annotations
 
 import re
 import tarfile
 import tomllib
+import zlib
 from contextlib import suppress
 from dataclasses import replace
-from email.message import Message
-from email.parser import HeaderParser
 from io import BytesIO
 from zipfile import BadZipFile, ZipFile
+
+from packaging.metadata import RawMetadata, parse_email
 
 from builder.base import errors
 from builder.lock import index
 from builder.lock.index import File
 
 UNKNOWN = "unknown"
+SMALL = 20_000_000  # bytes: a file below that is downloaded only to read its metadata
+LONGEST = 120  # characters of a licence's name; some put the whole text there
 
 
-SMALL = 20_000_000  # bytes: a file below that is fetched for what it says of itself
+def parse(content: bytes | str) -> RawMetadata:
+    """The fields of METADATA or PKG-INFO. A field that is malformed or repeated against the format is left out."""
+    return parse_email(content)[0]
 
 
-def size(file: File | None) -> int | None:
-    """Bytes of a file; 0 for none, None where the index does not say."""
-    return index.size(file) if file else 0
+def read(file: File) -> RawMetadata:
+    """The metadata that an index serves beside a wheel, else that in the file.
+
+    Raises NetworkError when it cannot be downloaded, BadInputError when the file has none.
+    """
+    return _served(file) or parse(_inside(file))
 
 
-def licence(file: File) -> str:
-    """The licence that a wheel declares, in one line."""
-    said = metadata(file)
-    if said is None:
-        return UNKNOWN
-    classified = [
-        line.rpartition("::")[2].strip() for line in said.get_all("Classifier", []) if line.startswith("License")
-    ]
-    declared = said.get("License-Expression") or (said.get("License") or "").strip().partition("\n")[0]
-    return (declared if declared and len(declared) < 60 else "") or ", ".join(classified) or UNKNOWN
-
-
-def metadata(file: File) -> Message | None:
-    """What a distribution says of itself: an index may serve it beside the wheel, else it is in the file."""
-    remote = "://" in file.url and not file.url.startswith("file:")
+def declared(file: File) -> RawMetadata | None:
+    """The metadata of a distribution; None where it cannot be had, or only with a large download."""
     try:
-        if remote and file.is_wheel:
-            beside = replace(file, url=file.url.partition("#")[0] + ".metadata")
-            with suppress(errors.NetworkError):
-                return HeaderParser().parsestr(index.download(beside).decode(errors="replace"))
-        if remote and (size(file) or SMALL) >= SMALL:
+        if fields := _served(file):
+            return fields
+        if file.is_remote and (index.size(file) or SMALL) >= SMALL:
             return None
-        return HeaderParser().parsestr(_inside(file).decode(errors="replace"))
-    except (errors.NetworkError, BadZipFile, tarfile.TarError, StopIteration, KeyError):
+        return parse(_inside(file))
+    except (errors.NetworkError, errors.BadInputError):
         return None
 
 
-def _inside(file: File) -> bytes:
-    content = BytesIO(index.download(file))
-    if file.is_wheel:
-        with ZipFile(content) as wheel:
-            return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
-    with tarfile.open(fileobj=content) as archive:
-        name = next(name for name in archive.getnames() if name.endswith("/PKG-INFO") and name.count("/") == 1)
-        member = archive.extractfile(name)
-        return member.read() if member else b""
+def licence(file: File) -> str:
+    """The licences that a distribution declares, in one line."""
+    return ", ".join(licences(declared(file) or {})) or UNKNOWN
+
+
+def licences(fields: RawMetadata) -> tuple[str, ...]:
+    """The licences in metadata: an SPDX expression, else a short free text, else the classifiers."""
+    for text in (fields.get("license_expression", ""), fields.get("license", "")):
+        if name := licence_name(text):
+            return (name,)
+    classifiers = [line for line in fields.get("classifiers", []) if line.startswith("License :: ")]
+    names = {licence_name(line.rpartition(" :: ")[2]) for line in classifiers if line != "License :: OSI Approved"}
+    return tuple(sorted(names - {""}))
+
+
+def licence_name(text: str) -> str:
+    """A licence's name in one printable line; empty for a whole text and for what says nothing."""
+    name = text.strip()
+    return name if name.isprintable() and len(name) <= LONGEST and name.upper() not in ("UNKNOWN", "NONE") else ""
 
 
 def build_requirements(sdist: bytes) -> list[str]:
-    """What a source distribution says it needs to be built (PEP 518; setuptools where it says nothing)."""
+    """What a source distribution needs to be built (PEP 518): setuptools where it declares nothing."""
     with tarfile.open(fileobj=BytesIO(sdist)) as archive:
         for member in archive.getmembers():
             if re.fullmatch(r"[^/]+/pyproject\.toml", member.name) and (content := archive.extractfile(member)):
                 requires = tomllib.loads(content.read().decode()).get("build-system", {}).get("requires")
                 return [str(line) for line in requires or ["setuptools"]]
     return ["setuptools"]
+
+
+def _served(file: File) -> RawMetadata | None:
+    """What the index serves beside a wheel (PEP 658)."""
+    if not file.is_wheel or not file.is_remote:
+        return None
+    with suppress(errors.NetworkError):
+        fields = parse(index.download(replace(file, url=file.url.partition("#")[0] + ".metadata", size=None)))
+        return fields if "name" in fields else None
+    return None
+
+
+def _inside(file: File) -> bytes:
+    content = BytesIO(index.download(file))
+    try:
+        if file.is_wheel:
+            with ZipFile(content) as wheel:
+                return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
+        with tarfile.open(fileobj=content) as archive:
+            name = next(name for name in archive.getnames() if name.endswith("/PKG-INFO") and name.count("/") == 1)
+            member = archive.extractfile(name)
+            return member.read() if member else b""
+    except (BadZipFile, tarfile.TarError, StopIteration, KeyError, EOFError, zlib.error) as error:
+        raise errors.BadInputError(
+            f"{file.filename}: it has no metadata that can be read",
+            cause="the download was cut short, or the file is not a distribution",
+            next_step="run this again",
+        ) from error

@@ -74,7 +74,7 @@ def of(old: Lock, new: Lock, advisories: Sequence[Advisory], scratch: Path) -> D
     rows = []
     for one in moved:
         was, will = before.get(one.name), after.get(one.name)
-        sizes = (metadata.size(was), metadata.size(will))
+        sizes = (index.size(was) if was else 0, index.size(will) if will else 0)
         rows.append(Row(one, sizes, (metadata.licence(was) if was else "", metadata.licence(will) if will else "")))
     matched = {one.id: (one.matches(old.versions), one.matches(new.versions), one.summary) for one in advisories}
     return Difference(

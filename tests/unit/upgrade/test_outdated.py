@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import io
-import tarfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builder.intent.advisory import Advisory
-from builder.lock import index, lockfile, metadata
+from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from builder.upgrade import difference, outdated
 from tests.conftest import TINY, Small, make_wheel
@@ -123,26 +120,3 @@ def test_a_difference_says_versions_sizes_licences_and_advisories(wheels: Small)
     before, after = found.rows[2].sizes
     assert before is not None and after is not None and after > before
     assert found.rows[0].licences == ("", "unknown")
-
-
-def test_a_licence_is_what_the_wheel_declares(wheels: Small) -> None:
-    def of(header: str) -> str:
-        path, sha256 = make_wheel(wheels.wheelhouse, "said", "1.0", {}, [f"x\n{header}"] if header else [])
-        return metadata.licence(index.File("said", "1.0", path.name, str(path), sha256))
-
-    assert of("License-Expression: Apache-2.0") == "Apache-2.0"
-    assert of("License: MIT") == "MIT"
-    assert of("Classifier: License :: OSI Approved :: BSD License") == "BSD License"
-    assert of("") == "unknown"
-
-
-def test_a_source_distribution_says_its_licence_too(tmp_path: Path) -> None:
-    path = tmp_path / "said-1.0.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        content = b"Metadata-Version: 2.1\nName: said\nVersion: 1.0\nLicense-Expression: MIT\n"
-        member = tarfile.TarInfo("said-1.0/PKG-INFO")
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
-    assert metadata.licence(index.File("said", "1.0", path.name, str(path), "0" * 64)) == "MIT"
-    path.write_bytes(b"no archive")
-    assert metadata.licence(index.File("said", "1.0", path.name, str(path), "0" * 64)) == "unknown"

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from builder.base import text
+from builder.base import quantities, text
 from builder.bisect.bisection import Row, Said
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.certify.control import Seen
@@ -198,8 +198,7 @@ def number(value: object) -> str:
 
 
 def bound(measurement: Measurement) -> str:
-    signs = {"at_most": "≤", "at_least": "≥", "equals": "="}
-    return " ".join(f"{signs[kind]} {number(limit)}" for kind, limit in (measurement.bound or {}).items())
+    return quantities.bounds(measurement.bound, number)
 
 
 def results_table(probes: Sequence[ProbeResult]) -> Table:

@@ -14,7 +14,7 @@ from builder.base import errors, reading
 class Table(BaseModel):
     """A table of such a file: nothing is converted, and what it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 T = TypeVar("T", bound=Table)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import machine, project
+from builder.base import machine, project, quantities
 from builder.base.project import Project
 from builder.bundle import archive, bundle, freeze, offline
 from builder.bundle.contents import read_unpacked
@@ -76,7 +76,7 @@ def bundle_(
         )  # fmt: skip
         return
     carried, without = len(made.contents.distributions), len(made.contents.left_out)
-    console.out.print(f"{name}: {made.parts} parts, {made.size / 1e6:.0f} MB, in {output}")
+    console.out.print(f"{name}: {made.parts} parts, {quantities.size(made.size)}, in {output}")
     console.out.print(f"  {carried} distributions for Python {made.contents.python}, {without} left out")
     command = f"python{made.contents.python} {output.name}/{bundle.ENTRY}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
@@ -91,7 +91,7 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
     if as_json:
         print_json({"stack": lock.name, "output": str(output), "image": made.image, "bytes": made.size})
         return
-    console.out.print(f"{lock.name}: {made.image}\n  {made.size / 1e6:.0f} MB in {output}", markup=False)
+    console.out.print(f"{lock.name}: {made.image}\n  {quantities.size(made.size)} in {output}", markup=False)
     verify = f"vetted verify {airgap.IMAGE} --offline --key {airgap.KEY}"
     console.out.print(
         f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"

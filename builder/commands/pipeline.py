@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from builder import console
-from builder.base import errors, project, text
+from builder.base import errors, project, quantities, text
 from builder.certify import certificate
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, render
@@ -171,7 +171,7 @@ def build_(
         return
     console.out.print(f"{name}: {built.image.manifest}")
     where = home.relative(output or built.image.layout)
-    console.out.print(f"  {len(built.image.layers)} layers, {built.image.size / 1e6:.0f} MB to pull, in {where}")
+    console.out.print(f"  {len(built.image.layers)} layers, {quantities.size(built.image.size)} to pull, in {where}")
 
 
 def bake_(
@@ -204,7 +204,7 @@ def bake_(
         print_json({name: {"manifest": made.image.manifest, "bytes": made.image.size} for name, made in built.items()})
         return
     for name, made in built.items():
-        console.out.print(f"{name}: {made.image.manifest}, {made.image.size / 1e6:.0f} MB to pull")
+        console.out.print(f"{name}: {made.image.manifest}, {quantities.size(made.image.size)} to pull")
 
 
 def _print_proof(proof: build.Proof, as_json: bool) -> None:

@@ -73,7 +73,10 @@ class Override(Table):
     """A deliberate departure from what a package declares."""
 
     requirement: Annotated[str, AfterValidator(_requirement)]
+    """A requirement that replaces all others on the same package, such as `numpy==2.4.1`. A marker that is never true
+    leaves the package out: `torchvision ; sys_platform == 'never'`."""
     reason: Line
+    """Why, in one line. The audit accepts a violated requirement only with a reason."""
 
     @property
     def package(self) -> str:
@@ -84,18 +87,31 @@ class Patch(Table):
     """A unified diff, relative to site-packages, for one distribution of the stack."""
 
     package: Annotated[str, AfterValidator(_name)]
+    """The distribution that is patched."""
     file: PatchFile
+    """The patch: `images/patches/<package>/<version>/<name>.patch`. It must apply exactly, without fuzz."""
     reason: Line
+    """Why, in one line: the symptom that it removes."""
 
 
 class Stack(Table):
+    """A version set."""
+
     title: Line
+    """The stack's name for people, in one line."""
     device: Literal["cpu", "cuda"]
+    """What the stack trains on. A CUDA stack's image also has the compilers that CUDA needs at run time."""
     python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
+    """The Python version, such as `3.11`. The Debian release must have it."""
     debian: Literal["bookworm", "trixie"]
+    """The Debian release that the base layer is made of."""
     requires: Annotated[list[Annotated[str, AfterValidator(_pinned)]], Field(min_length=1)]
+    """The distributions: an exact version (`trl==1.16.0`), or the bare name to let `vetted lock` choose. A local
+    version such as `torch==2.13.0+cpu` comes from PyTorch's own index."""
     override: list[Override] = Field(default_factory=list)
+    """Deliberate departures from what packages declare."""
     patch: list[Patch] = Field(default_factory=list)
+    """Patches of installed distributions, in the order in which they are applied."""
 
     @property
     def packages(self) -> dict[str, str]:
@@ -123,9 +139,13 @@ class Expect(Table):
     """
 
     fails: Annotated[list[ProbeName], Field(min_length=1)]
+    """The probes that must fail on this version set, and pass on its twin."""
     reason: Line
+    """Words that must occur in what each of these probes says, so that another failure is noticed."""
     twin: Annotated[dict[str, str], AfterValidator(_one_change)] | None = None
+    """The one distribution and its version that make the version set good, such as `{ trl = "0.16.1" }`."""
     patch: Annotated[list[PatchFile], BeforeValidator(_one_or_more), Field(min_length=1)] | None = None
+    """The patch that makes the version set good; one alone may be a string. Either `twin` or `patch` is required."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Expect:
@@ -145,6 +165,7 @@ class Control(Stack):
     """A version set that is known to be bad."""
 
     expect: Expect
+    """What the suite must find."""
 
     @property
     def good(self) -> Stack:

@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from builder.base import text
+from builder.base import quantities, text
 from builder.certify.catalogue import Limit
 
-SIGNS = {"at_most": "≤", "at_least": "≥", "equals": "="}
 # The project's root in a link, until the page is known that shows it. Escaped text never contains this character.
 ROOT = "\0"
 
@@ -73,7 +72,7 @@ def number(value: float) -> Markdown:
 
 def bound(limits: Limit | None) -> Markdown:
     """A bound by its signs, such as `≥ 0.5 ≤ 2`; empty when there is none."""
-    return Markdown(" ".join(f"{SIGNS[kind]} {number(limit)}" for kind, limit in (limits or {}).items()))
+    return Markdown(quantities.bounds(limits, number))
 
 
 def short(digest: str) -> Markdown:
@@ -81,5 +80,6 @@ def short(digest: str) -> Markdown:
     return code(digest.removeprefix("sha256:")[:12])
 
 
-def megabytes(size: int) -> Markdown:
-    return Markdown(f"{size / 1e6:.0f} MB" if size >= 5e5 else f"{size / 1e3:.1f} kB")
+def size(count: int) -> Markdown:
+    """A number of bytes."""
+    return Markdown(quantities.size(count))

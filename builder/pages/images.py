@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from builder.base.project import Project
@@ -35,8 +34,8 @@ def images(project: Project) -> str:
         ratio = image.bytes / image.files_bytes
         rows.append(
             [
-                cells.code(name), cells.short(image.manifest), cells.megabytes(image.bytes),
-                cells.megabytes(image.files_bytes), f"{ratio:.2f}{'' if ratio <= GOAL else ' (missed)'}",
+                cells.code(name), cells.short(image.manifest), cells.size(image.bytes),
+                cells.size(image.files_bytes), f"{ratio:.2f}{'' if ratio <= GOAL else ' (missed)'}",
                 len(image.layers), f"{image.date}{'' if image.inputs == today else ', an earlier image'}",
             ]
         )  # fmt: skip
@@ -44,31 +43,46 @@ def images(project: Project) -> str:
     return cells.table(columns, rows)
 
 
+def layer_sharing(project: Project) -> str:
+    weighed = measured(project)
+    rows = [weighed[name] for name in stack.names(project) if name in weighed]
+    if not rows:
+        return suite.NOT_MEASURED
+    stored = sum({layer.digest: layer.bytes for image in rows for layer in image.layers}.values())
+    total = sum(image.bytes for image in rows)
+    return f"A registry stores {cells.size(stored)} for all, **{stored / total:.2f}** of the sum of their sizes.\n"
+
+
 def layers(project: Project) -> str:
-    """Every layer of every image; the same digest in two columns is stored once by a registry, and pulled once."""
+    """The size of every layer in every image; then every layer that a registry stores, once, with its digest."""
     weighed = measured(project)
     names = [name for name in stack.names(project) if name in weighed]
     if not names:
         return suite.NOT_MEASURED
+    stacks: dict[str, list[str]] = {}  # that have a layer, by its digest
+    for name in names:
+        for digest in {layer.digest for layer in weighed[name].layers}:
+            stacks.setdefault(digest, []).append(name)
     by_name = {name: {layer.name: layer for layer in weighed[name].layers} for name in names}
-    uses = Counter(digest for name in names for digest in {layer.digest for layer in weighed[name].layers})
 
-    def cell(layer: Layer | None) -> Markdown:
+    def shown(layer: Layer | None) -> Markdown:
         if layer is None:
             return Markdown("")
-        shared = " (shared)" if uses[layer.digest] > 1 else ""
-        return Markdown(f"{cells.short(layer.digest)} {cells.megabytes(layer.bytes)}{shared}")
+        return Markdown(f"{cells.size(layer.bytes)}{' (shared)' if len(stacks[layer.digest]) > 1 else ''}")
 
-    rows = [
-        [layer, *(cell(by_name[name].get(layer)) for name in names)]
-        for layer in _ordered([weighed[name] for name in names])
+    order = _ordered([weighed[name] for name in names])
+    sizes = [[layer, *(shown(by_name[name].get(layer)) for name in names)] for layer in order]
+    stored = {layer.digest: layer for layer_name in order for name in names if (layer := by_name[name].get(layer_name))}
+    digests = [
+        [layer.name, cells.short(digest), cells.size(layer.bytes), cells.codes(stacks[digest])]
+        for digest, layer in stored.items()
     ]
-    stored = sum({layer.digest: layer.bytes for name in names for layer in weighed[name].layers}.values())
-    total = sum(weighed[name].bytes for name in names)
-    sharing = (
-        f"A registry stores {cells.megabytes(stored)} for all, **{stored / total:.2f}** of the sum of their sizes."
+    return "\n".join(
+        [
+            cells.table(["layer", *map(cells.code, names)], sizes),
+            cells.table(["layer", "digest", "size", "in the images of"], digests),
+        ]
     )
-    return f"{cells.table(['layer', *map(cells.code, names)], rows)}\n{sharing}\n"
 
 
 def _ordered(weighed: Sequence[Image]) -> list[str]:
@@ -91,8 +105,8 @@ def builds(project: Project) -> str:
     )
     ways = [
         [
-            name, _seconds(way.cold_s, 0), _seconds(way.bump_s, 0), cells.megabytes(way.bytes),
-            cells.megabytes(way.pulled_bytes),
+            name, _seconds(way.cold_s, 0), _seconds(way.bump_s, 0), cells.size(way.bytes),
+            cells.size(way.pulled_bytes),
         ]
         for name, way in record.ways.items()
     ]  # fmt: skip

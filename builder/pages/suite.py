@@ -16,6 +16,12 @@ from builder.pages.records import ControlRow, Distribution, ProbeOutcome, Record
 NOT_MEASURED = "Not measured yet.\n"
 
 
+def probe_count(project: Project) -> str:
+    catalogue_ = catalogue.read(project.smoke)
+    count = sum(len(probe.bounds) for probe in catalogue_)
+    return f"**{len(catalogue_)} probes** measure {count} numbers.\n"
+
+
 def probes(project: Project) -> str:
     """Every probe: what it asks, its headline, and the headline's range over the runs of the certified stack."""
     alarms = evidence.read(project, records.FalseAlarms)
@@ -66,14 +72,21 @@ def false_alarms(project: Project) -> str:
     return "\n".join([head, *alarms]) + "\n"
 
 
-def controls(project: Project) -> str:
+def control_results(project: Project) -> str:
     record = evidence.read(project, records.Controls)
     if record is None:
         return NOT_MEASURED
-    head = (
+    return (
         f"**{record.caught} of {record.controls}** caught for the right reason, **{record.false_alarms}** false alarms "
-        f"on their twins. {source(project, record)}"
+        f"on their twins. {source(project, record)}\n"
     )
+
+
+def controls(project: Project) -> str:
+    """Every control: what must fail on it, what did, and what makes it good."""
+    record = evidence.read(project, records.Controls)
+    if record is None:
+        return NOT_MEASURED
     rows = [
         [
             cells.code(row.control), row.title, cells.codes(row.expected), _outcomes(row.on_control, row.expected),
@@ -81,27 +94,34 @@ def controls(project: Project) -> str:
         ]
         for row in record.rows
     ]  # fmt: skip
-    table = cells.table(["control", "what is wrong", "must fail", "seen", "made good by", "seen then"], rows)
-    return f"{head}\n\n{table}"
+    return cells.table(["control", "what is wrong", "must fail", "seen", "made good by", "seen then"], rows)
 
 
-def mutants(project: Project) -> str:
+def mutant_results(project: Project) -> str:
     record = evidence.read(project, records.Mutants)
     if record is None:
         return NOT_MEASURED
     total = record.total
-    head = f"**{total.killed} of {total.mutants}** killed ({total.rate:.0%}). {source(project, record)}"
+    return f"**{total.killed} of {total.mutants}** killed ({total.rate:.0%}). {source(project, record)}\n"
+
+
+def mutants(project: Project) -> str:
+    """The mutants of each package, and why each survivor survives."""
+    record = evidence.read(project, records.Mutants)
+    if record is None:
+        return NOT_MEASURED
     rows = [
         [name, tally.mutants, tally.killed, Markdown(f"{tally.rate:.0%}")] for name, tally in record.packages.items()
     ]
-    table = cells.table(["package", "mutants", "killed", "rate"], rows)
     survivors = [
-        f"- {cells.code(mutant.id)}: {cells.escaped(mutant.why)}. "
-        f"Why it survives: {cells.escaped(mutant.reason_survived or 'not looked into')}\n"
+        [cells.code(mutant.id), mutant.why, mutant.reason_survived or "not looked into"]
         for mutant in record.mutants
         if mutant.outcome == "survived"
     ]
-    return f"{head}\n\n{table}" + (f"\nSurvivors:\n\n{''.join(survivors)}" if survivors else "")
+    table = cells.table(["package", "mutants", "killed", "rate"], rows)
+    return (
+        f"{table}\n{cells.table(['survivor', 'what it breaks', 'why it survives'], survivors)}" if survivors else table
+    )
 
 
 def speed(project: Project) -> str:

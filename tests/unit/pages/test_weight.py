@@ -83,7 +83,7 @@ def test_the_document_says_what_is_shared_and_what_was_never_built(wheels: Small
     image = built(wheels, tmp_path / "layout")
     weight.record(wheels.project, wheels.lock, image, "vetted build tiny --record", wheels.scratch())
     assert image.image.manifest.removeprefix("sha256:")[:12] in images.images(wheels.project)
-    assert "**1.00** of the sum" in images.layers(wheels.project)
+    assert "**1.00** of the sum" in images.layer_sharing(wheels.project)
     assert "(shared)" not in images.layers(wheels.project)
 
 

@@ -21,6 +21,7 @@ from builder.base import errors, reading, text
 from builder.bisect import settings as bisect_config
 from builder.bisect.bisection import Journal
 from builder.certify.certificate import Measurement, ProbeResult
+from builder.console import terminal
 from builder.image.buildx import Step
 from builder.pages import evidence, generate, matrix, records
 from tests.conftest import ROOT, TINY, Small, vetted
@@ -67,7 +68,7 @@ def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatc
     """The names of steps and probes, which a build's log and a suite say, are shown in a progress line."""
     stream = io.StringIO()
     shown = console.Console(file=stream, width=200, force_terminal=True, color_system=None)
-    monkeypatch.setattr(console, "err", shown)
+    monkeypatch.setattr(terminal, "err", shown)
     with console.Working(HOSTILE) as work:
         work.step(Step(1, 2, HOSTILE))
         work.progress.refresh()
@@ -378,7 +379,7 @@ def test_a_terminal_without_the_letters(small: Small) -> None:
 # Who may write to the terminal without the console: JSON, which escapes; scripts that run elsewhere; and a line with a
 # name that was checked.
 EXEMPT = {
-    "console.py", "image/patches.py", "base/project.py", "bundle/scripts/host_distributions.py",
+    "console/terminal.py", "image/patches.py", "base/project.py", "bundle/scripts/host_distributions.py",
     "bundle/scripts/installed_distributions.py", "bundle/unbundle.py", "commands/common.py", "commands/doctor.py",
 }  # fmt: skip
 

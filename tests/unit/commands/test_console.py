@@ -16,7 +16,17 @@ LOSS = Measurement(name="loss", value=0.123456, unit="nats", bound={"at_most": 1
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(True, "yes"), (False, "no"), (3, "3"), (0.0, "0"), (0.123456, "0.1235"), (1.5e-7, "1.5e-07"), ("nan", "nan")],
+    [
+        (True, "yes"),
+        (False, "no"),
+        (3, "3"),
+        (0.0, "0"),
+        (0.123456, "0.1235"),
+        (1.5e-7, "1.5e-07"),
+        (120304.0, "120304"),
+        (1e300, "1e+300"),
+        ("nan", "nan"),
+    ],
 )
 def test_a_number_is_shown_as_long_as_it_matters(value: object, shown: str) -> None:
     assert console.number(value) == shown

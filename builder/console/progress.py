@@ -1,0 +1,81 @@
+"""Progress: one line on the terminal for the work under way, which disappears when the work is done."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from builder.base import text
+from builder.console import terminal
+from builder.console.tables import STYLES
+from builder.image.buildx import Step
+
+WIDTH = 60  # characters of what is under way
+
+
+class Line:
+    """A spinner, a title, a bar and what is under way."""
+
+    def __init__(self, title: str, total: int | None = None) -> None:
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.fields[title]}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            console=terminal.err,
+            transient=True,
+            disable=not terminal.err.is_terminal,
+        )
+        self.task = self.progress.add_task("", total=total, title=title)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.progress.stop()
+
+    def say(self, what: str) -> None:
+        """Show what is under way."""
+        self.progress.update(self.task, description=text.line(what, WIDTH))
+
+    def leave(self, outcome: str, style: str, what: str) -> None:
+        """Leave a line behind."""
+        if terminal.err.is_terminal:
+            terminal.err.print(Text.assemble("  ", (f"{outcome:<8}", style), f" {text.line(what, 200)}"))
+
+
+class Working(Line):
+    """The steps of a build, then the probes of a suite. Every probe that ended leaves a line behind."""
+
+    def step(self, step: Step) -> None:
+        """Show a step of a build."""
+        self.progress.update(
+            self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None
+        )
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show what the suite's runner reports."""
+        if event["event"] == "start":
+            self.progress.reset(
+                self.task, total=len(event["probes"]), title="suite", description="importing the stack", visible=True
+            )
+        elif event["event"] == "begin":
+            self.say(str(event["probe"]))
+        elif event["event"] == "end":
+            outcome = str(event["outcome"])
+            self.leave(outcome, STYLES.get(outcome, "red"), str(event["probe"]))
+            self.progress.advance(self.task)
+
+
+class Counting(Line):
+    """Pieces of work that run side by side; each leaves a line behind when it ended."""
+
+    def done(self, what: str, good: bool) -> None:
+        """One piece has ended."""
+        self.leave("as expected" if good else "not as expected", "green" if good else "red", what)
+        self.progress.advance(self.task)

@@ -1,0 +1,57 @@
+"""The terminal: the answer on stdout, everything else on stderr, and no text that commands it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from builder.base import text
+
+
+class Console(RichConsole):
+    """A console on which text is text, whoever wrote it: no markup, no emoji codes, no commands to the terminal.
+
+    Whatever is printed, in tables and progress lines too, comes as segments through `render`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+    def render_str(self, string: str, **options: Any) -> Text:  # type: ignore[override]
+        """Cells are measured by this: what is replaced later takes its place already."""
+        return super().render_str(text.printable(string), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            # Control segments are Rich's own: they move the cursor back to a progress line.
+            yield segment if segment.control else Segment(text.printable(segment.text), segment.style)
+
+
+out = Console(width=None if sys.stdout.isatty() else 200)
+err = Console(stderr=True)
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    if not err.is_terminal:
+        yield
+        return
+    with err.status(Text(what)):  # in a plain string it would read markup
+        yield
+
+
+def verbatim(content: str) -> None:
+    """Text of many lines, such as a difference between two files, on stdout."""
+    print(text.printable(content), end="")
+
+
+def note(message: str) -> None:
+    """One line for the person, apart from the answer."""
+    print(text.printable(message), file=sys.stderr, flush=True)

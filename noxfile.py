@@ -16,10 +16,20 @@ VETTED = (sys.executable, "-m", "builder")
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests that this machine can run; engine tests too where a Docker engine answers. The slowest are listed."""
+    """The tests that need nothing but this Python, in minutes: ./nox -s tests -- [PYTEST ARGUMENTS]."""
+    parallel = ["--numprocesses", "logical", "--dist", "worksteal", "--durations", "15"]
+    session.run(sys.executable, "-m", "pytest", *(session.posargs or parallel))
+
+
+@nox.session(default=False)
+def engine(session: nox.Session) -> None:
+    """The tests that need a Docker engine, the package indexes or many minutes: ./nox -s engine -- [PYTEST ARGUMENTS].
+
+    A test whose part is missing on this machine is skipped, and says how to get the part.
+    """
     # A file's tests stay together: what the first of them installs or builds, the others find.
-    everything = ["-m", "", "--numprocesses", "logical", "--dist", "loadfile", "--durations", "15"]
-    session.run(sys.executable, "-m", "pytest", *(session.posargs or everything))
+    parallel = ["--numprocesses", "logical", "--dist", "loadfile", "--durations", "25"]
+    session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel))
 
 
 @nox.session

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from builder.base import errors, project
+from builder.base import project
 from builder.certify import engine
 from builder.image import daemon
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
+from tests import parts
 
 ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"
@@ -122,13 +123,7 @@ def short(sibling: Workshop) -> Workshop:
 
 @pytest.fixture(scope="session")
 def docker() -> Iterator[daemon.Docker]:
-    try:
-        answered = daemon.docker()
-    except errors.MissingToolError as error:
-        if os.environ.get("VETTED_REQUIRE_ENGINE"):
-            raise
-        pytest.skip(str(error))
-    yield answered
+    yield parts.docker()
     images = subprocess.run(
         ["docker", "images", "--quiet", f"vetted/{STACK}"], capture_output=True, text=True, check=True
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.base import machine
+from tests import parts
 from tests.conftest import ROOT
 
 IMAGE = f"registry.example/vetted/images@sha256:{'a' * 64}"
@@ -39,8 +40,7 @@ def test_the_compose_files_are_valid(tmp_path: Path) -> None:
     "overlays", [COMPOSE[:1], COMPOSE[:3], COMPOSE, [COMPOSE[0], COMPOSE[3]], [COMPOSE[0], EDITOR]]
 )
 def test_docker_takes_the_compose_files_together(overlays: list[str]) -> None:
-    if shutil.which("docker") is None and not os.environ.get("VETTED_REQUIRE_ENGINE"):
-        pytest.skip("docker is not installed; scripts/install-engine")
+    parts.compose()
     files = [argument for file in overlays for argument in ("--file", file)]
     command = ["docker", "compose", *files, "--profile", "server", "--profile", "tools", "config", "--quiet"]
     done = subprocess.run(command, env={**os.environ, **PINNED}, capture_output=True, text=True, check=False)
@@ -49,8 +49,7 @@ def test_docker_takes_the_compose_files_together(overlays: list[str]) -> None:
 
 
 def test_no_image_chosen_is_said_with_the_next_command(tmp_path: Path) -> None:
-    if shutil.which("docker") is None and not os.environ.get("VETTED_REQUIRE_ENGINE"):
-        pytest.skip("docker is not installed; scripts/install-engine")
+    parts.compose()
     shutil.copy(COMPOSE[0], tmp_path / "compose.yaml")
     env = {name: value for name, value in os.environ.items() if not name.startswith("VETTED_")}
     done = subprocess.run(

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from builder.base import errors
-from builder.image import daemon
 from builder.image.build import Built
+from tests import parts
 from tests.conftest import TINY, Small, vetted
 from tests.registry.conftest import make_image
 
 
 @pytest.fixture
 def built(small: Small) -> Iterator[Built]:
-    try:
-        daemon.docker()
-    except errors.MissingToolError as error:
-        if os.environ.get("VETTED_REQUIRE_ENGINE"):
-            raise
-        pytest.skip(str(error))
+    parts.docker()
     made = make_image(small)
     yield made
     subprocess.run(["docker", "image", "rm", "--force", made.reference], capture_output=True, check=False)

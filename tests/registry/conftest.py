@@ -26,6 +26,7 @@ from builder.image import build, oci, target
 from builder.image.build import Built
 from builder.publish import registry
 from builder.publish.reference import Repository, parse_repository
+from tests import parts
 from tests.conftest import TINY, Answer, Small
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command
@@ -46,10 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def tools() -> None:
-    lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if lacking and not os.environ.get("VETTED_REQUIRE_ENGINE"):
-        pytest.skip(f"not installed: {', '.join(lacking)}; scripts/install-engine")
-    assert not lacking
+    parts.programs(*TOOLS)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,53 @@
+"""Parts of a machine that a test asks for. One that is not there skips the test and says how to get it.
+
+With VETTED_REQUIRE_ENGINE set, as in CI, a missing part fails the test instead: there everything is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from builder.base import errors
+from builder.image import daemon
+
+INSTALL = "sudo scripts/install-engine"
+
+
+def need(part: str, present: bool, how: str = INSTALL) -> None:
+    """Skip the test, or fail it in CI, unless the part is present."""
+    if present:
+        return
+    if os.environ.get("VETTED_REQUIRE_ENGINE"):
+        pytest.fail(f"{part} is missing; {how}")
+    pytest.skip(f"{part} is missing; {how}")
+
+
+def docker() -> daemon.Docker:
+    """A Docker engine that answers."""
+    try:
+        return daemon.docker()
+    except errors.MissingToolError as error:
+        need(f"a Docker engine ({error.what})", present=False)
+        raise AssertionError from error
+
+
+def compose() -> None:
+    """The plugin of `docker compose`; a daemon is not needed to read files."""
+    need("the docker client", shutil.which("docker") is not None)
+    version = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    need("docker's compose plugin", version.returncode == 0)
+
+
+def programs(*names: str) -> None:
+    """Programs on PATH."""
+    missing = [name for name in names if shutil.which(name) is None]
+    need(", ".join(missing), not missing)
+
+
+def root() -> None:
+    """Root, which mounting needs."""
+    need("root", os.geteuid() == 0, "run the tests with sudo")

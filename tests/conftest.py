@@ -252,11 +252,20 @@ def make_small(root: Path) -> Small:
     return small
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of one run have in common."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def own_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests seal is sealed with a key of theirs."""
+def own_key(shared: Path) -> Iterator[None]:
+    """Tests seal with a key of their own, the same in all workers: they share an environment."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
         yield
 
 

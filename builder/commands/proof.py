@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -74,16 +75,23 @@ def certify_(
                 refuse(name, audit.sound(lock, scratch))
             if not as_json:
                 _print_head(lock, request)
+            _stale_documents(home).touch()
             with console.Working(name) as work:
                 outcome = certify.run(home, lock, request, scratch, work.step, work.event)
-            if outcome.certificate:
-                if key:
-                    runner.sign(outcome.certificate, key, scratch)
-                with home.holding("documents") as documents:
-                    generate.refresh(home, documents)
+            if outcome.certificate and key:
+                runner.sign(outcome.certificate, key, scratch)
+        if _stale_documents(home).exists():
+            with home.holding("documents") as documents:
+                generate.refresh(home, documents)
+            _stale_documents(home).unlink(missing_ok=True)
     _print_outcome(home, lock, request, outcome, advisories, as_json)
     if outcome.statement.predicate.result != "PASSED" or outcome.doubts:
         raise typer.Exit(1)
+
+
+def _stale_documents(home: Project) -> Path:
+    """A mark that outlives a kill between a certificate and the documents that show it: the next run brings them up."""
+    return home.state / "stale-documents"
 
 
 def answering_engine() -> EngineName:

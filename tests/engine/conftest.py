@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from builder.base import project
-from builder.certify import engine
+from builder.certify import engine, hostenv
 from builder.image import daemon
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -94,11 +94,37 @@ def copy_of_project(target: Path) -> Workshop:
     return Workshop(target)
 
 
+STATE = ("host", "debs", "rootfs", "wheels")
+
+
+def link_state(source: Workshop, target: Workshop) -> None:
+    """Give a project the environment and the downloads of another one, as hard links."""
+    for folder in STATE:
+        if (source.project.state / folder).exists():
+            shutil.copytree(
+                source.project.state / folder, target.project.state / folder, symlinks=True, copy_function=os.link
+            )
+
+
 @pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    """One for the whole session: what a test builds, the next one finds."""
+def depot(shared: Path) -> Workshop:
+    """The stack's environment, prepared once for all workers of a run."""
+    root = shared / "depot"
+    with FileLock(root.with_suffix(".lock")):
+        if not root.exists():
+            workshop = copy_of_project(root)
+            with workshop.project.holding(STACK) as scratch:
+                hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None)
+    return Workshop(root)
+
+
+@pytest.fixture(scope="session")
+def workshop(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """One for the whole session of a worker: what a test builds, the next one finds."""
     root = tmp_path_factory.mktemp("workshop")
-    yield copy_of_project(root)
+    workshop = copy_of_project(root)
+    link_state(depot, workshop)
+    yield workshop
     shutil.rmtree(root)
 
 
@@ -106,10 +132,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
 def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
     """A second project with the same environment and downloads, to be spoiled by one test."""
     spoiled = copy_of_project(tmp_path / "project")
-    for folder in ("host", "debs", "rootfs", "wheels"):
-        source = workshop.root / ".vetted" / folder
-        if source.exists():
-            shutil.copytree(source, spoiled.root / ".vetted" / folder, symlinks=True, copy_function=os.link)
+    link_state(workshop, spoiled)
     yield spoiled
     shutil.rmtree(spoiled.root)
 
@@ -154,25 +177,22 @@ def processes(folder: Path) -> list[str]:
     return found
 
 
-def killed_at_random_moments(workshop: Workshop, argv: tuple[str, ...], undo: Callable[[], None]) -> None:
-    """Ten SIGKILLs at moments spread over a run: nothing lives on, and the next run succeeds."""
-    undo()
-    start = time.monotonic()
-    done = workshop.vetted(*argv)
-    longest = time.monotonic() - start
-    assert done.returncode == 0, done.stdout + done.stderr
-    moments = random.Random(0)
-    for part in range(10):
-        undo()
-        with workshop.start(*argv) as child:
-            time.sleep(longest * (part + moments.random()) / 10)
-            child.send_signal(signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while (alive := processes(workshop.root)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert alive == []
-        assert str(workshop.root) not in Path("/proc/mounts").read_text()
-    undo()
+def killed_while(workshop: Workshop, argv: tuple[str, ...], program: str) -> None:
+    """SIGKILL to a command while a program works for it: nothing lives on. tests/unit/test_kills.py has the renames."""
+    with workshop.start(*argv) as child:
+        while not any(program in line for line in processes(workshop.root)):
+            assert child.poll() is None, f"ended before {program} ran"
+            time.sleep(0.02)
+        child.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while (alive := processes(workshop.root)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert alive == []
+    assert str(workshop.root) not in Path("/proc/mounts").read_text()
+
+
+def succeeds(workshop: Workshop, argv: tuple[str, ...]) -> None:
+    """The next run does the work, and leaves nothing half-written."""
     done = workshop.vetted(*argv)
     assert done.returncode == 0, done.stdout + done.stderr
     assert workshop.partial_files() == []

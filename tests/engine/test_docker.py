@@ -19,7 +19,7 @@ from pip._internal.models.index import PyPI
 from builder.base import machine, sources
 from builder.certify import certificate, engine, suite
 from builder.image import build, context, daemon, oci, target
-from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_at_random_moments
+from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_while, succeeds
 from tests.registry.conftest import PASSWORD, make_keys, serving
 
 pytestmark = pytest.mark.usefixtures("docker")
@@ -249,12 +249,12 @@ def test_a_killed_run_leaves_no_container(workshop: Workshop, certified: certifi
 
 def test_build_survives_being_killed(workshop: Workshop, certified: certificate.Statement) -> None:
     record = workshop.root / ".vetted" / "images" / f"{STACK}.json"
-
-    def forget() -> None:
-        record.unlink(missing_ok=True)  # the image counts as not built
-        shutil.rmtree(workshop.root / ".vetted" / "rootfs", ignore_errors=True)
-
-    killed_at_random_moments(workshop, ("build", STACK), forget)
+    record.unlink()  # the image counts as not built
+    shutil.rmtree(workshop.root / ".vetted" / "rootfs")
+    for program in ("mmdebstrap", "buildx build"):
+        killed_while(workshop, ("build", STACK), program)
+        assert not record.exists()
+    succeeds(workshop, ("build", STACK))
     assert certificate.bare(workshop.json("build", STACK)["manifest"]) == certified.subject[0].digest
 
 

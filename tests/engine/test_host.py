@@ -15,7 +15,7 @@ from builder.base import errors
 from builder.certify import certificate, hostenv
 from builder.image import rootfs
 from tests import parts
-from tests.engine.conftest import GPU_ONLY, STACK, Workshop, killed_at_random_moments
+from tests.engine.conftest import GPU_ONLY, STACK, Workshop, killed_while, succeeds
 
 HOST = ("certify", STACK, "--engine", "host")
 NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
@@ -214,24 +214,24 @@ def test_a_full_disk_is_said_and_what_was_there_stays(certified: Workshop, small
 def test_lock_survives_being_killed(sibling: Workshop) -> None:
     folder = sibling.root / "lockfiles" / STACK
     requirements = folder / "requirements.txt"
-    wanted = {file.name: file.read_text() for file in folder.glob("*.txt")}
+    locked = {file.name: file.read_text() for file in folder.glob("*.txt")}
     # stack.toml asks for exactly this version. Of what it leaves free, a newer release may be out by now.
-    without = "".join(line for line in wanted["requirements.txt"].splitlines(True) if not line.startswith("trl=="))
-    assert without != wanted["requirements.txt"]
+    without = "".join(line for line in locked["requirements.txt"].splitlines(True) if not line.startswith("trl=="))
+    assert without != locked["requirements.txt"]
+    requirements.write_text(without)
+    killed_while(sibling, ("lock", STACK), "pip compile")
+    assert requirements.read_text() == without
+    succeeds(sibling, ("lock", STACK))
+    assert {file.name: file.read_text() for file in folder.glob("*.txt")} == locked
 
-    def unlock() -> None:
-        requirements.write_text(without)
 
-    killed_at_random_moments(sibling, ("lock", STACK), unlock)
-    assert {file.name: file.read_text() for file in folder.glob("*.txt")} == wanted
-
-
+@pytest.mark.usefixtures("certified")
 def test_certify_survives_being_killed(short: Workshop) -> None:
     environment = hostenv.path(short.project, short.lock)
-
-    def uninstall() -> None:
-        shutil.rmtree(environment, ignore_errors=True)
-        short.certificate("host").unlink(missing_ok=True)
-
-    killed_at_random_moments(short, HOST, uninstall)
+    shutil.rmtree(environment)
+    killed_while(short, HOST, "pip sync")
+    assert not environment.exists()
+    killed_while(short, HOST, "smoke.run.zygote")
+    assert not short.certificate("host").exists()
+    succeeds(short, HOST)
     assert certificate.read(short.certificate("host")).predicate.result == "PASSED"

@@ -27,7 +27,7 @@ from builder.intent import stack
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
 from builder.publish import airgap, dotenv, keys, publish, rebuild, refusal, registry, timestamp, verify
-from builder.publish.rebuild import Rebuilt
+from builder.publish.rebuild import Rebuild
 from builder.publish.reference import Reference, Repository, parse_reference, parse_repository
 from builder.publish.verify import Verdict
 
@@ -137,7 +137,7 @@ def verify_(
     home = project.find()
     public = keys.trusted(home, key or [])
     verdict: Verdict | None = None
-    rebuilt: Rebuilt | None = None
+    rebuilt: Rebuild | None = None
     with _temporary() as scratch:
         if offline:
             folder, image = _folder(reference)
@@ -148,8 +148,7 @@ def verify_(
                 doubts = min((airgap.check(around, one, scratch) for one in public), key=len)
                 verdict = dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts))
             if rebuild_:
-                wanted_image = verdict.image if verdict else image or rebuild.only_image(layout)
-                rebuilt = rebuild.local(home, layout, wanted_image, _anew(home))
+                rebuilt = rebuild.local(home, layout, verdict.image if verdict else image, _anew(home))
         else:
             if Path(reference).is_dir():
                 raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")
@@ -174,7 +173,7 @@ def _folder(reference: str) -> tuple[Path, str | None]:
     return Path(folder).absolute(), image or None
 
 
-def _anew(home: Project) -> rebuild.Build:
+def _anew(home: Project) -> rebuild.Builder:
     """Builds the image of a lock without anything that an earlier build left."""
 
     def build_(lock: Lock, scratch: Path) -> oci.Image:
@@ -185,7 +184,7 @@ def _anew(home: Project) -> rebuild.Build:
     return build_
 
 
-def _say(reference: str, judged_: Verdict | None, rebuilt: Rebuilt | None, *, as_json: bool) -> None:
+def _say(reference: str, judged_: Verdict | None, rebuilt: Rebuild | None, *, as_json: bool) -> None:
     """Print what came of it. A doubt ends with 1."""
     if judged_ is None:
         assert rebuilt is not None
@@ -195,7 +194,9 @@ def _say(reference: str, judged_: Verdict | None, rebuilt: Rebuilt | None, *, as
         good = verdict.good
     if as_json:
         more = (
-            {"rebuilt": rebuilt.made, "identical": rebuilt.identical, "signed": judged_ is not None} if rebuilt else {}
+            {"rebuilt": rebuilt.digest, "identical": rebuilt.identical, "signed": judged_ is not None}
+            if rebuilt
+            else {}
         )
         print_json({**_as_json(verdict), "good": good, **more})
     elif judged_ is None:

@@ -1,9 +1,9 @@
-"""An image for hosts without a network: the image, what was signed of it and the public key, in one folder.
+"""An image for hosts without a network: the image, its signed statements and the public key, in one folder.
 
-`image/` is an OCI layout, with everything attached as in a registry; beside it lie the same statements to be read, and
-their envelopes for cosign. What people run lies there too: `sh load` gives the image to Docker, and then
-`docker compose run --rm train` works in that folder, without anything else of this project. The list of all files is
-signed as well. The folder appears under its name only when it verifies, offline, with the very key it carries.
+`image/` is an OCI layout with the statements attached, as in a registry; beside it are the same statements as readable
+JSON, and their envelopes for cosign. `sh load` gives the image to Docker; then `docker compose run --rm train` works in
+that folder, without anything else of this project. The list of all files is signed too. The folder gets its name only
+when it verifies, offline, with the key that it carries.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +23,11 @@ from builder.image.build import Built
 from builder.lock.lockfile import Lock
 from builder.publish import attached, dotenv, keys, publish, signing, verify
 from builder.publish import folder as folders
+from builder.publish.publish import Progress
 
 IMAGE, KEY = "image", "cosign.pub"
-NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of the files
-# What is there beside the image: the files that people run, and what they mount.
+NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of files
+# Beside the image: the script that people run, and what the container mounts.
 LOAD, JUDGED = "load", "judged"
 SCRIPT = Path(__file__).parent / "scripts" / "load.sh"
 
@@ -42,7 +42,7 @@ class CarriedImage:
 
 
 def make(
-    project: Project, lock: Lock, built: Built, key: str, output: Path, scratch: Path, report: Callable[[str], None]
+    project: Project, lock: Lock, built: Built, key: str, output: Path, scratch: Path, progress: Progress
 ) -> CarriedImage:
     """Write the folder. Raises VettedError when there is no valid certificate, StorageError when something is there."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -51,14 +51,14 @@ def make(
     certificates = publish.valid(project, lock, image)
     public = signing.public(key, scratch)
     keys.refuse_revoked(project, public)
-    report("making and signing what is attached")
+    progress("making and signing the statements")
     envelopes = [
         signing.sign(statement, key, scratch)
         for statement in publish.statements(project, lock, built, certificates, ours=())
     ]
     partial = output.absolute().with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    report(f"copying the image, {built.image.size / 1e6:.0f} MB")
+    progress(f"copying the image, {built.image.size / 1e6:.0f} MB")
     shutil.copytree(built.image.layout, partial / IMAGE)
     attached.add(partial / IMAGE, built.image, envelopes)
     shutil.copyfile(public, partial / KEY)
@@ -66,13 +66,14 @@ def make(
         kind = NAMES[attached.KINDS[envelope.predicate_type]]
         name = f"{kind}-{number + 1}" if kind == "certificate" and number else kind
         (partial / f"{name}.dsse.json").write_bytes(envelope.raw)
-        # Of a bill of materials tools want the bill itself.
-        said = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
-        (partial / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        # Tools that read a bill of materials expect it without the statement around it.
+        document = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
+        readable = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        (partial / f"{name}.json").write_text(readable, encoding="utf-8")
     environment = _compose(project, lock, built, partial)
     judged.record(project, lock, image, certificates, partial / JUDGED, scratch)
     folders.sign(partial, environment, key, scratch)
-    report("verifying it, offline")
+    progress("verifying it, offline")
     verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)
     doubts = [*verdict.doubts, *check(partial, partial / KEY, scratch)]
     if not verdict.good or doubts:
@@ -87,7 +88,7 @@ def make(
 
 
 def layout(folder: Path) -> tuple[Path, Path | None]:
-    """The OCI layout that a person means by a folder, and the carried folder around it, when it is one."""
+    """The OCI layout in a folder that a person names, and the carried folder around it, if there is one."""
     if (folder / LOAD).exists() or (folder / folders.MANIFEST).exists():
         return folder / IMAGE, folder
     around = folder.parent if folder.name == IMAGE and (folder.parent / folders.MANIFEST).exists() else None
@@ -95,13 +96,13 @@ def layout(folder: Path) -> tuple[Path, Path | None]:
 
 
 def check(folder: Path, key: Path, scratch: Path) -> list[str]:
-    """What of such a folder is not as it was signed: a file that was changed, is missing or was added."""
+    """The files of such a folder that were changed, removed or added after it was signed, in words."""
     return folders.check(folder, key, scratch)
 
 
 def _compose(project: Project, lock: Lock, built: Built, folder: Path) -> dict[str, str]:
-    """What `docker compose` needs in the folder, and the script that chooses the image; returns what that writes, each
-    variable with the pattern of its value."""
+    """Write what `docker compose` needs, and the script `load`; returns the variables of the .env that `load` writes,
+    each with the pattern of its value."""
     for source in sorted(project.root.glob("compose*.yaml")):
         shutil.copyfile(source, folder / source.name)
     sources.copy(project.smoke, folder)

@@ -1,7 +1,7 @@
-"""What hangs on an image: signed statements, all in one manifest, so that they are there together or not at all.
+"""The signed statements that are attached to an image, all in one manifest: they are there together or not at all.
 
-Two ways lead to it. cosign follows a tag made of the image's digest; oras, and every registry of OCI 1.1, the
-manifest's `subject`. Where a registry knows no referrers, oras keeps a tag for those as well.
+cosign finds the manifest by a tag made of the image's digest; oras and registries of OCI 1.1 find it by its `subject`.
+Where a registry knows no referrers, oras keeps a tag for them.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ KINDS = {  # by predicate type
 }
 ARTIFACT = "application/vnd.vetted.attestations.v1"
 EMPTY = "application/vnd.oci.empty.v1+json"
-# Whoever may push can attach anything: this much is looked at, the first ones first, and the rest is ignored.
+# Whoever may push can attach anything: the first ones are read, up to these limits, and the rest is ignored.
 MOST = 100  # statements on one image
 LARGEST = 64 << 20  # bytes of one of them
 BUDGET = 128 << 20  # bytes of all of them
 
 
 class _Layer(BaseModel):
+    """An OCI descriptor of a statement."""
+
     digest: str = Field(pattern=f"^{oci.DIGEST.pattern}$")
     mediaType: str  # noqa: N815  (OCI's name)
     size: int = Field(ge=0)
 
 
 class _Manifest(BaseModel):
+    """The manifest of what is attached, as far as it is read."""
+
     layers: list[_Layer]
 
 
@@ -54,7 +58,7 @@ def tag(image: str) -> str:
 
 
 def write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> str:
-    """Write the manifest of these statements into a new OCI layout; its digest."""
+    """Write the manifest of these statements into a new OCI layout; returns its digest."""
     oci.begin(layout)
     descriptor = _write(image, envelopes, layout)
     oci.finish(layout, [descriptor])
@@ -62,18 +66,18 @@ def write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> str:
 
 
 def add(layout: Path, image: Image, envelopes: Sequence[Envelope]) -> None:
-    """Add these statements to the layout that the image lies in."""
+    """Add these statements to the layout of the image."""
     oci.finish(layout, [*oci.descriptors(layout), _write(image, envelopes, layout)])
 
 
 def _write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> dict[str, Any]:
     layers = [
-        # cosign wants the annotation of a signature, and looks for it in the envelope.
+        # cosign requires the annotation of a signature, and then looks for the signature in the envelope.
         {
-            **oci.add(layout, one.raw, signing.MEDIA_TYPE),
-            "annotations": {"dev.cosignproject.cosign/signature": "", "predicateType": one.predicate_type},
+            **oci.add(layout, envelope.raw, signing.MEDIA_TYPE),
+            "annotations": {"dev.cosignproject.cosign/signature": "", "predicateType": envelope.predicate_type},
         }
-        for one in envelopes
+        for envelope in envelopes
     ]
     manifest = {
         "schemaVersion": 2,
@@ -87,24 +91,27 @@ def _write(image: Image, envelopes: Sequence[Envelope], layout: Path) -> dict[st
 
 
 def fetch(repository: Repository, image: str, ignored: list[str] | None = None) -> list[Envelope]:
-    """The statements on an image in a registry; none of them is checked. `ignored` learns what was not looked at."""
+    """The statements on an image in a registry, unchecked. What was not read is added to `ignored`, in words.
+
+    Raises NetworkError.
+    """
     skipped = [] if ignored is None else ignored
     try:
         content = registry.manifest(repository, tag(image))
     except refusal.UnusableError as error:
         skipped.append(f"what is attached: {error.what.splitlines()[-1]}")
         return []
-    found = []
-    for one in _chosen([] if content is None else _layers(_json(content), skipped), skipped):
+    envelopes = []
+    for layer in _chosen([] if content is None else _layers(_json(content), skipped), skipped):
         try:
-            found.append(signing.parse(registry.blob(repository, one.digest, one.size)))
+            envelopes.append(signing.parse(registry.blob(repository, layer.digest, layer.size)))
         except refusal.UnusableError as error:
             skipped.append(f"a statement: {error.what.splitlines()[-1]}")
-    return _read(found, skipped)
+    return _parsed(envelopes, skipped)
 
 
 def read(layout: Path, image: str, ignored: list[str] | None = None) -> list[Envelope]:
-    """The statements on an image in an OCI layout, that of `oras cp --recursive`; none of them is checked."""
+    """The statements on an image in an OCI layout of `oras cp --recursive`, unchecked. Raises BadInputError."""
     skipped = [] if ignored is None else ignored
     layers: list[_Layer] = []
     for digest in oci.manifests(layout)[:MOST]:
@@ -112,17 +119,37 @@ def read(layout: Path, image: str, ignored: list[str] | None = None) -> list[Env
         subject = manifest.get("subject") if isinstance(manifest, dict) else None
         if isinstance(subject, dict) and subject.get("digest") == image:
             layers += _layers(manifest, skipped)
-    found = []
-    for one in _chosen(layers, skipped):
+    envelopes = []
+    for layer in _chosen(layers, skipped):
         try:
-            found.append(signing.parse(oci.checked(layout, one.digest)))
+            envelopes.append(signing.parse(oci.checked(layout, layer.digest)))
         except (OSError, ValueError) as error:
             raise errors.BadInputError(
                 f"{layout}: an attestation of the image cannot be read: {error}",
                 cause="the copy was cut short, or changed",
                 next_step="copy it again",
             ) from error
-    return _read(found, skipped)
+    return _parsed(envelopes, skipped)
+
+
+def subject(layout: Path, image: str | None = None) -> str:
+    """The digest of an image in an OCI layout: `image`, or the only one there that is attached to no other.
+
+    Raises BadInputError.
+    """
+    try:
+        images = [digest for digest in oci.manifests(layout) if "subject" not in oci.json_of(layout, digest)]
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise errors.BadInputError(
+            f"{layout} is not an OCI layout: {error}",
+            cause="another folder was meant, or a copy was cut short",
+            next_step=f"oras cp --recursive --to-oci-layout HOST/PATH@sha256:… {layout}",
+        ) from error
+    if image is None and len(images) != 1:
+        raise errors.BadInputError(
+            f"{layout} holds {len(images)} images", next_step=f"name one: {layout}@{next(iter(images), 'sha256:…')}"
+        )
+    return image or images[0]
 
 
 def _json(content: bytes) -> Any:
@@ -134,15 +161,15 @@ def _json(content: bytes) -> Any:
 
 def _layers(manifest: Any, ignored: list[str]) -> list[_Layer]:
     try:
-        read = _Manifest.model_validate(manifest)
+        layers = _Manifest.model_validate(manifest).layers
     except ValidationError:
         ignored.append("what is attached: its manifest is not one of attestations")
         return []
-    return [layer for layer in read.layers if layer.mediaType == signing.MEDIA_TYPE]
+    return [layer for layer in layers if layer.mediaType == signing.MEDIA_TYPE]
 
 
 def _chosen(layers: Sequence[_Layer], ignored: list[str]) -> Iterator[_Layer]:
-    """Those that are looked at."""
+    """The layers that are read: the first ones, up to the limits."""
     unique = list({layer.digest: layer for layer in layers}.values())
     small = [layer for layer in unique if layer.size <= LARGEST]
     if len(small) < len(unique):
@@ -157,8 +184,8 @@ def _chosen(layers: Sequence[_Layer], ignored: list[str]) -> Iterator[_Layer]:
         yield layer
 
 
-def _read(found: Sequence[Envelope | None], ignored: list[str]) -> list[Envelope]:
-    envelopes = [one for one in found if one]
-    if len(envelopes) < len(found):
-        ignored.append(f"{len(found) - len(envelopes)} envelopes: not DSSE, or readers would differ on what they say")
-    return envelopes
+def _parsed(envelopes: Sequence[Envelope | None], ignored: list[str]) -> list[Envelope]:
+    parsed = [envelope for envelope in envelopes if envelope]
+    if refused := len(envelopes) - len(parsed):
+        ignored.append(f"{refused} envelopes: not DSSE, or readers would differ on what they say")
+    return parsed

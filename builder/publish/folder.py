@@ -1,7 +1,7 @@
-"""A carried folder's list of files, signed: `load`, compose.yaml and the suite are run, and so must be under it.
+"""The signed list of a carried folder's files: `load`, compose.yaml and the suite are run, so a signature covers them.
 
-The statement's subject is the list itself. What `load` writes is known beforehand, but for the numbers of the host, and
-results lie in `runs/`; whatever else was not signed is in doubt.
+The statement's subject is the list itself. What `load` writes is known in advance, except the host's numbers, and
+results are in `runs/`; any other file that is not on the list is a doubt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ ENVIRONMENT, RUNS = ".env", "runs"  # made on the host
 LARGEST = 1 << 26  # bytes of a list that is read
 
 
-class _Listed(BaseModel):
+class _Listing(BaseModel):
+    """The files of a folder with their digests."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     files: dict[str, Digest]
@@ -36,18 +38,18 @@ class _Listed(BaseModel):
 def sign(folder: Path, environment: Mapping[str, str], key: str, scratch: Path) -> None:
     """Sign the files of a folder as they are. `environment`: the variables of the .env to come, each with a pattern."""
     files = {name: sha256_file(folder / name).removeprefix("sha256:") for name in sorted(_files(folder))}
-    listed = _Listed(files=files, environment=dict(environment))
+    listing = _Listing(files=files, environment=dict(environment))
     statement = {
         "_type": certificate.STATEMENT,
-        "subject": [{"name": "folder", "digest": {"sha256": sha256(_canonical(listed)).removeprefix("sha256:")}}],
+        "subject": [{"name": "folder", "digest": {"sha256": sha256(_canonical(listing)).removeprefix("sha256:")}}],
         "predicateType": TYPE,
-        "predicate": listed.model_dump(),
+        "predicate": listing.model_dump(),
     }
     (folder / MANIFEST).write_bytes(signing.sign(json.dumps(statement).encode(), key, scratch).raw)
 
 
 def check(folder: Path, key: Path, scratch: Path) -> list[str]:
-    """What of a folder is not as the holder of the key signed it, in words; nothing where all is."""
+    """The differences between a folder and its signed list, in words; empty when there are none."""
     path = folder / MANIFEST
     if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
         return [f"{MANIFEST} is not there: the folder's files are under no signature"]
@@ -55,35 +57,35 @@ def check(folder: Path, key: Path, scratch: Path) -> list[str]:
     try:
         if envelope is None or envelope.predicate_type != TYPE:
             raise ValueError
-        listed = _Listed.model_validate(envelope.statement.get("predicate"))
+        listing = _Listing.model_validate(envelope.statement.get("predicate"))
     except (ValidationError, ValueError):
         return [f"{MANIFEST} is no signed list of files"]
-    if why := signing.holds(envelope, _canonical(listed), key, scratch):
-        return [f"{MANIFEST}: {why}"]
-    return list(_differences(folder, listed))
+    if reason := signing.doubt(envelope, _canonical(listing), key, scratch):
+        return [f"{MANIFEST}: {reason}"]
+    return list(_differences(folder, listing))
 
 
-def _canonical(listed: _Listed) -> bytes:
-    return json.dumps(listed.model_dump(), sort_keys=True, separators=(",", ":")).encode()
+def _canonical(listing: _Listing) -> bytes:
+    return json.dumps(listing.model_dump(), sort_keys=True, separators=(",", ":")).encode()
 
 
-def _differences(folder: Path, listed: _Listed) -> Iterator[str]:
+def _differences(folder: Path, listing: _Listing) -> Iterator[str]:
     there = dict.fromkeys(_files(folder))
-    for name in sorted(there.keys() | listed.files.keys()):
-        path, said = folder / name, ascii(name)[1:-1]
+    for name in sorted(there.keys() | listing.files.keys()):
+        path, shown = folder / name, ascii(name)[1:-1]
         if name == MANIFEST:
             continue
         if name not in there:
-            yield f"{said} is missing"
+            yield f"{shown} is missing"
         elif path.is_symlink() or not path.is_file():
-            yield f"{said} is not a file"
-        elif name == ENVIRONMENT and name not in listed.files:
-            if not _chosen(path.read_bytes(), listed.environment):
-                yield f"{said} is not what {folder.name}/load writes: remove it, and run load again"
-        elif name not in listed.files:
-            yield f"{said} was added"
-        elif sha256_file(path) != f"sha256:{listed.files[name]}":
-            yield f"{said} was changed"
+            yield f"{shown} is not a file"
+        elif name == ENVIRONMENT and name not in listing.files:
+            if not _chosen(path.read_bytes(), listing.environment):
+                yield f"{shown} is not what {folder.name}/load writes: remove it, and run load again"
+        elif name not in listing.files:
+            yield f"{shown} was added"
+        elif sha256_file(path) != f"sha256:{listing.files[name]}":
+            yield f"{shown} was changed"
 
 
 def _chosen(text: bytes, environment: Mapping[str, str]) -> bool:
@@ -92,7 +94,7 @@ def _chosen(text: bytes, environment: Mapping[str, str]) -> bool:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Every entry that is no folder, links among them; without what lies in runs/. Raises StorageError."""
+    """Every entry that is no folder, links included; without those in runs/. Raises StorageError."""
 
     def refuse(error: OSError) -> None:
         raise errors.from_os(error)

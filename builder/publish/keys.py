@@ -1,7 +1,7 @@
 """Public keys: which one a file holds, and which are revoked.
 
 A key is named by the sha256 of its DER encoding, which `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum`
-prints. The revoked ones stand in keys/revoked.txt, one a line; VETTED_REVOKED_KEYS names a second such file.
+prints. keys/revoked.txt lists revoked keys, one a line; VETTED_REVOKED_KEYS names a second such file.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ REVOKED, VARIABLE = "keys/revoked.txt", "VETTED_REVOKED_KEYS"
 
 
 def trusted(project: Project, files: Sequence[Path]) -> tuple[Path, ...]:
-    """Files that hold public keys, none of them revoked. Raises BadInputError."""
+    """The absolute paths of these public keys. Raises BadInputError when one is revoked, or no public key."""
     for path in files:
         refuse_revoked(project, path)
     return tuple(path.absolute() for path in files)
 
 
 def refuse_revoked(project: Project, path: Path) -> None:
-    """Raises BadInputError when a file holds a revoked key, or none at all."""
-    name = fingerprint(path)
+    """Raises BadInputError when a file contains a revoked key, or none at all."""
+    digest = fingerprint(path)
     for where, revoked in _revoked(project):
-        if name == revoked:
+        if digest == revoked:
             raise errors.BadInputError(
-                f"the key in {path} is revoked: sha256 {name} is in {where}",
+                f"the key in {path} is revoked: sha256 {digest} is in {where}",
                 cause="it was lost or stolen, or another one took its place",
                 next_step="ask whoever publishes the images for the new cosign.pub",
             )
@@ -57,11 +57,11 @@ def fingerprint(path: Path) -> str:
         raise errors.BadInputError(
             f"{path} is not a public key of cosign's: no PEM block PUBLIC KEY in it", next_step="--key cosign.pub"
         )
-    found = BLOCK.findall(text)
+    blocks = BLOCK.findall(text)
     try:
-        if len(found) != 1 or text.count(b"-----BEGIN ") != 1:
+        if len(blocks) != 1 or text.count(b"-----BEGIN ") != 1:
             raise ValueError("not one key")
-        return sha256(base64.b64decode(b"".join(found[0].split()), validate=True)).removeprefix("sha256:")
+        return sha256(base64.b64decode(b"".join(blocks[0].split()), validate=True)).removeprefix("sha256:")
     except ValueError as error:
         raise errors.BadInputError(
             f"{path} cannot be read as a public key",
@@ -71,7 +71,7 @@ def fingerprint(path: Path) -> str:
 
 
 def _revoked(project: Project) -> Iterator[tuple[str, str]]:
-    """Every revoked key, with the file that says so."""
+    """Every revoked key, by its file as a person would name it. Raises BadInputError."""
     files = [project.root / REVOKED] if (project.root / REVOKED).exists() else []
     if named := os.environ.get(VARIABLE):
         files.append(Path(named))
@@ -86,12 +86,12 @@ def _revoked(project: Project) -> Iterator[tuple[str, str]]:
                 next_step=f"look at {where}",
             ) from error
         for number, line in enumerate(lines, start=1):
-            name = line.partition("#")[0].strip().lower().removeprefix("sha256:")
-            if name and not re.fullmatch(r"[0-9a-f]{64}", name):
+            digest = line.partition("#")[0].strip().lower().removeprefix("sha256:")
+            if digest and not re.fullmatch(r"[0-9a-f]{64}", digest):
                 raise errors.BadInputError(
                     f"{where}:{number}: not the sha256 of a key",
                     cause="the file names one key a line, by 64 hexadecimal digits",
                     next_step="openssl pkey -pubin -in cosign.pub -outform DER | sha256sum",
                 )
-            if name:
-                yield where, name
+            if digest:
+                yield where, digest

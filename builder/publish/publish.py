@@ -1,8 +1,8 @@
-"""Publishing: a certified image, its certificate, its bill of materials and its provenance, and last of all its name.
+"""Publish a certified image, its certificate, its bill of materials and its provenance; then move its tags.
 
-The order is the transaction. The image goes up under its digest alone, then what is attached to it, in one manifest;
-both are looked at again; only then do the tags move. Broken off anywhere, a tag names what it named before, and the
-same command finishes the work: what is up already is neither pushed nor signed a second time.
+The order is the transaction. The image is pushed under its digest alone, then its statements, in one manifest; both are
+fetched again and compared; only then do the tags move. Interrupted anywhere, a tag names what it named before, and the
+same command finishes the work: nothing that is there already is pushed or signed a second time.
 """
 
 from __future__ import annotations
@@ -24,51 +24,52 @@ from builder.lock.lockfile import Lock
 from builder.publish import attached, keys, provenance, registry, release, runner, signature, signing, verify
 from builder.publish.reference import TAG, Repository
 from builder.publish.signing import Envelope
-from builder.publish.verify import Signed
+from builder.publish.verify import SignedStatement
 
-Report = Callable[[str], None]
-LONGEST = 119  # of a stack's name: its tag of the day has nine characters more, and a tag may have 128
+Progress = Callable[[str], None]
+CERTIFICATE = attached.KINDS[certificate.PREDICATE]
+LONGEST = 119  # characters of a stack's name: a date adds nine, and a tag may have 128
 
 
 @dataclass(frozen=True)
-class Published:
-    """`changed`: something was pushed or moved; else all of it was there already."""
+class Publication:
+    """A published image. `changed`: something was pushed, signed or moved; else all of it was there already."""
 
     image: str
-    attestations: str  # the digest of the manifest that holds them
+    attestations: str  # the digest of their manifest
     tags: tuple[str, ...]
     certificates: tuple[Statement, ...]
     changed: bool
 
 
 def valid(
-    project: Project, lock: Lock, image: str, signed: Callable[[Path, Statement], str | None] = lambda *_: None
+    project: Project, lock: Lock, image: str, doubt: Callable[[Path, Statement], str | None] = lambda *_: None
 ) -> list[Statement]:
     """The certificates that hold today for exactly this image, suite and lock. Raises VettedError when none does.
 
-    `signed`: what speaks against the signature of the machine that measured one, where it is asked for.
+    `doubt`: the doubt about the runner's signature of a certificate, where that is required.
     """
     terms = judgement.terms(project, lock)
-    found, doubts = [], []
+    certificates, doubts = [], []
     for name, statement in certificate.of_stack(project, lock.name).items():
         against = judgement.against(statement, terms, image)
         path = project.stack_dir(lock.name) / "certificates" / f"{name}.json"
-        if not against and (why := signed(path, statement)):
-            against = [why]
-        doubts += [f"{name}: {one}" for one in against]
+        if not against and (reason := doubt(path, statement)):
+            against = [reason]
+        doubts += [f"{name}: {reason}" for reason in against]
         if not against:
-            found.append(statement)
-    if not found:
+            certificates.append(statement)
+    if not certificates:
         raise errors.VettedError(
             "\n".join([f"{lock.name} has no valid certificate of {image}", *doubts]),
             cause="image, suite or lock changed after it was certified; or it was never certified inside its image",
             next_step=f"vetted certify {lock.name} --engine docker",
         )
-    return found
+    return certificates
 
 
 def tag(stack: str) -> str:
-    """The tag of a stack. Raises BadInputError when it can have none."""
+    """The tag of a stack: its name. Raises BadInputError when that can be no tag."""
     if not TAG.fullmatch(stack) or len(stack) > LONGEST:
         raise errors.BadInputError(
             f"{stack!r} cannot be a tag: letters, digits and . _ - only, and {LONGEST} of them at most",
@@ -78,111 +79,112 @@ def tag(stack: str) -> str:
 
 
 def publish(
-    project: Project, lock: Lock, built: Built, repository: Repository, key: str, scratch: Path, report: Report,
+    project: Project, lock: Lock, built: Built, repository: Repository, key: str, scratch: Path, progress: Progress,
     runner_key: Path | None = None, timestamp_server: str | None = None,
-) -> Published:  # fmt: skip
-    """Push, attach, look again, and move the tags. Raises VettedError and its kinds; the tags are then as they were.
+) -> Publication:  # fmt: skip
+    """Push, attach, compare, and move the tags. Raises VettedError and its kinds; the tags are then as they were.
 
-    `runner_key`: the public key of the machine that measured, which must have signed the certificates.
+    `runner_key`: the public key of the machine that measured; it must have signed the certificates.
     `timestamp_server`: where cosign gets a timestamp of the image's signature.
     """
     image = built.image.manifest
 
-    def signed(path: Path, statement: Statement) -> str | None:
+    def doubt(path: Path, statement: Statement) -> str | None:
         if runner_key is None:
             return None
         return runner.doubt(path, statement, oci.checked(built.image.layout, image), runner_key, scratch)
 
     # The stack's own tag last: it is what people pull.
     names = (f"{tag(lock.name)}-{certificate.today():%Y%m%d}", lock.name)
-    certificates = valid(project, lock, image, signed)
+    certificates = valid(project, lock, image, doubt)
     public = signing.public(key, scratch)
     keys.refuse_revoked(project, public)
-    report("asking the registry what is there")
+    progress("asking the registry what is there")
     before = {name: registry.resolve(repository, name) for name in names}
     there = attached.fetch(repository, image)
     ours, _ = verify.signed(there, image, oci.checked(built.image.layout, image), public, scratch)
 
-    report("making and signing what is to be attached")
-    signatures = {one.envelope.payload: one.envelope for one in ours}
-    said = [
+    progress("making and signing the statements")
+    signatures = {statement.envelope.payload: statement.envelope for statement in ours}
+    payloads = [
         *statements(project, lock, built, certificates, ours),
         _release(certificates[0].subject[0], names, ours, moves=set(before.values()) != {image}),
     ]
-    wanted = [signatures.get(statement) or signing.sign(statement, key, scratch) for statement in said]
-    others = [one for one in there if one.payload not in signatures]  # of other keys: theirs to take away
+    envelopes = [signatures.get(payload) or signing.sign(payload, key, scratch) for payload in payloads]
+    others = [envelope for envelope in there if envelope.payload not in signatures]  # of other keys: they stay
     layout = scratch / "attestations"
-    # Ours first, and no more than `verify` looks at: nobody who may push can crowd them out.
-    attestations = attached.write(built.image, [*wanted, *others][: attached.MOST], layout)
+    # Ours first, and no more than `verify` reads: nobody who may push can crowd them out.
+    attestations = attached.write(built.image, [*envelopes, *others][: attached.MOST], layout)
 
     changed = False
     if registry.manifest(repository, image) is None:
-        report(f"pushing the image, {built.image.size / 1e6:.0f} MB")
+        progress(f"pushing the image, {built.image.size / 1e6:.0f} MB")
         _refuse_damaged(built)
         registry.push(repository, built.image.layout, image)
         changed = True
     if registry.resolve(repository, attached.tag(image)) != attestations:
-        report("attaching certificate, bill of materials and provenance")
+        progress("attaching certificate, bill of materials and provenance")
         registry.push(repository, layout, attestations, attached.tag(image))
         changed = True
 
-    report("signing the image")
+    progress("signing the image")
     changed |= signature.add(repository, image, key, public, scratch, timestamp_server)
 
-    report("looking at what is there now")
-    _look_again(repository, image, wanted)
-    report(f"moving the tag {lock.name}")
+    progress("comparing what is there now")
+    _compare(repository, image, envelopes)
+    progress(f"moving the tag {lock.name}")
     changed |= _move(repository, before, image)
-    return Published(image, attestations, names, tuple(certificates), changed)
+    return Publication(image, attestations, names, tuple(certificates), changed)
 
 
 def statements(
-    project: Project, lock: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[Signed]
+    project: Project, lock: Lock, built: Built, certificates: Sequence[Statement], ours: Sequence[SignedStatement]
 ) -> Iterator[bytes]:
-    """All that is to be attached. Of what is there, certificates of other hardware stay while they hold."""
+    """The statements to attach, as bytes. Certificates of other hardware that are there stay while they hold."""
     from builder.publish import sbom  # takes as long to import as all the rest of the tool
 
-    yield from (one.to_json().encode() for one in certificates)
-    earned = {one.key for one in certificates}
+    yield from (statement.to_json().encode() for statement in certificates)
+    earned = {statement.key for statement in certificates}
     terms, image = judgement.terms(project, lock), built.image.manifest
-    for one in ours:
-        if one.kind == attached.KINDS[certificate.PREDICATE] and _holds_elsewhere(one, earned, terms, image):
-            yield one.envelope.payload
+    for statement in ours:
+        if statement.kind == CERTIFICATE and _holds_elsewhere(statement, earned, terms, image):
+            yield statement.envelope.payload
     subject = certificates[0].subject[0]
-    # To read the licences takes half a minute for a large image; of the same image and lock they are the same.
-    bills = (one.envelope.payload for one in ours if _is_bill_of(one, lock))
+    # Reading the licences of a large image takes half a minute; the same image and lock have the same.
+    bills = (statement.envelope.payload for statement in ours if _is_bill_of(statement, lock))
     yield next(bills, None) or _statement(subject, attached.BILL, sbom.make(lock, built.image))
-    made = provenance.make(project, lock, built)
-    origins = (one for one in ours if one.kind == attached.KINDS[attached.PROVENANCE])
-    standing = (one.envelope.payload for one in origins if provenance.stands(one.predicate, made))
-    yield next(standing, None) or _statement(subject, attached.PROVENANCE, made)
+    origin = provenance.make(project, lock, built)
+    origins = (statement for statement in ours if statement.kind == attached.KINDS[attached.PROVENANCE])
+    standing = (statement.envelope.payload for statement in origins if provenance.stands(statement.predicate, origin))
+    yield next(standing, None) or _statement(subject, attached.PROVENANCE, origin)
 
 
-def _holds_elsewhere(one: Signed, keys: set[tuple[str, str, str]], terms: Terms, image: str) -> bool:
+def _holds_elsewhere(signed: SignedStatement, keys: set[tuple[str, str, str]], terms: Terms, image: str) -> bool:
+    """Does a certificate hold, and is it of other hardware than these?"""
     try:
-        statement = certificate.parse(one.envelope.payload)
+        statement = certificate.parse(signed.envelope.payload)
     except (ValueError, RecursionError):
         return False
     return statement.key not in keys and judgement.holds(statement, terms, image)
 
 
-def _is_bill_of(one: Signed, lock: Lock) -> bool:
+def _is_bill_of(statement: SignedStatement, lock: Lock) -> bool:
     from builder.publish import sbom
 
     try:
-        return one.kind == attached.KINDS[attached.BILL] and sbom.is_todays(one.predicate, lock)
+        return statement.kind == attached.KINDS[attached.BILL] and sbom.is_todays(statement.predicate, lock)
     except (KeyError, TypeError):
         return False
 
 
-def _release(subject: Resource, names: Sequence[str], ours: Sequence[Signed], *, moves: bool) -> bytes:
-    """Under which tags it is published, and when; the statement that is there stands while no tag moves."""
+def _release(subject: Resource, names: Sequence[str], ours: Sequence[SignedStatement], *, moves: bool) -> bytes:
+    """The statement of tags and time; the one that is there stays while no tag moves."""
     there = {
-        said: one.envelope.payload
-        for one in ours
-        if one.kind == attached.KINDS[attached.RELEASE] and (said := release.read(one.predicate))
+        parsed: statement.envelope.payload
+        for statement in ours
+        if statement.kind == attached.KINDS[attached.RELEASE] and (parsed := release.read(statement.predicate))
     }
-    newest = max(there, key=lambda one: one.issued, default=None)
+    newest = max(there, key=lambda earlier: earlier.issued, default=None)
     if newest and not moves and set(names) <= set(newest.tags):
         return there[newest]
     return _statement(subject, attached.RELEASE, release.make(names, there))
@@ -190,13 +192,13 @@ def _release(subject: Resource, names: Sequence[str], ours: Sequence[Signed], *,
 
 def _statement(subject: Resource, kind: str, predicate: dict[str, Any]) -> bytes:
     """An in-toto statement about the image."""
-    said = {
+    statement = {
         "_type": certificate.STATEMENT,
         "subject": [subject.model_dump(mode="json", exclude_none=True)],
         "predicateType": kind,
         "predicate": predicate,
     }
-    return (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(statement, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _refuse_damaged(built: Built) -> None:
@@ -208,21 +210,21 @@ def _refuse_damaged(built: Built) -> None:
         )
 
 
-def _look_again(repository: Repository, image: str, wanted: Sequence[Envelope]) -> None:
-    """Is all of it there, as it was sent? Raises VettedError when somebody else was quicker."""
+def _compare(repository: Repository, image: str, envelopes: Sequence[Envelope]) -> None:
+    """Is all of it there, as it was pushed? Raises VettedError when somebody else replaced it."""
     there = attached.fetch(repository, image)
-    if registry.manifest(repository, image) is None or any(one not in there for one in wanted):
+    if registry.manifest(repository, image) is None or any(envelope not in there for envelope in envelopes):
         raise errors.VettedError(
             f"what was pushed to {repository} is not what is there now; no tag was moved",
-            cause="somebody else published the same image in between, or collected garbage",
+            cause="somebody else published the same image meanwhile, or collected garbage",
             next_step="run this again",
         )
 
 
 def _move(repository: Repository, before: Mapping[str, str | None], image: str) -> bool:
-    """Let the tags name the image; whether any had to move. Raises VettedError when somebody else moved one.
+    """Let the tags name the image; returns whether any had to move. Raises VettedError when somebody else moved one.
 
-    A registry has no compare-and-swap: they are looked at just before and just after, and nothing closer can be had.
+    A registry has no compare-and-swap: the tags are compared just before and just after, which is the best there is.
     """
     now = {name: registry.resolve(repository, name) for name in before}
     for name, digest in now.items():
@@ -239,8 +241,8 @@ def _moved(
     repository: Repository, name: str, before: str | None, now: str | None, what: str
 ) -> errors.VettedError:  # fmt: skip
     return errors.VettedError(
-        f"the tag {name} was moved by somebody else in between; {what}\n"
+        f"somebody else moved the tag {name} meanwhile; {what}\n"
         f"it named  {before or 'nothing'}\nit names  {now or 'nothing'}",
         cause="two people or pipelines publish the same stack",
-        next_step=f"look at {repository}:{name} with `vetted verify`; if yours shall be the newer one, run this again",
+        next_step=f"vetted verify {repository}:{name} shows theirs; to replace it by yours, run this again",
     )

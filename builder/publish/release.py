@@ -1,7 +1,7 @@
-"""Releases: under which tags an image was published, and when; so that a tag that goes back is noticed.
+"""Releases: under which tags an image was published, and when; a tag that goes back to an older one is noticed.
 
-A registry lets a tag name any image, an older one too, whose certificate may well hold still. `publish` therefore signs
-tags and time, and a clone remembers the newest release of every tag that it has seen. A fresh clone has seen nothing.
+A registry lets a tag name any image, even an older one whose certificate still holds. So `publish` signs tags and time,
+and a clone remembers the newest release of every tag that it has seen. A fresh clone has seen nothing.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ class _Model(BaseModel):
 
 
 class Release(_Model):
+    """The predicate of a release statement."""
+
     tags: Annotated[tuple[str, ...], Field(min_length=1)]
     issued: AwareDatetime
 
 
-class Seen(_Model):
-    """The newest release of a tag that was seen here."""
+class SeenRelease(_Model):
+    """The newest release of a tag that this clone has seen."""
 
     image: str
     issued: AwareDatetime
 
 
-Memory = TypeAdapter(dict[str, Seen])
+Memory = TypeAdapter(dict[str, SeenRelease])
 
 
 def read(predicate: dict[str, Any]) -> Release | None:
-    """What a signed statement says; None when it is no release."""
+    """Parse the predicate of a signed statement; None when it is no release."""
     try:
         return Release.model_validate(predicate)
     except ValidationError:
@@ -48,41 +50,44 @@ def read(predicate: dict[str, Any]) -> Release | None:
 
 
 def make(tags: Iterable[str], earlier: Iterable[Release]) -> dict[str, Any]:
-    """A release under these tags, now; the tags of earlier releases of the same image stay."""
+    """The predicate of a release under these tags, now; the tags of earlier releases of the same image stay."""
     before = list(earlier)
-    now = max([_now(), *(one.issued + datetime.timedelta(microseconds=1) for one in before)])
-    names = {*tags, *(tag for one in before for tag in one.tags)}
+    now = max([_now(), *(release.issued + datetime.timedelta(microseconds=1) for release in before)])
+    names = {*tags, *(tag for release in before for tag in release.tags)}
     return {"tags": sorted(names), "issued": now.isoformat(timespec="microseconds")}
 
 
 def doubts(
     project: Project, where: str, tag: str, image: str, releases: Iterable[Release], *, allow_rollback: bool
 ) -> list[str]:
-    """What speaks against a tag's naming this image; when nothing does, that it was seen is remembered."""
-    known = list(releases)
-    if not known:
+    """The doubts that a tag names this image rightly; when there are none, the release is remembered.
+
+    `where`: the tag's full reference. Raises BadInputError when the memory cannot be read.
+    """
+    signed = list(releases)
+    if not signed:
         return ["no signed release says under which tags it was published, and when: publish it again"]
-    here = [one for one in known if tag in one.tags]
-    if not here:
-        said = ", ".join(sorted({name for one in known for name in one.tags}))
-        return [f"it was published under other tags\nexpected {tag}\ngot      {said}"]
-    issued = max(one.issued for one in here)
+    matches = [release for release in signed if tag in release.tags]
+    if not matches:
+        others = ", ".join(sorted({name for release in signed for name in release.tags}))
+        return [f"it was published under other tags\nexpected {tag}\ngot      {others}"]
+    issued = max(release.issued for release in matches)
     if issued > _now() + AHEAD:
         return [f"its release is of {issued:%Y-%m-%d %H:%M} UTC, which has not come yet"]
     (project.state / "locks").mkdir(parents=True, exist_ok=True)
     with FileLock(project.state / "locks" / "releases.lock"):
         memory = _load(project)
-        seen = memory.get(where)
-        if seen and issued < seen.issued and not allow_rollback:
+        newest = memory.get(where)
+        if newest and issued < newest.issued and not allow_rollback:
             went_back = [
                 "the tag went back to an older release",
-                f"seen here {seen.image} of {seen.issued:%Y-%m-%d %H:%M:%S} UTC",
+                f"seen here {newest.image} of {newest.issued:%Y-%m-%d %H:%M:%S} UTC",
                 f"it names  {image} of {issued:%Y-%m-%d %H:%M:%S} UTC",
                 "if that is meant: add --allow-rollback",
             ]
             return ["\n".join(went_back)]
-        now = Seen(image=image, issued=issued)
-        if now != seen:
+        now = SeenRelease(image=image, issued=issued)
+        if now != newest:
             memory[where] = now
             write(_path(project), Memory.dump_json(memory, indent=1), project.state / "locks")
     return []
@@ -92,7 +97,7 @@ def _path(project: Project) -> Path:
     return project.state / "releases.json"
 
 
-def _load(project: Project) -> dict[str, Seen]:
+def _load(project: Project) -> dict[str, SeenRelease]:
     path = _path(project)
     try:
         return Memory.validate_python(strictjson.loads(path.read_bytes()))

@@ -1,7 +1,6 @@
-"""The image's own signature, in cosign's format: for those who ask `cosign verify`, and for admission controllers.
+"""The image's own signature, in cosign's format: for `cosign verify` and admission controllers.
 
-It says that the key's holder published these bytes, and nothing of what they were proven to do: that is in what is
-attached.
+It proves that somebody with the key published these bytes. What they were proven to do is in the attached statements.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from builder.publish import refusal, registry, signing, timestamp
 from builder.publish.reference import Repository
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
-MOST = 100  # signatures that others may have put there
+MOST = 100  # signatures that others may have added
 
 
 def tag(image: str) -> str:
@@ -25,17 +24,18 @@ def tag(image: str) -> str:
 def add(
     repository: Repository, image: str, key: str, public: Path, scratch: Path, timestamp_server: str | None = None
 ) -> bool:
-    """Sign an image in a registry, unless it is signed with the key already; whether it was signed now.
+    """Sign an image in a registry, unless the key signed it already; returns whether it was signed now.
 
-    With a timestamp server, a signature without a timestamp does not count: one with a timestamp is added to it.
+    With a timestamp server, a signature without a timestamp does not count: one with a timestamp is added.
+    Raises NetworkError, BadInputError.
     """
     env, more = (
         {**_login(scratch), **signing.key_environment(key)},
         ["--allow-http-registry"] if repository.plain else [],
     )
     check = ["cosign", "verify", "--insecure-ignore-tlog", f"--key={public}", *more, f"{repository}@{image}"]
-    held = process.run(check, env=env)
-    if held.returncode == 0 and (timestamp_server is None or _stamped(repository, image, held)):
+    verified = process.run(check, env=env)
+    if verified.returncode == 0 and (timestamp_server is None or _stamped(repository, image, verified)):
         return False
     if timestamp_server is not None:
         more.append(f"--timestamp-server-url={timestamp_server}")
@@ -54,7 +54,7 @@ def add(
     if result.returncode != 0:
         raise refusal.explain(repository, result.output)
     if timestamp_server is not None and not _stamped(repository, image, process.run(check, env=env)):
-        raise timestamp.rubbish(timestamp_server, "it sent a timestamp of something else")
+        raise timestamp.no_timestamp(timestamp_server, "it sent a timestamp of something else")
     return True
 
 
@@ -63,7 +63,7 @@ def _stamped(repository: Repository, image: str, verified: process.Result) -> bo
 
 
 def _login(scratch: Path) -> dict[str, str]:
-    """Lets cosign read the same login as oras."""
+    """The variable that lets cosign read the same login as oras."""
     login = registry.login()
     if login is None:
         return {}
@@ -76,7 +76,10 @@ def _login(scratch: Path) -> dict[str, str]:
 
 
 def _cleared(repository: Repository, image: str, scratch: Path) -> bool:
-    """Put an empty list in the place of one that cosign cannot add to: nobody who may push can keep it from signing."""
+    """Replace a list of signatures that cosign cannot add to by an empty one; returns whether it did.
+
+    So nobody who may push can prevent a signature.
+    """
     content = registry.manifest(repository, tag(image))
     if content is None or _is_list(content):
         return False

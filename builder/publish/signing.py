@@ -1,8 +1,8 @@
-"""Signatures: statements signed and checked by cosign, with a key, without a network, without a transparency log.
+"""Sign and check statements with cosign: with a key, without a network, without a transparency log.
 
-A log would tell the world which images an organisation makes, and cannot be asked without a network: so the key is
-all that is trusted, and who has it can sign anything. A signed statement is a DSSE envelope, as in-toto has it; only
-what stands between the quotes is signed, byte for byte.
+A log would publish which images an organisation makes, and does not answer without a network: so trust rests on the
+key alone, and anyone with it can sign anything. A signed statement is a DSSE envelope, as in in-toto; the signature
+covers the decoded payload, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from builder.publish import refusal
 
 PAYLOAD = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
-SIGNATURES = 8  # in one envelope: each of them costs a run of cosign
+SIGNATURES = 8  # at most, in one envelope: each costs a run of cosign
 OTHER_DIGEST = "it speaks of another digest"
 KEY_URI = re.compile(r"[a-z0-9]+://[A-Za-z0-9._~:/?#@%+=,-]+")  # cosign's: awskms://, hashivault://, env://
 LOCKED = re.compile(r"decryption failed|inappropriate ioctl|password", re.IGNORECASE)
@@ -46,14 +46,14 @@ class _Envelope(_Model):
 
 @dataclass(frozen=True)
 class Envelope:
-    """A statement with its signatures, each a key's id and the signature. Nothing is believed before it is checked."""
+    """A statement with its signatures, each a key's id and the signature. It proves nothing until `doubt` checks it."""
 
     payload: bytes
     signatures: tuple[tuple[str, bytes], ...]
 
     @cached_property
     def raw(self) -> bytes:
-        """The envelope itself, always written in the same way: what was read is never passed on as it was."""
+        """The envelope, always written in the same way: foreign JSON is never passed on."""
         envelope = {
             "payloadType": PAYLOAD,
             "payload": base64.b64encode(self.payload).decode(),
@@ -63,7 +63,7 @@ class Envelope:
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """The statement as JSON, read once; empty when it is none, or when two readers might differ on it."""
+        """The statement as JSON; empty when it is no object, or when two readers might differ on it."""
         try:
             return strictjson.load_object(self.payload)
         except ValueError:
@@ -71,22 +71,22 @@ class Envelope:
 
     @property
     def predicate_type(self) -> str:
-        said = self.statement.get("predicateType")
-        return said if isinstance(said, str) else ""
+        predicate_type = self.statement.get("predicateType")
+        return predicate_type if isinstance(predicate_type, str) else ""
 
 
 def parse(raw: bytes) -> Envelope | None:
-    """An envelope of an in-toto statement; None when it is none, or when two readers might differ on it."""
+    """Parse an envelope of an in-toto statement; None when it is none, or when two readers might differ on it."""
     try:
-        read = _Envelope.model_validate(strictjson.load_object(raw))
-        signatures = tuple((one.keyid, _base64(one.sig)) for one in read.signatures)
-        return Envelope(_base64(read.payload), signatures)
+        envelope = _Envelope.model_validate(strictjson.load_object(raw))
+        signatures = tuple((signature.keyid, _base64(signature.sig)) for signature in envelope.signatures)
+        return Envelope(_base64(envelope.payload), signatures)
     except ValueError:  # pydantic's is one
         return None
 
 
 def _base64(text: str) -> bytes:
-    """Raises ValueError unless it is written in the one way in which base64 is: no other alphabet, no stray bits."""
+    """Decode base64 in its one canonical spelling. Raises ValueError: another alphabet, white space, stray bits."""
     decoded = base64.b64decode(text, validate=True)
     if base64.b64encode(decoded).decode() != text:
         raise ValueError("is not base64 as it is written")
@@ -94,7 +94,10 @@ def _base64(text: str) -> bytes:
 
 
 def sign(statement: bytes, key: str, scratch: Path) -> Envelope:
-    """Sign a statement. `key` is a file of cosign's or one of its URIs; its password is in COSIGN_PASSWORD."""
+    """Sign a statement. `key` is a file of cosign's or one of its URIs; its password is in COSIGN_PASSWORD.
+
+    Raises BadInputError, StorageError.
+    """
     _refuse_no_key(key)
     to_sign, signature = scratch / "to-sign", scratch / "signature"
     to_sign.write_bytes(_pae(statement))
@@ -106,43 +109,45 @@ def sign(statement: bytes, key: str, scratch: Path) -> Envelope:
 
 
 def key_environment(key: str) -> dict[str, str]:
-    """The variable that a key like env://NAME lies in, for cosign alone."""
+    """The variable that a key like env://NAME names, for cosign's environment."""
     scheme, _, name = key.partition("://")
     return {name: os.environ[name]} if scheme == "env" and name in os.environ else {}
 
 
 def _pae(statement: bytes) -> bytes:
-    """DSSE's pre-authentication encoding: what of an envelope is signed."""
+    """DSSE's pre-authentication encoding: the bytes that are signed."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(statement), statement)
 
 
 def public(key: str, scratch: Path) -> Path:
-    """The public half of a signing key, in a file."""
+    """The public half of a signing key, in a file. Raises BadInputError."""
     _refuse_no_key(key)
     target = scratch / "signer.pub"
     target.write_text(_cosign(key, "public-key", "--key", key).stdout)
     return target
 
 
-def holds(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str | None:
-    """Check an envelope against the manifest that it must speak of. None: it holds; else why it does not.
+def doubt(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str | None:
+    """Check an envelope against the manifest that it must speak of. None: the key signed it; else the reason.
 
-    cosign is given one signature at a time, in an envelope that was written here: what it verified are the bytes of
-    `payload`, and the key at hand signed them.
+    cosign gets one signature at a time, in an envelope that was written here: so the bytes that it verified are those
+    of `payload`.
     """
     subject = scratch / "subject"
     subject.write_bytes(manifest)
-    said = [_holds(Envelope(envelope.payload, (one,)), subject, key, scratch) for one in envelope.signatures]
-    return None if None in said else next((one for one in said if one == OTHER_DIGEST), said[0])
+    reasons = [_doubt(Envelope(envelope.payload, (single,)), subject, key, scratch) for single in envelope.signatures]
+    if None in reasons:
+        return None
+    return OTHER_DIGEST if OTHER_DIGEST in reasons else reasons[0]
 
 
-def _holds(envelope: Envelope, subject: Path, key: Path, scratch: Path) -> str | None:
-    signed = scratch / "envelope"
-    signed.write_bytes(envelope.raw)
+def _doubt(envelope: Envelope, subject: Path, key: Path, scratch: Path) -> str | None:
+    path = scratch / "envelope"
+    path.write_bytes(envelope.raw)
     result = process.run(
         [
             "cosign", "verify-blob-attestation", "--insecure-ignore-tlog", "--key", str(key),
-            f"--type={envelope.predicate_type}", "--signature", str(signed), str(subject),
+            f"--type={envelope.predicate_type}", "--signature", str(path), str(subject),
         ]
     )  # fmt: skip
     if result.returncode == 0:
@@ -174,9 +179,9 @@ def _cosign(key: str, *argv: str) -> process.Result:
         raise errors.BadInputError(
             f"{key}: its password is wrong, or was not given", next_step="export COSIGN_PASSWORD, then run this again"
         )
-    said = [text.line(line) for line in result.stderr.splitlines() if line.startswith("Error")]
+    printed = [text.line(line) for line in result.stderr.splitlines() if line.startswith("Error")]
     raise errors.BadInputError(
-        f"{key} cannot sign: {said[0].removeprefix('Error: ') if said else 'cosign says nothing'}",
+        f"{key} cannot sign: {printed[0].removeprefix('Error: ') if printed else 'cosign says nothing'}",
         cause="the file is no private key of cosign's, or its service does not answer",
         next_step="cosign public-key --key KEY",
     )

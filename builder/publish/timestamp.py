@@ -1,7 +1,7 @@
-"""RFC 3161 timestamps of the image's signature: which server cosign asks, and whether its answer is kept.
+"""RFC 3161 timestamps of the image's signature: which server cosign asks, and whether its answer counts.
 
-`cosign sign` stores a timestamp of whatever bytes the server likes, which only `cosign verify` refuses later: so it is
-compared with the signature here. Who signed the timestamp is not judged: `cosign verify` does that, with the server's
+`cosign sign` stores any timestamp that the server sends, even of other bytes; only `cosign verify` refuses it. So it
+is compared with the signature here. Who signed the timestamp is for `cosign verify` to judge, with the server's
 certificate chain.
 """
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from builder.base import errors, strictjson, text
 
 SIGNATURE, TIMESTAMP = "dev.cosignproject.cosign/signature", "dev.sigstore.cosign/rfc3161timestamp"
-FETCHED = "Timestamp fetched"  # cosign has its timestamp: what fails after this is the registry's
+FETCHED = "Timestamp fetched"  # printed by cosign when it has the timestamp: a later failure is the registry's
 FAILED = re.compile(r"signing digest: (.*)")
 
 
@@ -32,9 +32,9 @@ def server(url: str) -> str:
 
 
 def of(manifest: bytes | None, verified: str) -> bool:
-    """Whether a signature in the manifest of an image's signatures has a timestamp of its own.
+    """Does a signature in the manifest of an image's signatures have a timestamp of its own?
 
-    `verified`: what `cosign verify` printed, which holds the timestamps of the key's signatures and no other.
+    `verified`: the output of `cosign verify`, which contains the timestamps of the key's signatures and no other.
     """
     try:
         layers = strictjson.load_object(manifest or b"{}").get("layers")
@@ -53,22 +53,23 @@ def _stamped(layer: Any, verified: str) -> bool:
 
 
 def explain(url: str, output: str) -> errors.NetworkError | None:
-    """What cosign's words say of the timestamp server; None when another part of the signing failed."""
-    said = FAILED.search(output)
-    if said is None or FETCHED in output:
+    """The timestamp server's error in the output of cosign; None when another part of the signing failed."""
+    match = FAILED.search(output)
+    if match is None or FETCHED in output:
         return None
-    if "error making request to timestamp authority" in said[1]:
+    if "error making request to timestamp authority" in match[1]:
         return errors.NetworkError(
-            f"the timestamp server {url} does not answer; no tag was moved\n{text.line(said[1])}",
+            f"the timestamp server {url} does not answer; no tag was moved\n{text.line(match[1])}",
             cause="the server is down, or a proxy or firewall stands between",
             next_step=f"curl -sS {shlex.quote(url)}; when that answers, run this again",
         )
-    return rubbish(url, text.line(said[1]))
+    return no_timestamp(url, text.line(match[1]))
 
 
-def rubbish(url: str, said: str) -> errors.NetworkError:
+def no_timestamp(url: str, detail: str) -> errors.NetworkError:
+    """The server's answer is no timestamp of the signature."""
     return errors.NetworkError(
-        f"the timestamp server {url} does not answer with a timestamp of the signature; no tag was moved\n{said}",
+        f"the timestamp server {url} does not answer with a timestamp of the signature; no tag was moved\n{detail}",
         cause="the address is not that of the server's RFC 3161 interface, or the server fails",
         next_step="look up the address in the server's documentation; it often ends with /tsr or /api/v1/timestamp",
     )

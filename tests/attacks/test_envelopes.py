@@ -152,12 +152,12 @@ def test_what_is_accepted_is_what_cosign_verified(
         raw = mutated(envelope.payload, forged, signature, rng)
     read = signing.parse(raw)
     manifest = oci.checked(image.layout, image.manifest)
-    held = read is not None and signing.holds(read, manifest, keys.public, tmp_path) is None
-    if held:
+    accepted = read is not None and signing.doubt(read, manifest, keys.public, tmp_path) is None
+    if accepted:
         assert read is not None
         assert read.payload == envelope.payload
         assert _cosign(raw, image, keys.public, tmp_path), raw
-    assert held or how is not None
+    assert accepted or how is not None
 
 
 @pytest.mark.engine
@@ -170,12 +170,12 @@ def test_a_good_signature_of_another_key_among_several(
     forged = signing.sign(ours.payload.replace(b"FAILED", b"PASSED"), str(other_keys.private), tmp_path)
     manifest = oci.checked(image.layout, image.manifest)
     mixed = Envelope(ours.payload, (*theirs.signatures, *forged.signatures, *ours.signatures))
-    assert signing.holds(mixed, manifest, keys.public, tmp_path) is None
+    assert signing.doubt(mixed, manifest, keys.public, tmp_path) is None
     for wrong in (
         Envelope(ours.payload, (*theirs.signatures, *forged.signatures)),
         Envelope(forged.payload, (*ours.signatures, *forged.signatures)),
     ):
-        assert signing.holds(wrong, manifest, keys.public, tmp_path) is not None
+        assert signing.doubt(wrong, manifest, keys.public, tmp_path) is not None
 
 
 def test_a_statement_is_judged_as_it_was_parsed(image: Image) -> None:

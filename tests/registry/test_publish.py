@@ -389,14 +389,14 @@ class BrokenOffError(Exception):
     """What a test throws to end a publish between two steps."""
 
 
-def run(stack: Stack, repository: Repository, keys: Keys, report: Callable[[str], None]) -> publishing.Published:
+def run(stack: Stack, repository: Repository, keys: Keys, report: Callable[[str], None]) -> publishing.Publication:
     small = stack.small
     return publishing.publish(
         small.project, small.lock, stack.built, repository, str(keys.private), small.scratch(), report
     )
 
 
-STEPS = ["asking", "making and signing", "pushing", "attaching", "looking", "moving"]
+STEPS = ["asking", "making and signing", "pushing", "attaching", "comparing", "moving"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -432,7 +432,7 @@ def test_a_tag_that_somebody_else_moved_in_between_is_left_alone(
         if what.startswith("moving"):
             skopeo(f"docker://{repository}:theirs", f"docker://{repository}:{moved}")
 
-    with pytest.raises(errors.VettedError, match=rf"the tag {moved} was moved by somebody else in between") as caught:
+    with pytest.raises(errors.VettedError, match=rf"somebody else moved the tag {moved} meanwhile") as caught:
         run(new, repository, keys, report)
     assert caught.value.exit_code == 1
     assert caught.value.what.splitlines()[1:] == [f"it named  {certified.image}", f"it names  {theirs.image}"]
@@ -449,7 +449,7 @@ def test_attestations_that_somebody_else_replaced_in_between_move_no_tag(
     new = certified.another("new")
 
     def report(what: str) -> None:
-        if what.startswith("looking"):
+        if what.startswith("comparing"):
             digest = attached.write(new.built.image, [], tmp_path / "empty")
             registry.push(repository, tmp_path / "empty", digest, attached.tag(new.image))
 

@@ -176,7 +176,7 @@ def test_what_is_said_of_an_image_is_printable(text: str, more: str) -> None:
         subject=Resource(name=text, digest=certificate.bare("1" * 64)), lock="2" * 64, suite="3" * 64,
         hardware=Hardware(text, 1, (more,), more), engine={"name": more}, python=text, probes=[],
     )  # fmt: skip
-    judged = (verify.Judged(statement, (text, more)),)
+    judged = (verify.JudgedCertificate(statement, (text, more)),)
     verdict = verify.Verdict(text, more, text, more, judged, (text, f"{text}\n{more}"), (more,))
     for line, _ in lines(verdict):
         assert line.isprintable()

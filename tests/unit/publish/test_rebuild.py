@@ -13,6 +13,7 @@ from builder.base import errors
 from builder.image import build, oci
 from builder.lock.lockfile import Lock
 from builder.publish import rebuild
+from builder.publish.rebuild import Rebuild
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of
 from tests.unit.conftest import Command
@@ -24,10 +25,10 @@ class Builder:
     """Leaves an image with these files, as a build of the lock would."""
 
     def __init__(self, files: Mapping[str, str] = FILES) -> None:
-        self.files, self.asked = files, 0
+        self.files, self.calls = files, 0
 
     def __call__(self, lock: Lock, scratch: Path) -> oci.Image:
-        self.asked += 1
+        self.calls += 1
         return image_of(scratch / "layout", [self.files], labels=build.own_labels(lock))
 
 
@@ -37,41 +38,41 @@ def layout(small: Small, tmp_path: Path) -> Path:
     return image_of(tmp_path / "theirs", [FILES], labels=build.own_labels(small.lock)).layout
 
 
-def judge(small: Small, layout: Path, made: rebuild.Build) -> rebuild.Rebuilt:
-    return rebuild.local(small.project, layout, rebuild.only_image(layout), made)
+def judge(small: Small, layout: Path, builder: rebuild.Builder) -> Rebuild:
+    return rebuild.local(small.project, layout, None, builder)
 
 
 def test_the_same_digest_needs_no_trust(small: Small, layout: Path) -> None:
-    found = judge(small, layout, Builder())
-    assert found.identical and found.doubts == ()
-    assert (found.stack, found.lock, found.made) == (TINY, small.lock.digest, oci.read(layout).manifest)
-    assert found.alone("it").notes == (rebuild.SAME, rebuild.UNJUDGED)
+    result = judge(small, layout, Builder())
+    assert result.identical and result.doubts == ()
+    assert (result.stack, result.lock, result.digest) == (TINY, small.lock.digest, oci.read(layout).manifest)
+    assert result.alone("it").notes == (rebuild.SAME, rebuild.UNJUDGED)
     assert not small.project.scratch(TINY).exists()
 
 
 def test_another_image_is_in_doubt_with_the_first_file_that_differs(small: Small, layout: Path) -> None:
-    found = judge(small, layout, Builder({**FILES, "etc/more": "evil"}))
-    assert not found.identical
-    (doubt,) = found.doubts
+    result = judge(small, layout, Builder({**FILES, "etc/more": "evil"}))
+    assert not result.identical
+    (doubt,) = result.doubts
     assert f"got      {oci.read(layout).manifest}" in doubt
     assert doubt.endswith("first difference: layer 1: /etc/more differs in content")
-    assert rebuild.SAME not in found.alone("it").notes
+    assert rebuild.SAME not in result.alone("it").notes
 
 
 def test_the_difference_is_a_digest_where_the_layers_are_not_here(small: Small, layout: Path) -> None:
     (layer,) = oci.read(layout).layers
     oci.blob(layout, layer.digest).unlink()
-    found = judge(small, layout, Builder({**FILES, "etc/more": "evil"}))
-    assert found.doubts[0] == f"the image is damaged: {layer.digest} is missing"
-    assert found.doubts[1].endswith(f"first difference: layer 1 has other files: {layer.diff_id}")
+    result = judge(small, layout, Builder({**FILES, "etc/more": "evil"}))
+    assert result.doubts[0] == f"the image is damaged: {layer.digest} is missing"
+    assert result.doubts[1].endswith(f"first difference: layer 1 has other files: {layer.diff_id}")
 
 
 def test_a_damaged_layer_is_in_doubt_though_the_manifest_is_the_same(small: Small, layout: Path) -> None:
     (layer,) = oci.read(layout).layers
     oci.blob(layout, layer.digest).write_bytes(b"evil")
-    found = judge(small, layout, Builder())
-    assert found.made == found.image and not found.identical
-    assert found.doubts == (f"the image is damaged: {layer.digest} has other content",)
+    result = judge(small, layout, Builder())
+    assert result.digest == result.image and not result.identical
+    assert result.doubts == (f"the image is damaged: {layer.digest} has other content",)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +88,10 @@ def test_nothing_is_built_where_the_lock_is_another(
     small: Small, tmp_path: Path, labels: Mapping[str, str], doubt: str
 ) -> None:
     theirs = image_of(tmp_path / "theirs", [FILES], labels={**build.own_labels(small.lock), **labels}).layout
-    made = Builder()
-    found = judge(small, theirs, made)
-    assert found.doubts[0].startswith(doubt) and made.asked == 0
-    assert (found.made, found.identical) == (None, False)
+    builder = Builder()
+    result = judge(small, theirs, builder)
+    assert result.doubts[0].startswith(doubt) and builder.calls == 0
+    assert (result.digest, result.identical) == (None, False)
 
 
 def test_the_image_that_an_earlier_build_left_is_not_taken(
@@ -98,40 +99,45 @@ def test_the_image_that_an_earlier_build_left_is_not_taken(
 ) -> None:
     """`.vetted` holds the very image; it is built anew all the same, without cache."""
     shutil.copytree(layout, small.project.state / "images" / TINY)
-    asked = []
+    uncached = []
 
     def run(_project: object, lock: Lock, scratch: Path, _report: object, *, no_cache: bool) -> Path:
-        asked.append(no_cache)
+        uncached.append(no_cache)
         return image_of(scratch / "layout", [{"etc/content": "other"}], labels=build.own_labels(lock)).layout
 
     monkeypatch.setattr(build, "_run", run)
     monkeypatch.setattr("builder.image.daemon.docker", lambda: None)
     answer = command(small.root, "verify", str(layout), "--offline", "--rebuild")
-    assert (answer.code, asked) == (1, [True])
+    assert (answer.code, uncached) == (1, [True])
     assert answer.out.splitlines()[-1] == "not identical"
 
 
 def test_without_a_key_it_says_that_nothing_else_was_judged(
     command: Command, small: Small, layout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Builder()
-    monkeypatch.setattr(build, "anew", lambda _project, held, scratch, _report: made(held, scratch))
+    builder = Builder()
+    monkeypatch.setattr(build, "anew", lambda _project, lock, scratch, _: builder(lock, scratch))
     argv = ("verify", str(layout), "--offline", "--rebuild")
     answer = command(small.root, *argv)
     assert answer.code == 0, answer.err
     assert [line.strip() for line in answer.out.splitlines()[-3:]] == [
         rebuild.SAME, rebuild.UNJUDGED, "identical, and not certified",
     ]  # fmt: skip
-    said = command(small.root, *argv, "--json").json
-    assert (said["good"], said["identical"], said["signed"], said["certificates"]) == (True, True, False, [])
-    assert said["rebuilt"] == said["image"] == oci.read(layout).manifest
+    summary = command(small.root, *argv, "--json").json
+    assert (summary["good"], summary["identical"], summary["signed"], summary["certificates"]) == (
+        True,
+        True,
+        False,
+        [],
+    )
+    assert summary["rebuilt"] == summary["image"] == oci.read(layout).manifest
 
 
 def test_a_key_is_required_without_a_rebuild(command: Command, small: Small, layout: Path) -> None:
-    for options, said in (([], "--key"), (["--rebuild", "--hardware=H200"], "--hardware")):
+    for options, message in (([], "--key"), (["--rebuild", "--hardware=H200"], "--hardware")):
         answer = command(small.root, "verify", str(layout), "--offline", *options)
         assert answer.code == 2
-        assert said in answer.err and "Traceback" not in answer.err
+        assert message in answer.err and "Traceback" not in answer.err
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"manifests": [{}]}', '{"manifests": []}', "[" * 100_000])

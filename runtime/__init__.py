@@ -1,4 +1,4 @@
-"""What an image carries beside its stack: preflight, training, and a driver of the suite.
+"""The commands of an image: train, preflight, smoke.
 
-It imports the standard library and the stack, nothing of the tool.
+Imports only the standard library and the stack's packages, nothing of the tool.
 """

@@ -8,16 +8,17 @@ USAGE = """usage: vetted train [--config FILE] [--resume [RUN]] [OPTION VALUE]..
        vetted preflight
        vetted smoke [PROBE]...
 
-train      GRPO with a `trl grpo` config; without one, a small built-in task
-preflight  what covers this machine, and what would fail on it
-smoke      the suite, on this machine
+train      run GRPO with a `trl grpo` config; without one, a small built-in task
+preflight  check this machine: is the image certified for it, and what would fail?
+smoke      run the suite on this machine
 """
 
 
-INTERRUPTED = 130  # as a shell says of Ctrl-C
+INTERRUPTED = 130  # the exit status that shells use for Ctrl-C
 
 
 def main() -> int:
+    """Run the command in `sys.argv` and return its exit status."""
     try:
         return _run()
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python -IB
-"""The command `vetted` inside an image, where it lies as /usr/local/bin/vetted.
+"""The command `vetted` inside an image, installed as /usr/local/bin/vetted.
 
-Python's isolated mode: nothing is imported from the folder that it runs in, or from where the environment says.
+It runs in Python's isolated mode: no imports from the current folder or from PYTHONPATH.
 """
 
 import os
@@ -12,7 +12,7 @@ HOME = "/opt/vetted"
 if os.environ.get("PYTHONPATH"):
     print(
         f"vetted: PYTHONPATH={os.environ['PYTHONPATH']} is not used: it would come before the stack\n"
-        "next: put modules of your own beside the config",
+        "next: put your own modules next to the config",
         file=sys.stderr,
     )
 for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"):

@@ -1,4 +1,4 @@
-"""What a run measured: rows of metrics.jsonl, and the plot that is drawn of them."""
+"""The metrics of a run: rows of metrics.jsonl, and a plot of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 METRICS = "metrics.jsonl"
 PLOT = "plot.png"
-# The names that TRL has had for it; the first that is there is drawn.
-DRAWN = {
+# Curves by their label, with the names that TRL releases use; the first that occurs is plotted.
+CURVES = {
     "reward": ("reward",),
     "KL divergence (nats)": ("kl",),
     "completion length (tokens)": ("completions/mean_length", "completion_length"),
@@ -19,14 +19,14 @@ DRAWN = {
 
 
 def add(folder: Path, row: Mapping[str, float]) -> None:
-    """Append a row. What is not finite is written as a word: JSON has no number for it."""
+    """Append a row. Numbers that are not finite become strings: JSON has no number for them."""
     line = json.dumps({key: value if math.isfinite(value) else str(value) for key, value in row.items()})
     with (folder / METRICS).open("a", encoding="utf-8") as file:
         file.write(line + "\n")
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl; one that was cut short is left out."""
+    """The rows of metrics.jsonl, without a truncated one."""
     rows = []
     try:
         text = (folder / METRICS).read_text(encoding="utf-8")
@@ -41,17 +41,17 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def cut(folder: Path, step: int) -> None:
-    """Leave out what a run that is resumed from this step is about to do again."""
+    """Remove the rows after this step: a resumed run will write them again."""
     metrics = folder / METRICS
-    kept = [row for row in read(folder) if row.get("step", 0) <= step]
+    rows = [row for row in read(folder) if row.get("step", 0) <= step]
     if metrics.is_file():
-        beside = metrics.with_suffix(".partial")
-        beside.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-        beside.replace(metrics)
+        partial = metrics.with_suffix(".partial")
+        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        partial.replace(metrics)
 
 
 def draw(folder: Path) -> Path | None:
-    """plot.png: reward, KL divergence and completion length over the steps; None when there is nothing to draw."""
+    """Draw plot.png: reward, KL divergence and completion length over the steps. None if there is nothing to draw."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -59,7 +59,7 @@ def draw(folder: Path) -> Path | None:
 
     rows = read(folder)
     curves = []
-    for title, names in DRAWN.items():
+    for title, names in CURVES.items():
         name = next((name for name in names if any(name in row for row in rows)), None)
         points = [(row["step"], row[name]) for row in rows if name in row and not isinstance(row[name], str)]
         if points:
@@ -73,8 +73,8 @@ def draw(folder: Path) -> Path | None:
         axis.grid(alpha=0.3)
     axes[-1, 0].set_xlabel("step")
     figure.tight_layout()
-    beside = folder / f".{PLOT}"
-    figure.savefig(beside, format="png", dpi=120)
+    partial = folder / f".{PLOT}"
+    figure.savefig(partial, format="png", dpi=120)
     pyplot.close(figure)
-    beside.replace(folder / PLOT)
+    partial.replace(folder / PLOT)
     return folder / PLOT

@@ -1,4 +1,4 @@
-"""The processes of a run end with `vetted train`, however that ends. `python -m runtime.parent MODULE [ARGUMENT]...`"""
+"""End the processes of a run together with `vetted train`. `python -m runtime.parent MODULE [ARGUMENT]...`"""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-TRAIN = "VETTED_TRAIN"  # the process id of `vetted train`
-CLIENT = "VETTED_CLIENT"  # set by compose.yaml: standard input is held open by whoever started the container
-NO_INPUT = 2.0  # seconds: an input that ends before was empty from the beginning, such as /dev/null
+TRAIN = "VETTED_TRAIN"  # the process ID of `vetted train`
+CLIENT = "VETTED_CLIENT"  # set by compose.yaml: the client that started the container keeps standard input open
+NO_INPUT = 2.0  # seconds: an input that ends earlier was empty from the start, such as /dev/null
 _PR_SET_PDEATHSIG = 1
 
 
 def follow() -> None:
-    """End this process when its parent ends, and now if `vetted train` is gone already.
+    """End this process when its parent ends, and now if `vetted train` has ended already.
 
-    For every process between `vetted train` and the ranks, because a launcher gives its ranks a session of their own.
-    Interrupts are for `vetted train`: it ends the run with a checkpoint. Slurm sends them to all processes of a step.
+    Call it in every process between `vetted train` and the ranks: a launcher starts its ranks in their own session.
+    Interrupts are ignored here, since Slurm sends them to all processes: `vetted train` ends the run with a checkpoint.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -33,7 +33,7 @@ def follow() -> None:
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if not _descends_from(int(os.environ[TRAIN])):
-        sys.exit("vetted: the command that started this run is gone")
+        sys.exit("vetted: the command that started this run has ended")
 
 
 def _descends_from(ancestor: int) -> bool:
@@ -49,10 +49,10 @@ def _descends_from(ancestor: int) -> bool:
     return False
 
 
-def when_the_client_goes(then: Callable[[], None]) -> threading.Thread | None:
-    """Watch standard input in a thread: Docker closes a container's when the client that was attached to it goes.
+def on_disconnect(callback: Callable[[], None]) -> threading.Thread | None:
+    """Call `callback` when the attached client exits: Docker then closes the container's standard input.
 
-    `docker compose run` without a terminal passes no signal on, so this is how a container learns of Ctrl-C.
+    `docker compose run` without a terminal forwards no signals, so this is how a container notices Ctrl-C.
     """
     if CLIENT not in os.environ or not _is_pipe(0):
         return None
@@ -63,7 +63,7 @@ def when_the_client_goes(then: Callable[[], None]) -> threading.Thread | None:
             while os.read(0, 65536):
                 pass
         if time.monotonic() - started > NO_INPUT:
-            then()
+            callback()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -1,6 +1,6 @@
-"""Before any work: which certificate covers this image on this machine, and what is sure to fail here.
+"""Checks before a run: is this image certified for this machine, and is something sure to fail here?
 
-It imports nothing of the stack and takes a fraction of a second. Only what cannot work stops a run; the rest is advice.
+Imports nothing of the stack and takes a fraction of a second. Only what cannot work stops a run; the rest is advice.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from runtime import exposed, judged, names
+from runtime import collisions, secret_files, verdict
 
 STACK = "etc/vetted/stack.json"
 RUNS = "runs"
 HERE = "here"  # the user's folder
-# The first driver of each CUDA major; a driver runs every minor version of its majors.
+# The first driver of each CUDA major version; a driver runs all minor versions of it.
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 DRIVERS = {"12": 525, "13": 580}
 SHM = 1 << 30  # bytes: ranks on one machine talk through /dev/shm
@@ -34,12 +34,14 @@ Level = Literal["ok", "advice", "stop"]
 
 @dataclass(frozen=True)
 class Finding:
+    """The result of one check, with the next step if there is one."""
+
     level: Level
-    what: str
-    then: str = ""  # the next step
+    message: str
+    next_step: str = ""
 
     def __str__(self) -> str:
-        return self.what + (f"\n         {self.then}" if self.then else "")
+        return self.message + (f"\n         {self.next_step}" if self.next_step else "")
 
 
 def main() -> int:
@@ -50,24 +52,24 @@ def main() -> int:
 
 
 def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """All findings, in the order in which a person would ask. `root`: the file system, another one in tests."""
-    here = stack(root)
-    needs = cuda(here.get("distributions", {}))
-    found = gpus(root, environ)
+    """All findings. `root` is the root of the file system, another folder in tests."""
+    description = stack(root)
+    cuda_version = cuda(description.get("distributions", {}))
+    models = gpus(root, environ)
     return [
-        certified(root, here, found),
-        *(_driver(root, needs, found) if needs else []),
-        *_shared_memory(root, found),
+        certified(root, description, models),
+        *(_driver(root, cuda_version, models) if cuda_version else []),
+        *_shared_memory(root, models),
         *_output(root),
-        *_names(root),
-        *_exposed(root),
+        *_collisions(root),
+        *_secret_files(root),
     ]
 
 
 def stack(root: Path) -> dict[str, Any]:
-    """What the image says of itself; nothing, where this is no image of ours."""
-    found = _json(root / STACK)
-    return found if isinstance(found, dict) else {}
+    """The image's description of itself (stack.json); empty if this is not one of our images."""
+    description = _json(root / STACK)
+    return description if isinstance(description, dict) else {}
 
 
 def _json(path: Path) -> Any:
@@ -77,56 +79,57 @@ def _json(path: Path) -> Any:
         return None
 
 
-# --- what is here --------------------------------------------------------------------------------------------------
+# --- this machine --------------------------------------------------------------------------------------------------
 
 
 def gpus(root: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
     """The models of the GPUs that a process in this container will see, in the order of their PCI addresses.
 
-    The driver tells of every GPU of the host; a container has the device nodes of its own, and CUDA_VISIBLE_DEVICES
-    chooses among them, by number or by UUID, up to the first name that means none.
+    The driver lists all GPUs of the host; a container has device nodes for its own, and CUDA_VISIBLE_DEVICES selects
+    among them by number or UUID, up to the first entry that matches no GPU.
     """
-    here = []
+    devices = []  # model and UUID
     for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
-        said = dict(re.findall(r"^([^:\n]+):[ \t]*(.*?)[ \t]*$", _text(path), re.MULTILINE))
-        minor = said.get("Device Minor")
+        fields = dict(re.findall(r"^([^:\n]+):[ \t]*(.*?)[ \t]*$", _text(path), re.MULTILINE))
+        minor = fields.get("Device Minor")
         if minor is None or (root / f"dev/nvidia{minor}").exists():
-            here.append((said.get("Model") or "an NVIDIA GPU", said.get("GPU UUID", "")))
-    chosen = environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return [model for model, _ in here]
+            devices.append((fields.get("Model") or "an NVIDIA GPU", fields.get("GPU UUID", "")))
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [model for model, _ in devices]
     models = []
-    for name in map(str.strip, chosen.split(",")):
+    for name in map(str.strip, visible.split(",")):
         if name.isdecimal():
-            named = here[int(name) : int(name) + 1]
-        elif name.startswith("MIG-"):  # a part of a GPU, of which the driver's files tell nothing
-            named = [("a part of an NVIDIA GPU", name)] if here else []
+            matches = devices[int(name) : int(name) + 1]
+        elif name.startswith("MIG-"):  # a part of a GPU, which the driver's files do not describe
+            matches = [("a part of an NVIDIA GPU", name)] if devices else []
         else:
-            named = [one for one in here if name and one[1].startswith(name)]
-        if len(named) != 1:
+            matches = [device for device in devices if name and device[1].startswith(name)]
+        if len(matches) != 1:
             break
-        models.append(named[0][0])
+        models.append(matches[0][0])
     return models
 
 
 def driver(root: Path) -> str | None:
+    """The version of the NVIDIA driver, such as "580.65.06", or None without one."""
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", _text(root / "proc/driver/nvidia/version"))
     return match[1] if match else None
 
 
 def cuda(distributions: Mapping[str, str]) -> str | None:
-    """The CUDA that the stack's torch was made for, or None for a stack without."""
+    """The CUDA version of the stack, such as "13.0", or None for a CPU stack."""
     for name in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
         if name in distributions:
             return ".".join(distributions[name].split(".")[:2])
     return None
 
 
-def hardware(root: Path, found: list[str]) -> str:
-    """This machine in the words of a certificate: its GPUs and driver, or its CPU and cores."""
-    if found:
-        models = " + ".join(f"{number}x {model}" for model, number in Counter(found).items())
-        return f"{models}, driver {driver(root)}"
+def hardware(root: Path, models: list[str]) -> str:
+    """This machine's hardware class as certificates write it: its GPUs (`models`) and driver, or its CPU and cores."""
+    if models:
+        counted = " + ".join(f"{number}x {model}" for model, number in Counter(models).items())
+        return f"{counted}, driver {driver(root)}"
     match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
     name = match[1].strip() if match else os.uname().machine
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
@@ -139,38 +142,38 @@ def _text(path: Path) -> str:
         return ""
 
 
-# --- what it means -------------------------------------------------------------------------------------------------
+# --- the checks ----------------------------------------------------------------------------------------------------
 
 
-def certified(root: Path, stack: Mapping[str, Any], found: list[str]) -> Finding:
-    """Whether a certificate of this image, as the host judged it, was earned on hardware like this."""
-    name = stack.get("stack", "this image")
-    said = judged.read(root)
-    if said is None:
-        return Finding("advice", f"nothing is known of a certificate of {name}", f"on the host: vetted use {name}")
-    if not said.of(stack):
+def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> Finding:
+    """Whether this image is certified for this hardware, by the verdict of the host."""
+    name = description.get("stack", "this image")
+    judged = verdict.read(root)
+    if judged is None:
+        return Finding("advice", f"no verdict on the certificates of {name}", f"on the host: vetted use {name}")
+    if not judged.applies_to(description):
         return Finding(
             "advice",
-            f"what `vetted use` judged was {said.stack} with another lock or runtime, and not this image",
+            f"`vetted use` judged {judged.stack} with another lock or runtime, not this image",
             f"on the host: vetted use {name}",
         )
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = hardware(root, found)
-    valid = [one.hardware for one in said.certificates if one.issued <= today <= one.expires]
+    here = hardware(root, models)
+    valid = [entry.hardware for entry in judged.certificates if entry.issued <= today <= entry.expires]
     if here in valid:
         return Finding(
-            "ok", f"{name} is certified for this hardware: {here}, as judged by `vetted use` on {said.judged}"
+            "ok", f"{name} is certified for this hardware: {here}, as judged by `vetted use` on {judged.judged}"
         )
     if valid:
         return Finding(
             "advice",
-            f"{name} is certified on {' and on '.join(valid)}, not on this: {here}",
+            f"{name} is certified on {' and on '.join(valid)}, not on this hardware: {here}",
             "run the suite here: docker compose run smoke",
         )
-    if said.certificates:
+    if judged.certificates:
         return Finding(
             "advice",
-            f"the certificate of {name} for this image expired on {max(one.expires for one in said.certificates)}",
+            f"the certificate of {name} for this image expired on {max(c.expires for c in judged.certificates)}",
             "choose a newer image: vetted use; or run the suite here: docker compose run smoke",
         )
     return Finding(
@@ -178,79 +181,86 @@ def certified(root: Path, stack: Mapping[str, Any], found: list[str]) -> Finding
     )
 
 
-def _driver(root: Path, needs: str, found: list[str]) -> list[Finding]:
+def _driver(root: Path, cuda_version: str, models: list[str]) -> list[Finding]:
     version = driver(root)
     if version is None and (root / "dev/dxg").exists():
         return [
-            Finding("advice", f"a GPU is reached through WSL, which does not tell its driver; CUDA {needs} needs one")
+            Finding(
+                "advice", f"WSL provides the GPU and does not show its driver; CUDA {cuda_version} needs a recent one"
+            )
         ]
-    if not found or version is None:
+    if not models or version is None:
         return [
             Finding(
                 "stop",
-                f"no GPU is visible, and this stack is made for CUDA {needs}",
+                f"no GPU is visible, and this stack needs CUDA {cuda_version}",
                 "on a host with a GPU: docker compose -f compose.yaml -f compose.gpu.yaml run train; "
                 "else choose the CPU stack: vetted use trl1.16-cpu",
             )
         ]
-    least = DRIVERS.get(needs.split(".")[0])
-    if least and int(version.split(".")[0]) < least:
+    minimum = DRIVERS.get(cuda_version.split(".")[0])
+    if minimum and int(version.split(".")[0]) < minimum:
         return [
             Finding(
                 "stop",
-                f"driver {version} is too old for CUDA {needs}, which needs {least} or newer",
-                "update the driver, or choose a stack of an older CUDA: vetted list",
+                f"driver {version} is too old for CUDA {cuda_version}, which needs {minimum} or newer",
+                "update the driver, or choose a stack with an older CUDA: vetted list",
             )
         ]
-    return [Finding("ok", f"driver {version}, CUDA {needs}, {len(found)} x {found[0]}")]
+    return [Finding("ok", f"driver {version}, CUDA {cuda_version}, {len(models)} x {models[0]}")]
 
 
-def _shared_memory(root: Path, found: list[str]) -> list[Finding]:
+def _shared_memory(root: Path, models: list[str]) -> list[Finding]:
     try:
         shm = os.statvfs(root / "dev/shm")
     except OSError:
-        return [Finding("advice", "/dev/shm is not there, and ranks talk through it", "docker run --shm-size 8g")]
+        return [Finding("advice", "/dev/shm is missing, and ranks communicate through it", "docker run --shm-size 8g")]
     size = shm.f_blocks * shm.f_frsize
-    if size >= SHM or len(found) < 2:
+    if size >= SHM or len(models) < 2:
         return []
-    said = f"/dev/shm holds {size >> 20} MiB: {len(found)} GPUs that talk through it may run out"
-    return [Finding("advice", said, "docker run --shm-size 8g, or compose.gpu.yaml, which sets it")]
+    message = f"/dev/shm has {size >> 20} MiB, which {len(models)} GPUs that communicate through it may use up"
+    return [Finding("advice", message, "docker run --shm-size 8g, or compose.gpu.yaml, which sets it")]
 
 
 def _output(root: Path) -> list[Finding]:
     runs = root / RUNS
     if not runs.is_dir() or not os.access(runs, os.W_OK):
-        who = f"user {os.getuid()}:{os.getgid()}"
-        said = f"/{RUNS} cannot be written by {who}" if runs.is_dir() else f"/{RUNS} is not there"
-        then = "vetted use, which makes ./runs and writes whose it is; or chown it" if runs.is_dir() else "mount it"
-        return [Finding("stop", said, then)]
+        if not runs.is_dir():
+            return [Finding("stop", f"/{RUNS} is missing", "mount it")]
+        return [
+            Finding(
+                "stop",
+                f"/{RUNS} cannot be written by user {os.getuid()}:{os.getgid()}",
+                "run vetted use, which creates ./runs and configures its owner; or chown it",
+            )
+        ]
     free = shutil.disk_usage(runs).free
     if free < SPACE:
-        return [Finding("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: make room")]
+        return [Finding("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: free some space")]
     return []
 
 
-def _names(root: Path) -> list[Finding]:
+def _collisions(root: Path) -> list[Finding]:
     site = root / sysconfig.get_path("purelib").lstrip("/")
-    hidden, winning = names.shared(root / HERE, site)
+    hidden, hiding = collisions.find(root / HERE, site)
     findings = []
-    if winning:
-        said = f"{', '.join(winning)} in /{HERE} would be imported in place of the stack's"
-        findings.append(Finding("stop", said, "rename it"))
+    if hiding:
+        message = f"{', '.join(hiding)} in /{HERE} would be imported in place of the stack's"
+        findings.append(Finding("stop", message, "rename it"))
     if hidden:
-        said = f"{', '.join(hidden)} in /{HERE} will not be imported: the stack or Python has a module of that name"
-        findings.append(Finding("advice", said, "rename it, if it is meant to be imported"))
+        message = f"{', '.join(hidden)} in /{HERE} will not be imported: the stack or Python has a module of that name"
+        findings.append(Finding("advice", message, "rename it, if it is meant to be imported"))
     return findings
 
 
-def _exposed(root: Path) -> list[Finding]:
-    found = exposed.found(root / HERE)
-    if not found:
+def _secret_files(root: Path) -> list[Finding]:
+    names = secret_files.find(root / HERE)
+    if not names:
         return []
     return [
         Finding(
             "stop",
-            f"/{HERE} holds {', '.join(map(ascii, found))}, which everything that a run imports could read",
+            f"/{HERE} contains {', '.join(map(ascii, names))}, which everything that a run imports could read",
             "move the config to a folder of its own, and run there or set VETTED_WORK to that folder",
         )
     ]

@@ -1,4 +1,4 @@
-"""What a run leaves behind while it trains: metrics.jsonl, TensorBoard's events, a plot; and how it ends early."""
+"""The recorder of a run: writes metrics.jsonl, TensorBoard events and a plot, shows progress, and stops on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.train import STOP
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
-    """Added to the trainer by runtime.script. Only the first rank writes."""
+    """The callback that runtime.script adds to the trainer. Only rank 0 writes."""
 
     def __init__(self) -> None:
         self.writer: Any = None
@@ -59,20 +59,20 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.progress is not None:
             self.progress.update(self.bar, completed=state.global_step)
-        if self._asked_to_stop(args, state):
+        if self._stop_requested(args, state):
             control.should_save = True
             control.should_training_stop = True
 
-    def _asked_to_stop(self, args: Any, state: Any) -> bool:
-        """The first rank looks, and all do as it says."""
+    def _stop_requested(self, args: Any, state: Any) -> bool:
+        """Whether rank 0 sees the stop file; all ranks get the same answer."""
         import torch
         import torch.distributed as dist
 
-        asked = state.is_world_process_zero and (Path(args.output_dir) / STOP).exists()
+        requested = state.is_world_process_zero and (Path(args.output_dir) / STOP).exists()
         if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-            return asked
+            return requested
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([int(asked)], device=device)
+        flag = torch.tensor([int(requested)], device=device)
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag.item())
 
@@ -89,4 +89,4 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             self.writer.close()
         metrics.draw(Path(args.output_dir))
         if (Path(args.output_dir) / STOP).exists():
-            print(f"stopped at step {state.global_step}; `train --resume` goes on from it", file=sys.stderr)
+            print(f"stopped at step {state.global_step}; `train --resume` continues from it", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Reward functions for a `trl grpo` that knows only reward models: TRL up to 0.17."""
+"""Reward functions for TRL up to 0.17, whose `trl grpo` takes reward models only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 
 def accept(grpo: Any) -> None:
-    """Let TRL's script (its module) take `reward_funcs`, as later ones do: dotted names, beside a reward model or
-    without one. A script that takes them already is left alone."""
+    """Make TRL's script module `grpo` take `reward_funcs`, as later releases do: dotted names, with or without a
+    reward model. A script that already takes them stays unchanged."""
     if any(field.name == "reward_funcs" for field in dataclasses.fields(grpo.GRPOScriptArguments)):
         return
 
@@ -33,16 +33,16 @@ def accept(grpo: Any) -> None:
 
 
 def named(name: str) -> Callable[..., Any]:
-    """The function of a dotted name. Exits with advice where there is none."""
+    """The function with this dotted name. Exits with advice if there is none."""
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except (ImportError, ValueError, AttributeError) as error:
         sys.exit(
             f"vetted: there is no reward function {name}: {error}\n"
-            "next: name it by its module, as in rewards.accuracy for rewards.py beside the config"
+            "next: give its module and name, such as rewards.accuracy for rewards.py next to the config"
         )
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _trainer(trainer: Any, functions: Sequence[Callable[..., Any]], *, reward_funcs: Any, **rest: Any) -> Any:
@@ -52,7 +52,7 @@ def _trainer(trainer: Any, functions: Sequence[Callable[..., Any]], *, reward_fu
 
 @dataclasses.dataclass(frozen=True)
 class _IfNamed:
-    """A class of models that loads nothing where no model is named."""
+    """A model class that loads nothing if no model is named."""
 
     models: Any
 

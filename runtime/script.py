@@ -1,4 +1,4 @@
-"""TRL's own `trl grpo`, with a recorder beside it: one process of a run. `python -m runtime.script --config …`"""
+"""One process of a run: TRL's own `trl grpo` script with a recorder. `python -m runtime.script --config …`"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime import parent, rewards
 
 def main() -> None:
     parent.follow()
-    sys.path.append(str(Path.cwd()))  # reward functions of one's own lie beside the config, and come after the stack
+    sys.path.append(str(Path.cwd()))  # for reward functions next to the config; last, so that the stack wins
     if not shutil.which("gcc"):
         _no_compiled_collectives()
     import transformers
@@ -20,7 +20,7 @@ def main() -> None:
 
     from runtime.record import Recorder
 
-    # The script lets nobody add a callback, but every trainer takes this one.
+    # The script takes no callbacks, but every trainer adds this one.
     transformers.trainer.DEFAULT_PROGRESS_CALLBACK = Recorder
     _resume(transformers.Trainer)
     rewards.accept(grpo)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _resume(trainer: Any) -> None:
-    """Up to TRL 0.17 the script leaves `--resume_from_checkpoint` out of its call."""
+    """Make `--resume_from_checkpoint` work in TRL up to 0.17, whose script does not pass it to train()."""
     train = trainer.train
 
     def resumed(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ def _resume(trainer: Any) -> None:
 
 
 def _no_compiled_collectives() -> None:
-    """DeepSpeed's own collectives for CPUs are compiled at first use, by a compiler that is not there."""
+    """Disable DeepSpeed's CPU collectives: they are compiled at first use, and the image has no compiler."""
     try:
         import deepspeed
     except ImportError:

@@ -1,4 +1,4 @@
-"""`vetted smoke`: the suite, mounted at /suite, on this machine. A line a probe, and no certificate."""
+"""`vetted smoke`: runs the suite, mounted at /suite, on this machine. A line per probe; it issues no certificate."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ def main(probes: Sequence[str]) -> int:
         "probes": list(probes) or None,
         "distributions": stack["distributions"],
     }
-    red = 0
-    # As the tool runs it: the supervisor in an isolated interpreter, the probes in the stack's.
+    failures = 0
+    # As the tool does it: the supervisor runs in an isolated interpreter, the probes in the stack's.
     command = [sys.executable, "-I", "-S", str(SUITE / "smoke" / "__main__.py"), "--python", sys.executable]
     environment = {**os.environ, "PYTHONPATH": ""}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(json.dumps(request) + "\n")
-        child.stdin.flush()  # and left open: the runner ends when it closes
+        child.stdin.flush()  # and stays open: the runner ends when it is closed
         for line in child.stdout:
             event = json.loads(line)
             if event["event"] != "end":
                 continue
-            good = event["outcome"] in ("passed", "not-run")
-            red += not good
-            said = "" if event["outcome"] == "passed" else f"  {(event.get('reason') or '').splitlines()[0]}"
-            print(f"{event['probe']:<24} {event['outcome']:<8} {event['seconds']:7.1f} s{said}", flush=True)
+            failures += event["outcome"] not in ("passed", "not-run")
+            reason = "" if event["outcome"] == "passed" else f"  {(event.get('reason') or '').splitlines()[0]}"
+            print(f"{event['probe']:<24} {event['outcome']:<8} {event['seconds']:7.1f} s{reason}", flush=True)
         code = child.wait()
-    if red:
-        print(f"{red} red", file=sys.stderr)
-    return 1 if red else code
+    if failures:
+        print(f"{failures} failed", file=sys.stderr)
+    return 1 if failures else code

@@ -1,7 +1,6 @@
-"""The built-in task: a tiny policy that learns to write lower-case letters, offline, in about a minute on a laptop.
+"""The built-in task: a tiny policy learns to write lower-case letters, offline, in about a minute on a laptop.
 
-It is an ordinary config with an ordinary model folder, dataset and reward function, so it runs the way that a user's
-own does.
+It consists of a config, a model folder, a dataset and a reward function, and runs just like a user's own task.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ CONFIG = {
 
 
 def lower_case(completions: list[Any], **_: Any) -> list[float]:
-    """The share of lower-case letters in each completion: 0.27 for random characters, 1 at best."""
+    """The share of lower-case letters in each completion: 0.27 for random characters, at most 1."""
     return [sum("a" <= letter <= "z" for letter in text) / max(1, len(text)) for text in completions]
 
 
 def make(folder: Path) -> Path:
-    """Write the model, the dataset and the config below `folder`; returns the config's path."""
+    """Write the model, the dataset and the config to `folder`; returns the path of the config."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 

@@ -115,7 +115,7 @@ def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) ->
     machine.write(f"{SITE}/datasets/__init__.py", "")
     for name in ("torch.py", "json/__init__.py", "datasets/train.jsonl", "rewards.py"):
         machine.write(f"here/{name}", "")
-    advice = [said for level, said in machine.said() if level == "advice" and "imported" in said]
+    advice = [said for level, said in machine.findings() if level == "advice" and "imported" in said]
     assert [said.splitlines()[0] for said in advice] == [
         "json, torch in /here will not be imported: the stack or Python has a module of that name"
     ]
@@ -126,9 +126,9 @@ def test_a_clone_of_this_project_raises_no_alarm(tmp_path: Path) -> None:
     """Its folder `runtime` is what the image carries; another one of that name is not."""
     machine = Machine(tmp_path, CPU)
     machine.write("here/runtime/__init__.py", "")
-    assert any("runtime in /here" in said for _, said in machine.said())
-    machine.write("here/runtime/names.py", "")
-    assert not any("runtime in /here" in said for _, said in machine.said())
+    assert any("runtime in /here" in said for _, said in machine.findings())
+    machine.write("here/runtime/collisions.py", "")
+    assert not any("runtime in /here" in said for _, said in machine.findings())
 
 
 # --- what a run could read -----------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_a_run_reads_a_secret_beside_the_config(tmp_path: Path, name: str) -> No
     machine = Machine(tmp_path, CPU)
     machine.write(f"here/{name}", SECRETS[name])
     (stop,) = machine.stops()
-    assert stop.startswith(f"/here holds {name.partition('/')[0]!r}, which everything that a run imports could read")
+    assert stop.startswith(f"/here contains {name.partition('/')[0]!r}, which everything that a run imports could read")
 
 
 def test_a_folder_of_a_project_without_secrets_is_refused(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_secret_is_committed_unseen(name: str) -> None:
 
 # --- what preflight believes ---------------------------------------------------------------------------------------
 
-NONE = "nothing is known of a certificate of tiny"
+NONE = "no verdict on the certificates of tiny"
 
 
 def test_an_unsigned_certificate_in_the_container_covers_the_machine(small: Small, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_an_unsigned_certificate_in_the_container_covers_the_machine(small: Smal
     issued = small.issue("docker", subject="sha256:" + "a" * 64).read_text()
     machine.write("run/vetted/certificates/cpu-docker.json", issued)
     environ = {"VETTED_IMAGE": "there/tiny@sha256:" + "a" * 64, "VETTED_STACK": "tiny"}
-    assert machine.said(environ)[0][1].startswith(NONE)
+    assert machine.findings(environ)[0][1].startswith(NONE)
 
 
 @pytest.mark.parametrize("field", ["stack", "lock", "runtime"])
@@ -201,9 +201,9 @@ def test_the_record_of_one_image_covers_another(tmp_path: Path, field: str) -> N
     machine = Machine(tmp_path, CPU)
     other: dict[str, Any] = {field: "another"}
     machine.judged(**other)
-    level, said = machine.said({"VETTED_IMAGE": "there/tiny@sha256:" + "c" * 64})[0]
+    level, said = machine.findings({"VETTED_IMAGE": "there/tiny@sha256:" + "c" * 64})[0]
     assert level == "advice"
-    assert "and not this image" in said
+    assert "not this image" in said
 
 
 def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path:
     machine = Machine(tmp_path, CPU)
     machine.judged()
     machine.write("etc/vetted/stack.json", "{}")
-    assert machine.said()[0][0] == "advice"
+    assert machine.findings()[0][0] == "advice"
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ def test_a_record_with_what_use_never_writes_is_believed(tmp_path: Path, field: 
         "hardware": preflight.hardware(tmp_path, []), "issued": "2026-01-01", "expires": "9999-12-31", "file": "0.json"
     }  # fmt: skip
     machine.judged(certificates=[good])
-    assert machine.said()[0][0] == "ok"
+    assert machine.findings()[0][0] == "ok"
     machine.judged(certificates=[good | {field: value}])
-    level, said = machine.said()[0]
+    level, said = machine.findings()[0]
     assert level == "advice"
     assert "\x1b" not in said
 
@@ -252,7 +252,7 @@ while not pathlib.Path('.stop').exists(): time.sleep(0.01)
 """
 RUN = (
     "import os, pathlib, signal, sys; from runtime import parent, train; parent.NO_INPUT = 0; train.AGAIN = {again};"
-    "parent.when_the_client_goes(lambda: os.kill(os.getpid(), signal.SIGHUP));"
+    "parent.on_disconnect(lambda: os.kill(os.getpid(), signal.SIGHUP));"
     "sys.exit(train._run([sys.executable, '-m', 'runtime.parent', 'launcher'], pathlib.Path('.stop')))"
 )
 
@@ -296,7 +296,7 @@ def test_a_rank_that_starts_after_its_command_was_killed_goes_on(tmp_path: Path)
         [sys.executable, "-c", RANK], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the command that started this run is gone" in done.stderr
+    assert "the command that started this run has ended" in done.stderr
 
 
 def test_a_rank_in_a_session_of_its_own_survives_the_second_interrupt(tmp_path: Path) -> None:
@@ -364,8 +364,7 @@ def test_a_run_in_a_container_goes_on_when_the_client_that_was_attached_to_it_is
 def test_an_input_that_was_empty_from_the_beginning_ends_a_run(no_input: float, said: str) -> None:
     """`< /dev/null` is no client that goes."""
     watch = (
-        f"from runtime import parent; parent.NO_INPUT = {no_input};"
-        "parent.when_the_client_goes(lambda: print('asked')).join()"
+        f"from runtime import parent; parent.NO_INPUT = {no_input};parent.on_disconnect(lambda: print('asked')).join()"
     )
     done = subprocess.run(
         [sys.executable, "-c", watch], env={**os.environ, "PYTHONPATH": str(ROOT), parent.CLIENT: "1"},

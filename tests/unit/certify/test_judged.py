@@ -12,8 +12,7 @@ import pytest
 from builder.certify import certificate, judged
 from builder.certify.certificate import ProbeResult
 from builder.image import context
-from runtime import judged as read
-from runtime import preflight
+from runtime import preflight, verdict
 from tests.conftest import TINY, Small
 
 IMAGE = "sha256:" + "a" * 64
@@ -29,17 +28,17 @@ def record(small: Small, image: str = IMAGE) -> Path:
 def test_preflight_reads_in_the_image_what_was_judged_on_the_host(small: Small, tmp_path: Path) -> None:
     issued = small.issue("docker", subject=IMAGE)
     root = tmp_path / "container"
-    shutil.copytree(record(small), root / read.FOLDER)
+    shutil.copytree(record(small), root / verdict.FOLDER)
     (root / "etc/vetted").mkdir(parents=True)
     (root / preflight.STACK).write_text(json.dumps(context.description(small.project, small.lock)))
     image = preflight.stack(root)
-    said = read.read(root)
-    assert said is not None and said.of(image)
-    (path,) = read.files(root, image)
+    mounted = verdict.read(root)
+    assert mounted is not None and mounted.applies_to(image)
+    (path,) = verdict.certificate_files(root, image)
     assert json.loads(path.read_text()) == json.loads(issued.read_text())
     hardware = certificate.read(issued).resource("hardware").annotations or {}
-    assert [one.hardware for one in said.certificates] == [hardware["class"]]
-    assert said.certificates[0].expires == str(certificate.today() + certificate.LIFETIME)
+    assert [entry.hardware for entry in mounted.certificates] == [hardware["class"]]
+    assert mounted.certificates[0].expires == str(certificate.today() + certificate.LIFETIME)
 
 
 @pytest.mark.parametrize("kind", ["of another image", "expired", "failed"])

@@ -1,4 +1,4 @@
-"""What an image carries beside its stack: what preflight says of a machine, and what a run is asked and leaves."""
+"""The commands of an image: the findings of preflight, the arguments of train, and the files of a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from builder.image import context
-from runtime import judged, metrics, preflight, train
-from runtime.train import Asked, UsageError
+from runtime import metrics, preflight, train, verdict
+from runtime.train import Options, UsageError
 from tests.conftest import ROOT, Small
 
 OF_THIS_IMAGE = {"lock": "sha256:" + "a" * 64, "runtime": "sha256:" + "b" * 64}
@@ -28,8 +28,8 @@ class Machine:
 
     def __init__(self, root: Path, distributions: Mapping[str, str], driver: str | None = None, gpus: int = 0) -> None:
         self.root = root
-        said = {"stack": "tiny", **OF_THIS_IMAGE, "distributions": dict(distributions)}
-        self.write("etc/vetted/stack.json", json.dumps(said))
+        description = {"stack": "tiny", **OF_THIS_IMAGE, "distributions": dict(distributions)}
+        self.write("etc/vetted/stack.json", json.dumps(description))
         self.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC\n")
         (root / "dev/shm").mkdir(parents=True)
         (root / "runs").mkdir()
@@ -44,28 +44,28 @@ class Machine:
         path.write_text(text)
 
     def gpu(self, number: int, minor: int) -> None:
-        said = f"Model: \t\t NVIDIA H{number}\nGPU UUID: \t GPU-{number}f00\nDevice Minor: \t {minor}\n"
-        self.write(f"proc/driver/nvidia/gpus/0000:0{number}/information", said)
+        fields = f"Model: \t\t NVIDIA H{number}\nGPU UUID: \t GPU-{number}f00\nDevice Minor: \t {minor}\n"
+        self.write(f"proc/driver/nvidia/gpus/0000:0{number}/information", fields)
         self.write(f"dev/nvidia{minor}", "")
 
     def judged(self, hardware: str = "", expires: int = 1, issued: int = 0, **other: object) -> None:
-        """A record as `vetted use` writes it, of this image and machine but for what is said; days from today."""
+        """Write a verdict as `vetted use` does, on this image and machine except for the arguments; days from today."""
         today = datetime.datetime.now(datetime.UTC).date()
         certificate = {
             "hardware": hardware or preflight.hardware(self.root, []), "file": "0.json",
             "issued": str(today + datetime.timedelta(issued)), "expires": str(today + datetime.timedelta(expires)),
         }  # fmt: skip
-        said = {
+        document = {
             "image": "sha256:" + "c" * 64, "stack": "tiny", **OF_THIS_IMAGE, "judged": str(today),
             "certificates": [certificate], **other,
         }  # fmt: skip
-        self.write("run/vetted/certificates.json", json.dumps(said))
+        self.write("run/vetted/certificates.json", json.dumps(document))
 
-    def said(self, environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-        return [(one.level, str(one)) for one in preflight.look(self.root, environ or {})]
+    def findings(self, environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        return [(finding.level, str(finding)) for finding in preflight.look(self.root, environ or {})]
 
     def stops(self) -> list[str]:
-        return [said for level, said in self.said() if level == "stop"]
+        return [text for level, text in self.findings() if level == "stop"]
 
 
 def test_a_stack_for_cpus_needs_no_gpu(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_stack_for_cpus_needs_no_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "gpus", "said"),
+    ("driver", "gpus", "message"),
     [
         (None, 0, "no GPU is visible"),
         ("580.65.06", 0, "no GPU is visible"),
@@ -83,11 +83,11 @@ def test_a_stack_for_cpus_needs_no_gpu(tmp_path: Path) -> None:
     ],
 )
 def test_a_driver_is_held_against_the_cuda_of_the_stack(
-    tmp_path: Path, driver: str | None, gpus: int, said: str | None
+    tmp_path: Path, driver: str | None, gpus: int, message: str | None
 ) -> None:
     stops = Machine(tmp_path, CUDA, driver, gpus).stops()
-    assert len(stops) == (said is not None)
-    assert all(stop.startswith(str(said)) for stop in stops)
+    assert len(stops) == (message is not None)
+    assert all(stop.startswith(str(message)) for stop in stops)
 
 
 def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: 
     assert machine.stops()
     machine.write("dev/dxg", "")  # Windows' subsystem for Linux has this, and no /proc/driver/nvidia
     assert machine.stops() == []
-    assert "a GPU is reached through WSL" in machine.said()[1][1]
+    assert "WSL provides the GPU" in machine.findings()[1][1]
 
 
 def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("chosen", "seen"),
+    ("visible", "models"),
     [
         (None, ["NVIDIA H0", "NVIDIA H1", "NVIDIA H2"]),
         ("1", ["NVIDIA H1"]),
@@ -116,12 +116,12 @@ def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> N
         ("-1", []),
     ],
 )
-def test_the_gpus_are_those_that_a_process_will_see(tmp_path: Path, chosen: str | None, seen: list[str]) -> None:
+def test_the_gpus_are_those_that_a_process_will_see(tmp_path: Path, visible: str | None, models: list[str]) -> None:
     machine = Machine(tmp_path, CUDA, "580.65.06")
     for number in range(3):
         machine.gpu(number, minor=2 - number)
-    environ = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
-    assert preflight.gpus(tmp_path, environ) == seen
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert preflight.gpus(tmp_path, environ) == models
 
 
 def test_a_gpu_of_the_host_that_the_container_was_not_given_is_not_seen(tmp_path: Path) -> None:
@@ -136,29 +136,31 @@ def test_a_certificate_covers_the_hardware_that_it_was_earned_on_and_no_other(tm
     machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
     here = preflight.hardware(machine.root, [])
     today = datetime.datetime.now(datetime.UTC).date()
-    assert machine.said()[0] == (
+    assert machine.findings()[0] == (
         "advice",
-        "nothing is known of a certificate of tiny\n         on the host: vetted use tiny",
+        "no verdict on the certificates of tiny\n         on the host: vetted use tiny",
     )
     machine.judged()
-    said = f"tiny is certified for this hardware: {here}, as judged by `vetted use` on {today}"
-    assert machine.said()[0] == ("ok", said)
+    certified = f"tiny is certified for this hardware: {here}, as judged by `vetted use` on {today}"
+    assert machine.findings()[0] == ("ok", certified)
     machine.judged(hardware="Another CPU, 64 cores")
-    assert machine.said()[0][1].startswith(f"tiny is certified on Another CPU, 64 cores, not on this: {here}")
+    assert machine.findings()[0][1].startswith(
+        f"tiny is certified on Another CPU, 64 cores, not on this hardware: {here}"
+    )
     machine.judged(certificates=[])
-    assert machine.said()[0][1].startswith("tiny has no certificate for this image")
+    assert machine.findings()[0][1].startswith("tiny has no certificate for this image")
     machine.judged(expires=0)
-    assert machine.said()[0] == ("ok", said), "it holds to the end of its last day"
+    assert machine.findings()[0] == ("ok", certified), "it is valid to the end of its last day"
     machine.judged(expires=-1)
     yesterday = today - datetime.timedelta(1)
-    assert machine.said()[0][1].startswith(f"the certificate of tiny for this image expired on {yesterday}")
+    assert machine.findings()[0][1].startswith(f"the certificate of tiny for this image expired on {yesterday}")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"certificates": [1]}', '{"certificates": 1}', "[" * 100_000])
 def test_what_is_no_record_covers_nothing(tmp_path: Path, text: str) -> None:
     machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
     machine.write("run/vetted/certificates.json", text)
-    assert machine.said()[0][1].startswith("nothing is known of a certificate of tiny")
+    assert machine.findings()[0][1].startswith("no verdict on the certificates of tiny")
 
 
 def test_the_certificates_behind_the_record_of_this_image_are_kept_with_a_run(tmp_path: Path) -> None:
@@ -167,14 +169,14 @@ def test_the_certificates_behind_the_record_of_this_image_are_kept_with_a_run(tm
         machine.write(f"run/vetted/certificates/{name}", "{}")
     machine.judged()
     image = preflight.stack(machine.root)
-    assert [path.name for path in judged.files(machine.root, image)] == ["0.json"]
-    assert judged.files(machine.root, {**image, "lock": "another"}) == []
+    assert [path.name for path in verdict.certificate_files(machine.root, image)] == ["0.json"]
+    assert verdict.certificate_files(machine.root, {**image, "lock": "another"}) == []
 
 
 def test_a_folder_for_runs_that_is_not_there_stops(tmp_path: Path) -> None:
     machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
     (tmp_path / "runs").rmdir()
-    assert machine.stops() == ["/runs is not there\n         mount it"]
+    assert machine.stops() == ["/runs is missing\n         mount it"]
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
@@ -192,28 +194,41 @@ def test_it_imports_nothing_of_a_stack_and_reads_any_image(tmp_path: Path) -> No
         assert machine.stops() == []
 
 
-# --- what a run is asked -------------------------------------------------------------------------------------------
+# --- the arguments of train ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asked"),
+    ("arguments", "options"),
     [
-        ([], Asked(None, False, None, ())),
-        (["--config", "my.yaml"], Asked(Path("my.yaml"), False, None, ())),
-        (["--config=my.yaml", "--beta", "0.1"], Asked(Path("my.yaml"), False, None, ("--beta", "0.1"))),
-        (["--resume"], Asked(None, True, None, ())),
-        (["--resume", "20261121-190000"], Asked(None, True, "20261121-190000", ())),
-        (["--resume", "--max_steps", "80"], Asked(None, True, None, ("--max_steps", "80"))),
+        ([], Options(None, False, None, ())),
+        (["--config", "my.yaml"], Options(Path("my.yaml"), False, None, ())),
+        (["--config=my.yaml", "--beta", "0.1"], Options(Path("my.yaml"), False, None, ("--beta", "0.1"))),
+        (["--resume"], Options(None, True, None, ())),
+        (["--resume", "20261121-190000"], Options(None, True, "20261121-190000", ())),
+        (["--resume", "--max_steps", "80"], Options(None, True, None, ("--max_steps", "80"))),
+        (["--max_steps", "80", "--resume"], Options(None, True, None, ("--max_steps", "80"))),
+        # In their order, negative numbers and lists included, and nothing of TRL's is taken for an abbreviation.
+        (
+            ["--res", "x", "--temperature", "-0.5", "--config", "my.yaml", "--reward_funcs", "a.b", "c.d", "--conf=1"],
+            Options(
+                Path("my.yaml"),
+                False,
+                None,
+                ("--res", "x", "--temperature", "-0.5", "--reward_funcs", "a.b", "c.d", "--conf=1"),
+            ),
+        ),
+        (["--help"], Options(None, False, None, ("--help",))),
     ],
 )
-def test_what_is_ours_is_taken_and_the_rest_is_trls(arguments: list[str], asked: Asked) -> None:
-    assert train.parse(arguments) == asked
+def test_what_is_ours_is_taken_and_the_rest_is_trls(arguments: list[str], options: Options) -> None:
+    assert train.parse(arguments) == options
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--config"],
+        ["--config", "--beta", "0.1"],
         ["--config", "a.yaml", "--resume"],
         ["--output_dir", "/elsewhere"],
         ["--output_dir=/elsewhere"],
@@ -230,13 +245,13 @@ def test_what_cannot_be_meant_is_refused(arguments: list[str]) -> None:
 def test_a_run_has_a_folder_of_its_own_with_the_config_as_it_was(tmp_path: Path) -> None:
     config = tmp_path / "my.yaml"
     config.write_text("beta: 0.1\n")
-    asked = Asked(config, False, None, ())
-    folders = [train._new(tmp_path, asked) for _ in range(3)]
+    options = Options(config, False, None, ())
+    folders = [train._new(tmp_path, options) for _ in range(3)]
     assert len(set(folders)) == 3
     assert all((folder / train.CONFIG).read_text() == "beta: 0.1\n" for folder in folders)
     for missing in ("other.yaml", "my.yaml/other.yaml", "."):
         with pytest.raises(UsageError, match="is not there"):
-            train._new(tmp_path, Asked(tmp_path / missing, False, None, ()))
+            train._new(tmp_path, Options(tmp_path / missing, False, None, ()))
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 3
 
 
@@ -248,9 +263,9 @@ def test_any_number_of_runs_may_begin_in_one_second(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(datetime, "datetime", Clock)
     (tmp_path / "my.yaml").write_text("max_steps: 1\n")
-    asked = Asked(tmp_path / "my.yaml", resume=False, run=None, rest=())
+    options = Options(tmp_path / "my.yaml", resume=False, run=None, trl=())
     (tmp_path / "runs").mkdir()
-    assert len({train._new(tmp_path / "runs", asked) for _ in range(120)}) == 120
+    assert len({train._new(tmp_path / "runs", options) for _ in range(120)}) == 120
 
 
 def test_the_latest_run_goes_on_from_its_last_whole_checkpoint(tmp_path: Path) -> None:
@@ -277,10 +292,30 @@ def test_the_latest_run_goes_on_from_its_last_whole_checkpoint(tmp_path: Path) -
 def test_where_a_user_reports_to_is_left_alone(tmp_path: Path, text: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("beta: 0.1\n# report_to: wandb\n")
-    assert not train._says(config, (), "report_to")
-    assert train._says(config, ("--report_to=wandb",), "report_to")
+    assert not train._sets(config, (), "report_to")
+    assert train._sets(config, ("--report_to=wandb",), "report_to")
     config.write_text(text)
-    assert train._says(config, (), "report_to")
+    assert train._sets(config, (), "report_to")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"just text\n",
+        b"- report_to: wandb\n",
+        b"model_init_kwargs:\n  report_to: wandb\n",
+        b"prompt: |\n  report_to: wandb\n",
+        b"report_to: [wandb\n",
+        b"report_to: wandb\nday: 2026-13-45\n",
+        b"report_to: \xff\n",
+    ],
+)
+def test_a_config_that_sets_nothing_or_is_wrong_is_left_to_trl(tmp_path: Path, data: bytes) -> None:
+    """TRL reports a mistake in its own words; a setting counts on the top level only."""
+    config = tmp_path / "config.yaml"
+    config.write_bytes(data)
+    assert not train._sets(config, (), "report_to")
 
 
 # The script of a run, as far as its end goes: it says that it works, and ends at the file, or never.
@@ -320,7 +355,7 @@ def test_a_run_that_is_left_alone_ends_as_its_script_does(tmp_path: Path) -> Non
     assert train._run([sys.executable, "-c", out_of_memory], tmp_path / ".stop") == 137
 
 
-# --- what it leaves ------------------------------------------------------------------------------------------------
+# --- the files of a run --------------------------------------------------------------------------------------------
 
 
 def test_rows_come_back_and_one_that_was_cut_short_is_left_out(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Secrets in the user's folder that a run could read: private keys, credentials, a home directory.
 
-Only the folder itself is looked at, not the folders in it, of which there may be any number.
+Looks at the folder itself only, not into its subfolders, which may be many.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 FOLDERS = ("secrets", ".secrets", ".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker")
 CREDENTIALS = (".netrc", ".git-credentials", ".pypirc", ".npmrc", ".boto", ".pgpass")
-HOME = (".bashrc", ".bash_history", ".profile", ".zshrc", ".zsh_history")  # who has these is a home directory
+HOME = (".bashrc", ".bash_history", ".profile", ".zshrc", ".zsh_history")  # a folder with these is a home directory
 KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY")
-# In a file of environment variables: a name that tells of a secret, and a value.
+# In a file of environment variables: a name that suggests a secret, and a value.
 VARIABLE = re.compile(
     rb"^\s*(?:export\s+)?(?:\w+_)?(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_KEY)(?:_\w+)?[ \t]*=[ \t]*['\"]?[^\s'\"]{8}",
     re.MULTILINE | re.IGNORECASE,
@@ -22,8 +22,8 @@ URL = re.compile(rb"://[^/\s:@]*:[^/\s@]+@")  # with a password
 BEGINNING = 1 << 16  # bytes of a file
 
 
-def found(folder: Path) -> list[str]:
-    """The names of what should not be there, as far as this user may read it."""
+def find(folder: Path) -> list[str]:
+    """The names of secret files and folders that this user can read."""
     try:
         paths = sorted(folder.iterdir())
     except OSError:
@@ -39,9 +39,9 @@ def _is_secret(path: Path) -> bool:
         return False
     if name in CREDENTIALS or name in HOME or name.endswith(".key"):
         return True
-    said = _beginning(path)
+    beginning = _beginning(path)
     is_environment = name == ".env" or name.startswith(".env.") or name.endswith(".env")
-    return bool(KEY.search(said) or (is_environment and VARIABLE.search(said)))
+    return bool(KEY.search(beginning) or (is_environment and VARIABLE.search(beginning)))
 
 
 def _beginning(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""A probe: one question asked of a stack, with the bounds that its numbers must keep."""
+"""A probe: one question about a stack, with bounds for the numbers that answer it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ PROBES = Path(__file__).parent / "probes"
 
 
 class BadProbeError(Exception):
-    """A probe file that does not keep to the form that this module asks for."""
+    """A probe file without the form that this module requires."""
 
 
-class NotApplicable(Exception):  # noqa: N818 - it is no error: the question does not arise here
+class NotApplicable(Exception):  # noqa: N818 - not an error: the question does not arise here
     """Raised by a probe's `run`, before its first reading, with the reason of one of its skips."""
 
 
 @dataclass(frozen=True)
 class Skip:
-    """A reason for which a probe may have nothing to ask, and where that can be true.
+    """A reason why a probe may not apply, and where that can be true.
 
-    `device`: only there. `versions`: only with these versions of the lock, by distribution, in PEP 440's form. Whoever
-    judges a run checks both: the stack is not believed.
+    `device`: on this device only. `versions`: with these versions in the lock only, as PEP 440 specifiers by
+    distribution. The host checks both when it judges a run, because the stack is not trusted.
     """
 
     reason: str
@@ -41,11 +41,10 @@ class Skip:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a measurement must be, and why: at most one of `at_most`, `at_least` and `equals`.
+    """The bound of one measurement, and the reason for it: at most one of `at_most`, `at_least` and `equals`.
 
-    Without any of them the number is recorded and, as long as it is finite, passes. `why` tells where the bound
-    comes from: the range that was observed and what a broken stack shows. The headline is the number that stands
-    for the probe in a table.
+    Without any of them the number is recorded, and passes if it is finite. `why` says where the bound comes from: the
+    observed range, and what a broken stack shows. The headline is the number that tables show for the probe.
     """
 
     name: str
@@ -57,12 +56,12 @@ class Bound:
     headline: bool = False
 
     def limit(self) -> dict[str, float] | None:
-        """The bound as JSON: one key, or None when there is none."""
+        """The bound as JSON with one key, or None if there is no bound."""
         limits = {"at_most": self.at_most, "at_least": self.at_least, "equals": self.equals}
         return {key: value for key, value in limits.items() if value is not None} or None
 
     def holds(self, value: float) -> bool:
-        """Whether the value keeps the bound. What is not finite never does."""
+        """Whether the value is within the bound. NaN and infinities never are."""
         return (
             math.isfinite(value)
             and (self.at_most is None or value <= self.at_most)
@@ -79,7 +78,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Reading:
-    """One number read by a probe. `detail` says more when the number breaks its bound."""
+    """One number that a probe measured. `detail` explains it when it breaks its bound."""
 
     name: str
     value: float
@@ -88,9 +87,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Context:
-    """What a probe is given.
+    """The input of a probe.
 
-    `directory` is its own, empty and writable. `distributions` is what should be installed: normalised name to version.
+    `directory` is empty, writable and its own. `distributions` should be installed: normalised name to version.
     """
 
     device: str
@@ -103,13 +102,13 @@ class Context:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a probe file says about itself in its constant PROBE.
+    """The constant PROBE of a probe file.
 
-    `matters` is one sentence for whoever reads a red row: what such a failure does to a training run. `needs` are
-    import names; a probe whose needs are not installed is not run. `gpus` is how many it takes when the device is
-    cuda. `skips` are the reasons for which its `run` may raise NotApplicable. `ranks` processes run it together.
-    `fresh` asks for a process of its own instead of a fork, where forking is not safe. A probe past `timeout_s`
-    seconds or `memory_mib` MiB (all its processes together, on the host) is killed and says so.
+    `matters` is one sentence for the reader of a red row: what such a failure does to a training run. `needs` are
+    import names; without these packages the probe is not run. `gpus` is the number of GPUs that it uses when the
+    device is cuda. `skips` are the reasons for which its `run` may raise NotApplicable. `ranks` is the number of
+    processes that run it together. `fresh` starts a new process instead of a fork, where forking is not safe. A probe
+    that exceeds `timeout_s` seconds or `memory_mib` MiB (all its processes together, on the host) is killed.
     """
 
     matters: str
@@ -125,12 +124,12 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A probe and the file it was found in."""
+class ProbeFile:
+    """A probe and its file. `name` comes from the file's name, `asks` is the first line of its docstring."""
 
     name: str
     asks: str
-    file: Path
+    path: Path
     probe: Probe
     run: Callable[[Context], Iterable[Reading]]
 
@@ -158,31 +157,31 @@ class Found:
         }
 
 
-def load(file: Path) -> Found:
-    """Load one probe file. It may import nothing heavy before its `run` is called. Raises BadProbeError."""
-    name = file.stem.replace("_", "-")
-    spec = importlib.util.spec_from_file_location(f"smoke_probe_{file.stem}", file)
+def load(path: Path) -> ProbeFile:
+    """Load one probe file, which must import heavy packages only in its `run`. Raises BadProbeError."""
+    name = path.stem.replace("_", "-")
+    spec = importlib.util.spec_from_file_location(f"smoke_probe_{path.stem}", path)
     assert spec and spec.loader  # a path that ends in .py always has both
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and pickling look a class up by its module's name
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise BadProbeError(f"{file}: {type(error).__name__}: {error}") from error
+        raise BadProbeError(f"{path}: {type(error).__name__}: {error}") from error
     probe, run = getattr(module, "PROBE", None), getattr(module, "run", None)
     if not isinstance(probe, Probe) or not callable(run):
-        raise BadProbeError(f"{file}: needs a constant PROBE and a function run(context)")
+        raise BadProbeError(f"{path}: needs a constant PROBE and a function run(context)")
     if not module.__doc__:
-        raise BadProbeError(f"{file}: needs a docstring that says what it asks")
+        raise BadProbeError(f"{path}: needs a docstring that says what it asks")
     names = [bound.name for bound in probe.bounds]
     if len(names) != len(set(names)) or sum(bound.headline for bound in probe.bounds) != 1:
-        raise BadProbeError(f"{file}: its bounds need different names and exactly one headline")
+        raise BadProbeError(f"{path}: its bounds need different names and exactly one headline")
     if any(len(bound.limit() or {}) > 1 for bound in probe.bounds):
-        raise BadProbeError(f"{file}: a bound is one of at_most, at_least and equals")
-    return Found(name, inspect.cleandoc(module.__doc__).splitlines()[0], file, probe, run)
+        raise BadProbeError(f"{path}: a bound is one of at_most, at_least and equals")
+    return ProbeFile(name, inspect.cleandoc(module.__doc__).splitlines()[0], path, probe, run)
 
 
-def discover(directory: Path = PROBES) -> dict[str, Found]:
-    """All probes of a directory, by name, in the order of their names. Raises BadProbeError."""
-    files = sorted(file for file in directory.glob("*.py") if not file.name.startswith("_"))
-    return {found.name: found for found in map(load, files)}
+def discover(directory: Path = PROBES) -> dict[str, ProbeFile]:
+    """All probes of a folder, by name, sorted by name. Raises BadProbeError."""
+    paths = sorted(path for path in directory.glob("*.py") if not path.name.startswith("_"))
+    return {file.name: file for file in map(load, paths)}

@@ -1,1 +1,1 @@
-"""The runner: a supervisor, a zygote that imports the stack once, and one forked process per probe."""
+"""The runner: a supervisor, a zygote that imports the stack once, and a forked process per probe."""

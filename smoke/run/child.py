@@ -1,4 +1,4 @@
-"""The process of one probe: born by a fork from the zygote, it runs the probe, writes down the results and ends."""
+"""The process of one probe, forked from the zygote: it runs the probe, writes the results to files and exits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smoke import probe
 from smoke.run import linux, ranks
 from smoke.run.job import Job
 
-EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the ports that the kernel gives out by itself
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the ports that the kernel assigns by itself
 PORT_TRIES = 100
 
 
@@ -30,12 +30,12 @@ def become(job: Job, zygote: int) -> NoReturn:
         os.setsid()
         linux.die_with_parent(zygote)
         _redirect(job)
-        # The runner asks for all stacks before it kills what hangs, so that the log tells where.
+        # The runner asks for all stacks before it kills a hanging probe, so that the log shows where it hangs.
         faulthandler.enable(all_threads=True)
         faulthandler.register(signal.SIGUSR1, all_threads=True)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(job.work)
-        # Also for one process, which TRL makes a group of one; left to itself, at the same port in every run.
+        # For a single process too: TRL makes it a group of one, by default at the same port in every run.
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()))
         status = _run(job, 0) if job.ranks == 1 else ranks.run(job, _run)
     except BaseException:
@@ -54,11 +54,11 @@ def _redirect(job: Job) -> None:
 
 
 def _free_port() -> int:
-    """A port that nobody listens at, and that the kernel gives to nobody before somebody does, seconds later."""
+    """A free port that the kernel does not assign to others before it is used, seconds later."""
     first = int(EPHEMERAL.read_text(encoding="ascii").split()[0])
-    # Where the kernel gives out all of them, it also chooses this one: that is what 0 means.
+    # If the kernel assigns all ports, it also has to choose this one: port 0 means that.
     ports = range(max(1024, first // 2), first) or range(1)
-    draw = random.SystemRandom()  # suites run side by side with the same seed, too
+    draw = random.SystemRandom()  # several suites with the same seed may run side by side
     for _ in range(PORT_TRIES):
         with contextlib.suppress(OSError), socket.socket() as sock:
             sock.bind(("", draw.choice(ports)))
@@ -71,16 +71,16 @@ def _run(job: Job, rank: int) -> int:
     """Run the probe as `rank` and return the process's exit status."""
     try:
         random.seed(job.seed)
-        found = probe.load(Path(job.file))
+        file = probe.load(Path(job.file))
         start = time.monotonic()
         context = probe.Context(job.device, job.seed, job.work, job.distributions, rank, job.ranks)
-        for reading in found.run(context):
+        for reading in file.run(context):
             value = float(reading.value)
             job.append(rank, {"reading": reading.name, "value": repr(value), "detail": reading.detail})
             sys.stdout.write(f"smoke: {reading.name} = {value:g} {reading.detail}\n")  # one write: ranks share the log
         job.append(rank, {"done": True, "seconds": time.monotonic() - start})
-    except SystemExit as ending:
-        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
     except probe.NotApplicable as reason:
         job.append(rank, {"not_applicable": str(reason)})
         return 1
@@ -92,8 +92,7 @@ def _run(job: Job, rank: int) -> int:
 
 
 def _exit(status: int) -> NoReturn:
-    # Not sys.exit: the interpreter's own ending would run what the zygote's packages registered, in a process
-    # that has only part of their threads.
+    # Not sys.exit: it would run the exit handlers of the zygote's packages in a process that lacks their threads.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status & 0xFF)

@@ -1,4 +1,4 @@
-"""The environment that probes run in: offline, small, everything written below one directory."""
+"""The environment variables of probes: offline, few threads, everything written below one directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-# What a probe sees must not depend on the shell it was started from: only these pass.
+# Probes must not depend on the user's shell: only these variables are inherited.
 _INHERITED = (
     "PATH",
     "LANG",
@@ -19,7 +19,7 @@ _INHERITED = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
-    # Set in an image, which nothing writes to; unset on a host, where the first import leaves its bytecode.
+    # Set in an image, which is read-only; unset on a host, where the first import writes bytecode.
     "PYTHONDONTWRITEBYTECODE",
 )
 
@@ -31,7 +31,7 @@ _OFFLINE = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "WANDB_MODE": "disabled",
-    # Without a network there is only the loopback interface, and the host's own name may resolve to nothing.
+    # Without a network there is only the loopback interface, and the host's name may not resolve.
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
     "TP_SOCKET_IFNAME": "lo",
@@ -42,7 +42,7 @@ _FORKING = {
     # torch.cuda.is_available() would otherwise start CUDA, which does not survive a fork.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    # Idle OpenMP threads sleep. Spinning ones make tiny operations ten times slower on cores that others use as well.
+    # Idle OpenMP threads sleep. Spinning ones make tiny operations ten times slower on shared cores.
     "OMP_WAIT_POLICY": "PASSIVE",
     # A pool of compiler processes would outlive the probe that started it.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -53,11 +53,11 @@ _CPU = {
     "DS_ACCELERATOR": "cpu",
     # GiB; without it vLLM reserves a share of all memory.
     "VLLM_CPU_KVCACHE_SPACE": "1",
-    # Nothing is compiled: Inductor takes half a minute for it, and a C++ compiler, which a CPU image does not carry.
-    # With only the first of the two, vLLM still traces its model, over and over; with only the second, it refuses.
+    # No compilation: Inductor needs half a minute for it, and a C++ compiler, which a CPU image does not have.
+    # With only the first of the two, vLLM still traces its model again and again; with only the second, it refuses.
     "VLLM_CPU_CI_ENV": "1",
     "TORCHDYNAMO_DISABLE": "1",
-    # There is nothing compiled to keep, but vLLM would still hash its own code on every forward, three times the work.
+    # Nothing is compiled, so there is nothing to cache, but vLLM would still hash its own code on every forward.
     "VLLM_USE_AOT_COMPILE": "0",
 }
 
@@ -65,7 +65,7 @@ _CPU = {
 def environment(device: str, home: Path, root: Path, python: str = sys.executable) -> dict[str, str]:
     """The environment of the processes that run probes on `device`, "cpu" or "cuda", in the interpreter `python`.
 
-    Every cache and the home directory lie below `home`; modules are found in `root` and where they were before.
+    All caches and the home directory are below `home`. `root` is added to PYTHONPATH.
     """
     caches = {
         "HOME": home,
@@ -81,13 +81,13 @@ def environment(device: str, home: Path, root: Path, python: str = sys.executabl
         "NUMBA_CACHE_DIR": home / ".cache/numba",
     }
     own = {
-        # A container's user often has no entry in /etc/passwd; getpass.getuser() then asks these.
+        # A container's user often has no entry in /etc/passwd; getpass.getuser() then reads these.
         "USER": "smoke",
         "LOGNAME": "smoke",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH")))),
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
-        # The interpreter itself, for tools such as ninja that packages start by name.
+        # The interpreter's own folder, for tools such as ninja that packages start by name.
         "PATH": os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", os.defpath))),
     }
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}

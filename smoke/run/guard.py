@@ -1,7 +1,7 @@
-"""Two processes that clean up after each other, so that no single kill leaves anything behind.
+"""A watcher and a worker that clean up after each other, so that no single kill leaves anything behind.
 
-The one that the caller started only watches; the other does the work. Both adopt orphans. When the watcher is
-killed, the kernel tells the worker, which ends everything; when the worker is killed, the watcher does.
+The watcher is the process that the caller started; the worker does the work. Both adopt orphans. When the watcher is
+killed, the kernel signals the worker, which ends everything; when the worker is killed, the watcher ends everything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """Somebody wants the run to end: by a signal, or by closing our input or output."""
+    """The caller ends the run: by a signal, or by closing our input or output."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -28,7 +28,7 @@ class Stopped(BaseException):
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    for other in _STOP:  # once is enough: a second one must not interrupt the cleaning
+    for other in _STOP:  # a second signal must not interrupt the clean-up
         signal.signal(other, signal.SIG_IGN)
     raise Stopped(128 + number)
 
@@ -55,10 +55,10 @@ def _work(work: Callable[[Path], int], directory: Path, watcher: int) -> int:
 
 
 def guarded(work: Callable[[Path], int]) -> int:
-    """Call `work` in a child, with a temporary directory, and return its exit status.
+    """Call `work` with a temporary directory in a child process, and return the exit status.
 
-    Whatever ends it, no process that it started and nothing of the directory remains. A child that died by
-    a signal gives the status that a shell would: 128 and the signal's number.
+    However the child ends, none of its processes and nothing of the directory remains. A child killed by a signal
+    has the status that shells use: 128 plus the signal's number.
     """
     linux.adopt_orphans()
     watcher = os.getpid()
@@ -81,11 +81,11 @@ def guarded(work: Callable[[Path], int]) -> int:
     for number in _STOP:
         signal.signal(number, forward)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
-    _, ended = os.waitpid(worker, 0)
+    _, status = os.waitpid(worker, 0)
     for number in _STOP:
         signal.signal(number, signal.SIG_IGN)
     _clean(directory)
-    code = os.waitstatus_to_exitcode(ended)
+    code = os.waitstatus_to_exitcode(status)
     if code < 0:
         print(f"smoke: the supervisor was killed by {signal.Signals(-code).name}", file=sys.stderr)
         return 128 - code

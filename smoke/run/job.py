@@ -1,6 +1,6 @@
-"""One probe's run as files: where its log, its readings and its end are written, and how they are read back.
+"""The files of one probe's run: its log, its readings and its end, written by the probe and read by the supervisor.
 
-A file keeps what a process wrote before it died; a pipe to a process that crashes half-way through a line does not.
+Files, not pipes: a file keeps everything that a process wrote before it crashed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST = 16 << 20  # bytes of a probe's results
 
 
 def _read(path: Path, largest: int, *, end: bool = False) -> str:
-    """The beginning of a file that a probe wrote, or its end. Raises OSError for a link, a pipe or a device."""
+    """The first (or last) `largest` bytes of a file that a probe wrote. Raises OSError for a link, pipe or device."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -35,9 +35,9 @@ def _read(path: Path, largest: int, *, end: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """One probe to run, everything its process needs to know; travels to the zygote as JSON.
+    """One probe to run, with everything that its process needs; sent to the zygote as JSON.
 
-    `directory` holds the log and the results, and `work`, the probe's working directory.
+    `directory` contains the log, the results, and `work`, the probe's working directory.
     """
 
     file: str
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """What the probe's processes wrote to their standard output and error."""
+        """The standard output and error of the probe's processes."""
         return Path(self.directory, "log")
 
     def log_tail(self) -> str:
@@ -71,42 +71,42 @@ class Job:
         return Path(self.directory, f"result-{rank}.jsonl")
 
     def append(self, rank: int, record: Mapping[str, Any]) -> None:
-        """Add one record to what `rank` reports."""
+        """Add one record to the report of `rank`."""
         with self._result(rank).open("a") as file:
             file.write(json.dumps(record) + "\n")
 
-    def report(self, rank: int) -> Report:
-        """Read what `rank` has reported. A line that was cut off, or is no record, does not count."""
-        report = Report()
+    def report(self, rank: int) -> RankReport:
+        """Read the report of `rank`. Truncated and malformed lines do not count."""
+        report = RankReport()
         with suppress(OSError):
             for line in _read(self._result(rank), _LARGEST).split("\n"):
                 with suppress(ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
-                    report.take(json.loads(line))
+                    report.add(json.loads(line))
         return report
 
-    def culprit(self) -> int | None:
-        """The rank that ended a run of several, or None."""
+    def failed_rank(self) -> int | None:
+        """The rank whose failure ended a run of several ranks, or None."""
         with suppress(OSError, ValueError):
             rank = int(_read(Path(self.directory, "culprit"), 16))
             return rank if 0 <= rank < self.ranks else None
         return None
 
-    def blame(self, rank: int) -> None:
-        """Note which rank ended the run."""
+    def set_failed_rank(self, rank: int) -> None:
+        """Write down which rank's failure ended the run."""
         Path(self.directory, "culprit").write_text(str(rank))
 
 
-class Report:
-    """What one rank has reported: readings, and at the end that it is done, or an exception, or not applicable."""
+class RankReport:
+    """The report of one rank: its readings, and how it ended: done, with an exception, or not applicable."""
 
     def __init__(self) -> None:
         self.readings: dict[str, Reading] = {}
         self.failure: str | None = None
         self.not_applicable: str | None = None
         self.done = False
-        self.seconds = 0.0  # what the probe itself took, without what the runner does around it
+        self.seconds = 0.0  # the time of the probe itself, without the runner's overhead
 
-    def take(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Mapping[str, Any]) -> None:
         """Add one record."""
         if "reading" in record:
             reading = Reading(str(record["reading"]), float(record["value"]), str(record["detail"]))

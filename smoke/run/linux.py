@@ -1,4 +1,4 @@
-"""What Python does not offer of Linux: signals at a parent's death, process trees, shared memory, OOM counts."""
+"""Linux features that Python lacks: parent-death signals, process trees, shared memory, OOM counts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
-# What training may need of root, on a host where it runs as root: its files, locked memory, priorities and limits.
+# The capabilities that training as root may need on a host: files, locked memory, priorities and limits.
 # CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, IPC_LOCK, SYS_NICE, SYS_RESOURCE.
 _CAPABILITIES = (0, 1, 2, 3, 4, 14, 23, 24)
 _LAST_CAPABILITY = 63
 _PR_SET_CHILD_SUBREAPER = 36
 
-# Versions 2 and 1 of control groups, as seen from inside a container (its own group is the root there).
+# Control groups version 2 and 1, as seen inside a container (where its own group is the root).
 _CGROUP_OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
@@ -35,8 +35,8 @@ def _prctl(option: int, value: int) -> None:
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """Have the kernel send this process signal `number` when its parent, process `parent`, ends.
 
-    The setting does not survive a fork: every process of the chain asks for itself. A parent that was gone
-    before the kernel was asked would never be noticed, so that is looked at afterwards.
+    The setting does not survive a fork, so every process of a chain must call this. A parent that ended before the
+    call would go unnoticed, so this also checks for it.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -44,32 +44,32 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none can get away."""
+    """Become the parent of every descendant whose own parent ends, so that none can escape."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def hide() -> None:
-    """Close this process to others of the same user: its memory, its descriptors, and debuggers.
+    """Protect this process's memory and descriptors from other processes of the same user, debuggers included.
 
-    Forked processes inherit it; a program that is executed is open again. Privileged processes still get in: those that
-    can trace others, watch performance, or administrate the system.
+    Forks inherit the protection, exec ends it. It does not protect from processes with the privilege to trace others,
+    to watch performance, or to administer the system.
     """
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def give_up_privileges() -> None:
-    """Give up root's privileges for this process's programs to come, so that `hide` holds against root as well."""
+    """Drop root's privileges for all programs that this process executes, so that `hide` also protects against root."""
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in _CAPABILITIES:
-            with suppress(OSError):  # not root, or no such capability: there is nothing to give up
+            with suppress(OSError):  # not root, or no such capability: nothing to drop
                 _prctl(_PR_CAPBSET_DROP, capability)
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory that a probe could write to, however deep it has become."""
+    """Remove a directory that a probe could write to, however deeply nested it is."""
     with suppress(RecursionError):
         shutil.rmtree(directory, ignore_errors=True)
-    # By its path: what PATH names first is the stack's.
+    # By its path: PATH may find a program of the stack first.
     if os.path.lexists(directory) and (program := shutil.which("rm", path=os.defpath)):
         subprocess.run([program, "-rf", "--", directory], stderr=subprocess.DEVNULL)
 
@@ -77,25 +77,25 @@ def remove(directory: Path) -> None:
 def _parents() -> Iterator[tuple[int, int]]:
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
-            with suppress(OSError):  # it ended meanwhile
+            with suppress(OSError):  # the process has ended
                 stat = Path(entry.path, "stat").read_bytes()
-                # The command name, in parentheses, may itself hold spaces and parentheses.
+                # The command name, in parentheses, may itself contain spaces and parentheses.
                 yield int(entry.name), int(stat[stat.rindex(b")") + 2 :].split()[1])
 
 
 def descendants(root: int) -> set[int]:
-    """All processes below process `root`, without it."""
+    """All descendants of process `root`."""
     children: dict[int, list[int]] = {}
     for pid, parent in _parents():
         children.setdefault(parent, []).append(pid)
-    found: set[int] = set()
-    ahead = [root]
-    while ahead:
-        for pid in children.get(ahead.pop(), ()):
-            if pid not in found:
-                found.add(pid)
-                ahead.append(pid)
-    return found
+    below: set[int] = set()
+    queue = [root]
+    while queue:
+        for pid in children.get(queue.pop(), ()):
+            if pid not in below:
+                below.add(pid)
+                queue.append(pid)
+    return below
 
 
 def signal_all(pids: set[int], number: int) -> None:
@@ -106,26 +106,26 @@ def signal_all(pids: set[int], number: int) -> None:
 
 
 def kill_descendants(keep: set[int] | frozenset[int] = frozenset(), seconds: float = 30) -> None:
-    """Kill everything below this process, except the processes `keep`, and wait until it is gone.
+    """Kill all descendants of this process except `keep`, and wait until they have ended.
 
-    A process may fork while it is being killed, so this looks again until nothing is left. Raises
-    TimeoutError when something will not die (stuck inside the kernel) for `seconds`.
+    A process may fork while it is being killed, so this repeats until none is left. Raises TimeoutError if a process
+    does not end within `seconds` (stuck inside the kernel).
     """
     deadline = time.monotonic() + seconds
     while left := descendants(os.getpid()) - keep:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"processes that will not die: {sorted(left)}")
+            raise TimeoutError(f"processes that cannot be killed: {sorted(left)}")
         signal_all(left, signal.SIGKILL)
         for pid in left:
-            with suppress(ChildProcessError):  # not ours to collect: its own parent will, or will leave it to us
+            with suppress(ChildProcessError):  # not our child: its parent collects it, or leaves it to us
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.005)
 
 
 def memory_mib(pids: set[int]) -> float:
-    """The memory of these processes together, in MiB, a page shared by several counted once (PSS).
+    """The memory of these processes together, in MiB, with shared pages counted once (PSS).
 
-    Where the kernel hides the proportional size, the resident size stands in.
+    If the kernel hides the proportional size, the resident size (RSS) is used.
     """
     kib = 0
     for pid in pids:
@@ -140,7 +140,7 @@ def memory_mib(pids: set[int]) -> float:
 
 
 def oom_kills() -> int:
-    """How often the kernel's OOM killer has struck, here and in this control group. Only a rise means something."""
+    """How often the kernel's OOM killer has acted, on this machine and in this control group. Only a rise counts."""
     total = 0
     for name in ("/proc/vmstat", *_CGROUP_OOM_FILES):
         with suppress(OSError):
@@ -152,7 +152,7 @@ def oom_kills() -> int:
 
 
 def gpu_count() -> int:
-    """NVIDIA GPUs that a process started here would see, counted without touching CUDA."""
+    """The number of NVIDIA GPUs that a process started here would see, counted without CUDA."""
     nodes = sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdecimal())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return nodes if visible is None else min(nodes, len([name for name in visible.split(",") if name.strip()]))

@@ -1,4 +1,4 @@
-"""How a probe ended, in one word and one sentence."""
+"""The outcome of a probe, in one word, and the reason, in one sentence."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from smoke.probe import Bound, Probe, Reading
-from smoke.run.job import Report
+from smoke.run.job import RankReport
 
 PASSED, FAILED, CRASHED, TIMEOUT, OOM, NOT_RUN = "passed", "failed", "crashed", "timeout", "oom", "not-run"
 
-_DETAIL = 400  # characters of a reading's detail that a reason carries; the log has all of it
+_DETAIL = 400  # characters of a reading's detail in a reason; the log has all of it
 
 
 @dataclass(frozen=True)
 class Ending:
     """How the process of a probe ended.
 
-    `status` is its exit status, negative for a signal. `stopped` is what the runner killed it for, as an outcome
-    and its reason. `oom_killed` says that the kernel's OOM killer struck while it ran. `rank` is the one, of
-    several, that ended the run.
+    `status` is its exit status, negative for a signal. `stopped` is why the runner killed it, as an outcome and a
+    reason. `oom_killed` says that the kernel's OOM killer acted while it ran. `rank` is the rank, of several, whose
+    failure ended the run.
     """
 
     status: int
@@ -32,10 +32,10 @@ class Ending:
     rank: int | None = None
 
 
-def judge(ending: Ending, report: Report, readings: Mapping[str, Reading], probe: Probe) -> tuple[str, str]:
+def judge(ending: Ending, report: RankReport, readings: Mapping[str, Reading], probe: Probe) -> tuple[str, str]:
     """The outcome and the reason (empty when passed).
 
-    `report` is that of the rank that ended the run, `readings` those that count, from rank 0.
+    `report` is that of the rank that ended the run, `readings` are those of rank 0, which count.
     """
     if ending.stopped:
         return ending.stopped
@@ -46,9 +46,9 @@ def judge(ending: Ending, report: Report, readings: Mapping[str, Reading], probe
         return CRASHED, who + ended(ending.status)
     if report.not_applicable is not None:
         if readings:
-            return FAILED, f"{who}not applicable, found out after its first reading: {report.not_applicable}"
+            return FAILED, f"{who}not applicable, reported after its first reading: {report.not_applicable}"
         if report.not_applicable not in {skip.reason for skip in probe.skips}:
-            return FAILED, f"{who}not applicable, for a reason that the probe does not know: {report.not_applicable}"
+            return FAILED, f"{who}not applicable, for a reason that the probe does not list: {report.not_applicable}"
         return NOT_RUN, report.not_applicable
     if report.failure is not None:
         return FAILED, who + report.failure
@@ -70,14 +70,14 @@ def _broken(readings: Mapping[str, Reading], bounds: Iterable[Bound]) -> Iterabl
 
 
 def _unknown(readings: Mapping[str, Reading], bounds: Iterable[Bound]) -> Iterable[str]:
-    known = {bound.name for bound in bounds}
+    names = {bound.name for bound in bounds}
     for name in readings:
-        if name not in known:
+        if name not in names:
             yield f"{name} was measured, but has no bound"
 
 
 def measurements(readings: Mapping[str, Reading], bounds: Iterable[Bound]) -> list[dict[str, Any]]:
-    """What was measured, beside its bounds, as JSON, which has no NaN: not finite is a string, "nan", "inf", "-inf"."""
+    """The measurements with their bounds, as JSON. It has no NaN: values not finite are "nan", "inf" or "-inf"."""
     return [
         {
             "name": bound.name,
@@ -95,7 +95,7 @@ def measurements(readings: Mapping[str, Reading], bounds: Iterable[Bound]) -> li
 
 
 def ended(status: int) -> str:
-    """How a process ended, in words. `status` is its exit status, negative for a signal."""
+    """Describe how a process ended. `status` is its exit status, negative for a signal."""
     if status >= 0:
         return f"exited with status {status}"
     try:

@@ -1,4 +1,4 @@
-"""Several ranks of one probe: forked together, ended together, and reported by the one that failed first."""
+"""Several ranks of one probe: forked and ended together; the first one that fails is reported."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import NoReturn
 from smoke.run import linux
 from smoke.run.job import Job
 
-# How long the others get after one rank has failed: enough to say in the log that they lost it, no more, because
-# most of them wait for it in a collective operation.
+# How long the other ranks may run after one has failed: enough to log that they lost it. Most of them only wait for it
+# in a collective operation.
 _GRACE_S = 1.0
 
 
 def run(job: Job, work: Callable[[Job, int], int]) -> int:
-    """Run `work(job, rank)` in one forked process for each rank and return the exit status of them all.
+    """Run `work(job, rank)` in one forked process per rank and return their common exit status.
 
-    When a rank fails, by an exit status, by a signal or by ending without a result, the rest is killed and
-    this process ends in the same way, with the rank noted in the job.
+    When a rank fails, by an exit status, by a signal or by ending without a result, the other ranks are killed and
+    this process ends in the same way. The job records which rank failed.
     """
     running = {_fork(job, rank, work): rank for rank in range(job.ranks)}
     while running:
-        pid, ended = os.wait()
+        pid, wait_status = os.wait()
         if pid not in running:
             continue
         rank = running.pop(pid)
-        status = os.waitstatus_to_exitcode(ended)
+        status = os.waitstatus_to_exitcode(wait_status)
         if status != 0 or not job.report(rank).done:
-            job.blame(rank)
+            job.set_failed_rank(rank)
             _end(running)
             return status if status >= 0 else _die_by(-status)
     return 0
@@ -62,7 +62,7 @@ def _fork(job: Job, rank: int, work: Callable[[Job, int], int]) -> int:
 def _share_cores(ranks: int) -> None:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    if torch := sys.modules.get("torch"):  # imported before the fork, it no longer looks at the environment
+    if torch := sys.modules.get("torch"):  # imported before the fork, it no longer reads the environment
         torch.set_num_threads(threads)
 
 

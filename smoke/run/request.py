@@ -1,4 +1,4 @@
-"""The request: what the caller asks the suite to do."""
+"""The request of the caller: which probes to run, and how."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smoke.probe import Found
+from smoke.probe import ProbeFile
 
 
 class BadRequestError(Exception):
-    """The request cannot be understood."""
+    """The request is malformed."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request that was understood. See `parse`."""
+    """A valid request. See `parse`."""
 
     device: str
-    probes: Sequence[Found]
+    probes: Sequence[ProbeFile]
     distributions: Mapping[str, str]
     seed: int
     memory_mib: int | None
 
 
-def parse(line: str, known: Mapping[str, Found]) -> Request:
-    """Read a request, one line of JSON. Raises BadRequestError.
+def parse(line: str, files: Mapping[str, ProbeFile]) -> Request:
+    """Parse a request, one line of JSON. Raises BadRequestError.
 
-    Keys: `device` ("cpu" or "cuda"), `probes` (names, null for all), `distributions` (normalised name to version:
-    what should be installed), `seed`, and `memory_mib` (a limit for each probe instead of its own, or null).
+    Keys: `device` ("cpu" or "cuda"), `probes` (names, null for all), `distributions` (should be installed: normalised
+    name to version), `seed`, and `memory_mib` (a limit for each probe instead of its own, or null).
     """
     if not line.strip():
         raise BadRequestError("standard input ended before the request")
@@ -49,16 +49,16 @@ def parse(line: str, known: Mapping[str, Found]) -> Request:
     _check(isinstance(versions, dict) and _is_strings(list(versions.values())), "distributions", "names to versions")
     _check(type(seed) is int and 0 <= seed < 2**32, "seed", "a whole number from 0 to 2**32 - 1")
     _check(memory is None or (type(memory) is int and memory > 0), "memory_mib", "a number of MiB or null")
-    names = list(known) if probes is None else list(dict.fromkeys(probes))
-    if missing := [name for name in names if name not in known]:
-        raise BadRequestError(f"unknown probe: {', '.join(missing)}; known: {', '.join(known)}")
-    return Request(device, [known[name] for name in names], versions, seed, memory)
+    names = list(files) if probes is None else list(dict.fromkeys(probes))
+    if missing := [name for name in names if name not in files]:
+        raise BadRequestError(f"unknown probe: {', '.join(missing)}; known: {', '.join(files)}")
+    return Request(device, [files[name] for name in names], versions, seed, memory)
 
 
 def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _check(holds: bool, key: str, wanted: str) -> None:
-    if not holds:
-        raise BadRequestError(f"the request's {key} must be {wanted}")
+def _check(valid: bool, key: str, requirement: str) -> None:
+    if not valid:
+        raise BadRequestError(f"the request's {key} must be {requirement}")

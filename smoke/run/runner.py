@@ -1,7 +1,6 @@
-"""The supervisor: runs the probes one after the other and tells what happens as events.
+"""The supervisor: runs the probes one after the other and reports events.
 
-It imports only the standard library, and nothing that a stack says is more to it than data: its answers may be
-garbage, its files may be links or pipes.
+It imports only the standard library and does not trust the stack: answers may be garbage, files may be links or pipes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from smoke.probe import Found
+from smoke.probe import ProbeFile
 from smoke.run import linux, outcome
 from smoke.run.environment import environment
 from smoke.run.guard import Stopped
@@ -32,19 +31,19 @@ ROOT = Path(__file__).resolve().parents[2]
 _TICK_S = 0.05
 _PRELOAD_LIMIT_S = 600
 _LOOK_LIMIT_S = 60
-_LOOK_LARGEST = 1 << 20  # bytes of what the interpreter answers
+_LOOK_LARGEST = 1 << 20  # bytes of the interpreter's answer
 _CALLER_GONE = 1
 _REASON = 4000  # characters
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z+.]{0,20}")
-# Asked of the stack's interpreter: its version, and where it finds packages, the folder that it starts in aside.
+# Run by the stack's interpreter: prints its version and its import path, without the current folder.
 _LOOK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path[1:]]))"
 
 
 class Supervisor:
-    """One run of a request. Everything it writes lies below `directory`, which somebody else removes.
+    """One run of a request. It writes only below `directory`, which the caller removes.
 
-    It ends by the exception Stopped as soon as the other side of `stdin` or `stdout` (file descriptors) is gone.
+    Raises Stopped as soon as the other end of `stdin` or `stdout` (file descriptors) is closed.
     """
 
     def __init__(self, request: Request, directory: Path, stdin: int, stdout: int, stack: Stack | None = None) -> None:
@@ -59,11 +58,11 @@ class Supervisor:
         temporary = Path(self._environment["TMPDIR"])
         temporary.mkdir(parents=True)
         if self._stack.user:
-            directory.chmod(0o711)  # the probes' user goes through it, to what is its own
+            directory.chmod(0o711)  # the user of the probes must pass through it
         self._stack.hand_over(home, temporary)
 
     def run(self) -> None:
-        """Run every probe and report all of it."""
+        """Run all probes and report them."""
         try:
             self._run_all()
         finally:
@@ -73,56 +72,56 @@ class Supervisor:
     def _run_all(self) -> None:
         probes = self._request.probes
         python, path = self._look()
-        self._emit("start", probes=[found.name for found in probes], python=python)
-        hindrances = {found.name: self._hindrance(found, path) for found in probes}
-        forked = [found for found in probes if not found.probe.fresh and hindrances[found.name] is None]
-        needed = {name for found in forked for name in found.probe.needs}
+        self._emit("start", probes=[file.name for file in probes], python=python)
+        obstacles = {file.name: self._obstacle(file, path) for file in probes}
+        forked = [file for file in probes if not file.probe.fresh and obstacles[file.name] is None]
+        needed = {name for file in forked for name in file.probe.needs}
         self._preload([name for name in PRELOAD if name in needed])
-        for found in probes:
-            self._emit("begin", probe=found.name)
-            hindrance = hindrances[found.name]
-            result = self._run(found) if hindrance is None else _end(outcome.NOT_RUN, hindrance)
-            self._emit("end", probe=found.name, matters=found.probe.matters, **result)
+        for file in probes:
+            self._emit("begin", probe=file.name)
+            obstacle = obstacles[file.name]
+            result = self._run(file) if obstacle is None else _end(outcome.NOT_RUN, obstacle)
+            self._emit("end", probe=file.name, matters=file.probe.matters, **result)
         self._emit("finish")
 
     def _look(self) -> tuple[str, list[str]]:
-        """The version of the stack's Python, and where it finds packages; nothing of what it says is trusted."""
+        """The version of the stack's Python and its import path. The answer is checked, not trusted."""
         try:
-            asked = subprocess.Popen(
+            interpreter = subprocess.Popen(
                 [self._stack.python, "-c", _LOOK], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, env=self._environment, cwd=self._directory, **self._stack.account,
             )  # fmt: skip
-            with asked:
+            with interpreter:
                 try:
-                    said = _line(asked)
+                    answer = _line(interpreter)
                 finally:
-                    asked.kill()
-            linux.kill_descendants()  # what it left behind would be spared as if it were ours
-            version, path = json.loads(said)
+                    interpreter.kill()
+            linux.kill_descendants()  # processes that it left behind would be spared like our own
+            version, path = json.loads(answer)
             if not _VERSION.fullmatch(str(version)):
                 raise ValueError(f"{str(version)[:40]!a} is no version of Python")
-            # The suite itself is on its path, and is not installed.
+            # The suite itself is on the path, but is not an installed package.
             return str(version), [str(entry) for entry in path if Path(str(entry)).resolve() != ROOT]
         except (OSError, ValueError, TypeError, RuntimeError) as error:  # resolve() raises one for a loop of links
             print(f"smoke: {self._stack.python} does not answer: {error}", file=sys.stderr)
             return "unknown", []
 
-    def _hindrance(self, found: Found, path: list[str]) -> str | None:
+    def _obstacle(self, file: ProbeFile, path: list[str]) -> str | None:
         """Why the probe cannot run here, or None."""
-        if missing := [name for name in found.probe.needs if PathFinder.find_spec(name, path) is None]:
+        if missing := [name for name in file.probe.needs if PathFinder.find_spec(name, path) is None]:
             return f"not installed: {', '.join(missing)}"
-        if self._request.device == "cuda" and (gpus := linux.gpu_count()) < found.probe.gpus:
-            return f"needs {found.probe.gpus} GPU(s), found {gpus}"
+        if self._request.device == "cuda" and (gpus := linux.gpu_count()) < file.probe.gpus:
+            return f"needs {file.probe.gpus} GPU(s), found {gpus}"
         return None
 
     def _preload(self, packages: list[str]) -> None:
-        """Start the zygote. One that dies or hangs is reported by what it was importing, and not used."""
+        """Start the zygote. If it dies or hangs, report the package that it was importing, and do without it."""
         start = time.monotonic()
         zygote = self._new_zygote(packages)
         imported: dict[str, str] = {}
         current, ready, lost = "", False, ""
         while not ready and not lost:
-            alive = zygote.status() is None  # looked at first: the last answers of a dying zygote still count
+            alive = zygote.status() is None  # checked first: the last answers of a dying zygote still count
             for answer in self._answers(zygote):
                 current = str(answer.get("importing", current))
                 ready = "ready" in answer
@@ -143,46 +142,46 @@ class Supervisor:
     def _new_zygote(self, packages: list[str]) -> Zygote:
         return Zygote(packages, self._environment, self._directory, self._stack)
 
-    def _run(self, found: Found) -> dict[str, Any]:
+    def _run(self, file: ProbeFile) -> dict[str, Any]:
         """Run one probe; returns the fields of its `end` event."""
         start = time.monotonic()
-        job = self._job(found)
+        job = self._job(file)
         spared = linux.descendants(os.getpid())
         shared = self._zygote
-        # A zygote that imports nothing gives its child what a new interpreter would.
-        zygote = self._new_zygote([]) if shared is None or found.probe.fresh else shared
-        watch = Watch(zygote.pid, spared, found.probe.timeout_s, self._request.memory_mib or found.probe.memory_mib)
+        # The child of a zygote without imports is like a new interpreter.
+        zygote = self._new_zygote([]) if shared is None or file.probe.fresh else shared
+        watch = Watch(zygote.pid, spared, file.probe.timeout_s, self._request.memory_mib or file.probe.memory_mib)
         ending = self._follow(zygote, job, watch)
         if zygote is not shared:
             zygote.kill()
         if shared is not None and shared.status() is not None:
-            self._zygote = None  # from now on every probe gets a process of its own
+            self._zygote = None  # from now on every probe gets its own process
             shared.kill()
             spared = set()
         linux.kill_descendants(keep=spared)
         report = job.report(0)
         readings = report.readings
-        self._emit("measured", probe=found.name, compute_s=round(report.seconds, 3))
-        what, why = outcome.judge(ending, job.report(ending.rank or 0), readings, found.probe)
+        self._emit("measured", probe=file.name, compute_s=round(report.seconds, 3))
+        word, reason = outcome.judge(ending, job.report(ending.rank or 0), readings, file.probe)
         result = _end(
-            what,
-            why[:_REASON] or None,
-            measurements=outcome.measurements(readings, found.probe.bounds),
+            word,
+            reason[:_REASON] or None,
+            measurements=outcome.measurements(readings, file.probe.bounds),
             seconds=round(time.monotonic() - start, 3),
             peak_memory_mib=round(watch.peak_mib, 1),
-            log_tail="" if what == outcome.PASSED else job.log_tail(),
+            log_tail="" if word == outcome.PASSED else job.log_tail(),
         )
         linux.remove(Path(job.directory))
         return result
 
-    def _job(self, found: Found) -> Job:
+    def _job(self, file: ProbeFile) -> Job:
         request = self._request
         job = Job(
-            file=str(found.file.resolve()),
+            file=str(file.path.resolve()),
             device=request.device,
             seed=request.seed,
-            ranks=found.probe.ranks,
-            directory=str(self._directory / found.name),
+            ranks=file.probe.ranks,
+            directory=str(self._directory / file.name),
             distributions=request.distributions,
         )
         job.work.mkdir(parents=True)
@@ -194,10 +193,10 @@ class Supervisor:
         status = follow(watch, lambda: self._answers(zygote), zygote.status)
         if status is None:
             return watch.orphaned(zygote.status() or 0)
-        return watch.ended(status, job.culprit())
+        return watch.ended(status, job.failed_rank())
 
     def _answers(self, zygote: Zygote) -> list[dict[str, Any]]:
-        """What the zygote has to say, after one tick at most. Raises Stopped when the caller is gone."""
+        """New answers of the zygote, after one tick at most. Raises Stopped if the caller has disconnected."""
         with selectors.PollSelector() as selector:  # not epoll, which refuses a plain file as standard input
             selector.register(self._stdin, selectors.EVENT_READ)
             if zygote.status() is None:
@@ -217,23 +216,23 @@ class Supervisor:
 
 
 def _line(process: subprocess.Popen[bytes]) -> bytes:
-    """The first line that a process writes. Raises OSError when that takes too long, or too much."""
+    """The first line that a process writes. Raises TimeoutError if that takes too long."""
     assert process.stdout
-    said, deadline = b"", time.monotonic() + _LOOK_LIMIT_S
+    output, deadline = b"", time.monotonic() + _LOOK_LIMIT_S
     with selectors.PollSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while b"\n" not in said and len(said) <= _LOOK_LARGEST:
+        while b"\n" not in output and len(output) <= _LOOK_LARGEST:
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 raise TimeoutError(f"no answer within {_LOOK_LIMIT_S} s")
             if not (chunk := os.read(process.stdout.fileno(), 1 << 16)):
                 break
-            said += chunk
-    return said.partition(b"\n")[0]
+            output += chunk
+    return output.partition(b"\n")[0]
 
 
 def _end(
-    what: str,
-    why: str | None,
+    word: str,
+    reason: str | None,
     *,
     measurements: list[dict[str, Any]] | None = None,
     seconds: float = 0.0,
@@ -241,8 +240,8 @@ def _end(
     log_tail: str = "",
 ) -> dict[str, Any]:
     return {
-        "outcome": what,
-        "reason": why,
+        "outcome": word,
+        "reason": reason,
         "measurements": measurements or [],
         "seconds": seconds,
         "peak_memory_mib": peak_memory_mib,

@@ -1,4 +1,4 @@
-"""Watching one probe: it ends by itself, or it is ended for taking too long or too much memory."""
+"""Watch one probe until it ends, or kill it for taking too long or too much memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from smoke.run import linux, outcome
 from smoke.run.outcome import Ending
 
-_STACKS_S = 0.3  # what a hanging probe gets to write its stacks into the log
-_MEMORY_SHARE = 0.05  # of the time at most goes into reading the kernel's memory accounts
+_STACKS_S = 0.3  # time for a hanging probe to write its stacks to the log
+_MEMORY_SHARE = 0.05  # the largest share of the time that may go into reading memory use from the kernel
 
 
 class Watch:
-    """The limits of one probe, and what became of it.
+    """The limits of one probe.
 
-    `zygote` is the process that forks the probe; `spared` are all processes that were there before. The others
-    below this process are the probe's.
+    `zygote` is the process that forks the probe; `spared` are all processes that existed before. All other descendants
+    of this process belong to the probe.
     """
 
     def __init__(self, zygote: int, spared: set[int], timeout_s: float, memory_mib: float) -> None:
@@ -33,9 +33,9 @@ class Watch:
         self._stopped: tuple[str, str] | None = None
 
     def look(self) -> None:
-        """Compare the probe with its limits, and end it when it is past one. To be called every few hundredths."""
+        """Kill the probe if it exceeds a limit. Call this every few hundredths of a second."""
         if self._stopped:
-            linux.signal_all(self._processes(), signal.SIGKILL)  # again, for what was forked meanwhile
+            linux.signal_all(self._processes(), signal.SIGKILL)  # again, for processes forked in the meantime
             return
         now = time.monotonic()
         if now - self._start > self._timeout_s:
@@ -53,14 +53,14 @@ class Watch:
             linux.signal_all(self._processes(), signal.SIGKILL)
 
     def ended(self, status: int, rank: int | None = None) -> Ending:
-        """The probe has ended with `status`, of several ranks because of `rank`."""
+        """The ending of a probe with this exit status; `rank` is the rank, of several, that caused it."""
         return Ending(status, self._stopped, self._oom_killed(), rank)
 
     def orphaned(self, status: int) -> Ending:
-        """The zygote has ended with `status`, and the probe with it."""
+        """The ending of a probe whose zygote ended with `status`."""
         if self._stopped:
             return Ending(status, self._stopped)
-        zygote = "the zygote, parent of every probe, is gone:"
+        zygote = "the zygote, parent of every probe, has ended:"
         if status == -signal.SIGKILL and self._oom_killed():
             return Ending(status, (outcome.OOM, f"{zygote} killed by the kernel's OOM killer"))
         return Ending(status, (outcome.CRASHED, f"{zygote} {outcome.ended(status)}"))
@@ -73,9 +73,9 @@ class Watch:
 
 
 def follow(watch: Watch, answers: Callable[[], list[dict[str, Any]]], status: Callable[[], int | None]) -> int | None:
-    """Watch until the zygote answers how the probe ended, and return that; None when the zygote itself has ended."""
+    """Watch until the zygote answers with the probe's exit status, and return that; None if the zygote has ended."""
     while True:
-        alive = status() is None  # looked at first: the last answers of a dying zygote still count
+        alive = status() is None  # checked first: the last answers of a dying zygote still count
         for answer in answers():
             if isinstance(answer.get("ended"), int):
                 return int(answer["ended"])

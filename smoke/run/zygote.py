@@ -1,7 +1,7 @@
 """The zygote: a process that imports the heavy packages once and forks a child for every probe.
 
-Importing them takes some fifteen seconds, a fork milliseconds. What does not survive a fork must not happen here:
-no CUDA, and no torch operation, because the threads of its OpenMP pool would be missing in the child.
+The imports take some fifteen seconds, a fork milliseconds. The zygote must do nothing that does not survive a fork: no
+CUDA, and no torch operation, because the child would lack the threads of its OpenMP pool.
 
 The runner writes one job per line to the zygote's standard input; the zygote answers on its standard output.
 """
@@ -26,7 +26,7 @@ from typing import Any
 from smoke.run import child, linux
 from smoke.run.job import Job
 
-# Packages in the order of their import, each with what it loads lazily and training needs.
+# Packages in import order, each with the modules that it loads lazily and that training needs.
 PRELOAD = {
     "torch": ("torch.distributed", "torch._dynamo"),
     "transformers": ("transformers.trainer", "transformers.models.qwen2.modeling_qwen2"),
@@ -39,38 +39,38 @@ PRELOAD = {
 }
 
 
-# The longest answer of a zygote, in bytes; whatever says more is no zygote of ours.
+# The longest answer of a zygote, in bytes; a process that writes more is not our zygote.
 _LONGEST = 1 << 16
 _READS_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Where the probes run: the stack's interpreter, and the user and group; None for the supervisor's own."""
+    """The stack's interpreter, and the user and group that run the probes (None for the supervisor's own)."""
 
     python: str
     user: tuple[int, int] | None = None
 
     @property
     def account(self) -> dict[str, Any]:
-        """The arguments of subprocess that start a program as that user, without root's privileges."""
+        """Arguments for subprocess that start a program as this user, without root's privileges."""
         own: dict[str, Any] = {"preexec_fn": linux.give_up_privileges}
         if self.user is not None:
             own |= {"user": self.user[0], "group": self.user[1], "extra_groups": []}
         return own
 
     def hand_over(self, *directories: Path) -> None:
-        """Give the directories to the user of the probes, inner ones first: of what it has, it may make a link."""
+        """Give the directories to the user of the probes, inner ones first: a user could replace its own by links."""
         if self.user is not None:
             for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
                 os.chown(directory, *self.user, follow_symlinks=False)
 
 
 class Zygote:
-    """The runner's side of a zygote. Nothing that it answers is trusted: it runs the stack's code."""
+    """The runner's handle of a zygote. Its answers are not trusted: it runs the stack's code."""
 
     def __init__(self, packages: Sequence[str], environment: Mapping[str, str], directory: Path, stack: Stack) -> None:
-        """Start a zygote that imports `packages`; its log is written in `directory`."""
+        """Start a zygote that imports `packages` and writes its log to `directory`."""
         self.log = directory / "zygote.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Zygote:
             )
         assert self._process.stdin and self._process.stdout
         self._jobs, self.output = self._process.stdin, self._process.stdout
-        for pipe in (self._jobs, self.output):  # nobody may keep the supervisor waiting
+        for pipe in (self._jobs, self.output):  # a zygote must not block the supervisor
             os.set_blocking(pipe.fileno(), False)
         self._unread = b""
 
@@ -95,19 +95,19 @@ class Zygote:
         return self._process.pid
 
     def status(self) -> int | None:
-        """Its exit status (negative for a signal), or None while it lives."""
+        """Its exit status (negative for a signal), or None while it runs."""
         return self._process.poll()
 
     def start(self, job: Job) -> None:
-        """Ask for a child that runs `job`. A zygote that has died is found out by `status`, not here.
+        """Have the zygote fork a child that runs `job`. Use `status` to see whether the zygote is still alive.
 
-        One that does not read what it is asked is killed.
+        A zygote that does not read its jobs is killed.
         """
-        left = json.dumps(job.to_json()).encode() + b"\n"
+        unsent = json.dumps(job.to_json()).encode() + b"\n"
         deadline = time.monotonic() + _READS_WITHIN_S
-        while left:
+        while unsent:
             try:
-                left = left[os.write(self._jobs.fileno(), left) :]
+                unsent = unsent[os.write(self._jobs.fileno(), unsent) :]
             except BrokenPipeError:
                 return
             except BlockingIOError:
@@ -117,18 +117,18 @@ class Zygote:
                 time.sleep(0.01)
 
     def answers(self) -> list[dict[str, Any]]:
-        """What the zygote has answered since the last call. One that answers anything else than records is killed."""
-        said = b""
+        """The answers since the last call. A zygote that writes anything but records is killed."""
+        output = b""
         with suppress(BlockingIOError):
-            said = os.read(self.output.fileno(), _LONGEST)  # once: one that never stops would be read for ever
-        *lines, self._unread = (self._unread + said).split(b"\n")
+            output = os.read(self.output.fileno(), _LONGEST)  # once: a zygote may write without end
+        *lines, self._unread = (self._unread + output).split(b"\n")
         records = [_record(line) for line in lines]
         if len(self._unread) >= _LONGEST or None in records:
             self._process.kill()
         return [record for record in records if record is not None]
 
     def kill(self) -> None:
-        """End it, with its children."""
+        """Kill the zygote, and with it its children."""
         self._process.kill()
         self._process.wait()
         self._jobs.close()
@@ -144,10 +144,10 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def main(parent: int, packages: Sequence[str]) -> None:
-    """Be a zygote: import, then fork a child for each job, one after the other, until standard input ends."""
+    """Run as a zygote: import, then fork a child for each job, one after the other, until standard input ends."""
     linux.die_with_parent(parent)
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever the packages print belongs in the log
+    os.dup2(2, 1)  # output of the packages belongs in the log
 
     def answer(**record: Any) -> None:
         out.write(json.dumps(record) + "\n")
@@ -155,7 +155,7 @@ def main(parent: int, packages: Sequence[str]) -> None:
     for package in packages:
         answer(importing=package)
         answer(imported=package, found=_import(package))
-    # Objects that the collector never visits again stay shared with the children.
+    # Frozen objects are never visited by the garbage collector, so their memory stays shared with the children.
     gc.collect()
     gc.freeze()
     answer(ready=True)
@@ -164,7 +164,7 @@ def main(parent: int, packages: Sequence[str]) -> None:
 
 
 def _import(package: str) -> str:
-    """Import a package and return its version, or what went wrong."""
+    """Import a package and return its version, or the error."""
     try:
         module = importlib.import_module(package)
         for name in PRELOAD.get(package, ()):
@@ -179,7 +179,7 @@ def _run(job: Job, answers: int) -> int:
     """Fork a child that runs the job, wait for it and return its exit status (negative for a signal)."""
     zygote = os.getpid()
     with warnings.catch_warnings():
-        # Python warns that threads do not survive a fork. Ours are idle helpers of imported packages.
+        # Python warns that threads do not survive a fork. These are idle helper threads of imported packages.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:

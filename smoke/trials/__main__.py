@@ -1,7 +1,7 @@
-"""`python -m smoke.trials TRIAL.py`: the server of trials in a stack's environment; smoke's supervisor, run repeatedly.
+"""Run trials in a stack's environment: `python -m smoke.trials TRIAL.py`.
 
-Reads one trial per line of standard input, and answers with the events of smoke's supervisor. What they share is
-imported once; every trial is a forked child, whose crash or hang is an answer.
+Reads one trial per line of standard input, and answers with the events of the suite's supervisor. Packages are imported
+once; every trial is a forked child, whose crash or hang is an answer too.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from smoke.run.zygote import PRELOAD
 
 
 class Trials(Supervisor):
-    """A supervisor that runs one probe for every line that it is sent."""
+    """A supervisor that runs the same probe for every line of standard input."""
 
-    def serve(self, found: probe.Found, packages: list[str]) -> None:
+    def serve(self, file: probe.ProbeFile, packages: list[str]) -> None:
         """Answer until standard input ends."""
-        self._emit("start", probes=[found.name], python=sys.version.split()[0])
+        self._emit("start", probes=[file.name], python=sys.version.split()[0])
         self._shared = self._directory / "shared"
         self._shared.mkdir()
         try:
             while line := _line(0):
-                if self._zygote is None:  # at first, and when a trial took it with it
+                if self._zygote is None:  # at first, and after a trial that killed it
                     self._preload([name for name in PRELOAD if name in packages])
-                self._asked = json.loads(line)
-                self._emit("end", probe=found.name, **self._run(found))
+                self._trial = json.loads(line)
+                self._emit("end", probe=file.name, **self._run(file))
         finally:
             if self._zygote is not None:
                 self._zygote.kill()
 
-    def _job(self, found: probe.Found) -> Job:
-        job = super()._job(found)
-        (job.work / "trial.json").write_text(json.dumps({**self._asked, "shared": str(self._shared)}))
+    def _job(self, file: probe.ProbeFile) -> Job:
+        job = super()._job(file)
+        (job.work / "trial.json").write_text(json.dumps({**self._trial, "shared": str(self._shared)}))
         return job
 
 
 def _line(descriptor: int) -> str:
-    """One line, unbuffered: the supervisor itself looks at what comes after it."""
+    """One line, unbuffered: the supervisor watches the input that follows."""
     line = b""
     while not line.endswith(b"\n") and (chunk := os.read(descriptor, 1)):
         line += chunk
@@ -56,11 +56,11 @@ def _line(descriptor: int) -> str:
 def _serve(directory: Path) -> int:
     events = os.dup(1)
     os.dup2(2, 1)
-    first: dict[str, Any] = json.loads(_line(0))
-    found = probe.load(Path(sys.argv[1]))
-    found = replace(found, probe=replace(found.probe, timeout_s=first["timeout_s"]))
-    request = Request(first["device"], [found], {}, 0, first["memory_mib"])
-    Trials(request, directory, 0, events).serve(found, first["packages"])
+    settings: dict[str, Any] = json.loads(_line(0))
+    file = probe.load(Path(sys.argv[1]))
+    file = replace(file, probe=replace(file.probe, timeout_s=settings["timeout_s"]))
+    request = Request(settings["device"], [file], {}, 0, settings["memory_mib"])
+    Trials(request, directory, 0, events).serve(file, settings["packages"])
     return 0
 
 

@@ -1,8 +1,8 @@
-"""Does this configuration train? One trial of `vetted bisect config`; a file of the form of smoke's probes.
+"""Does this configuration train? One trial of `vetted bisect config`, written like a probe.
 
-It runs in the stack's environment, in a child that smoke's zygote forked, on what trial.json in its directory says:
-the configuration as `trl grpo --config` would read it, with a tiny model, tiny data and a reward of ours in place of
-what the person left to us.
+It runs in the stack's environment, in a child of the suite's zygote. trial.json in its directory has the configuration
+as `trl grpo --config` would read it. A tiny model, tiny data and a reward of ours replace those that the user did not
+provide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
     matters="the configuration does not train",
-    bounds=(Bound("trained", "1 says that it trained to the end", equals=1, headline=True),),
+    bounds=(Bound("trained", "1 if it trained to the end", equals=1, headline=True),),
     links=(),
     needs=("torch", "transformers", "datasets", "trl"),
     skips=(adapter.SERVER_ONLY,),
@@ -33,12 +33,12 @@ def mean_character(completions, **_):
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train as the configuration says. A number that is not finite ends it, as an error would."""
+    """Train with the configuration. A number that is not finite is an error."""
     import yaml
 
-    asked = json.loads(Path("trial.json").read_text())
-    config = {**_own(context, Path(asked["shared"]), asked["ours"]), **asked["config"]}
-    _watch_numbers()
+    trial = json.loads(Path("trial.json").read_text())
+    config = {**_defaults(context, Path(trial["shared"]), trial["ours"]), **trial["config"]}
+    _require_finite_numbers()
     Path("config.yaml").write_text(yaml.safe_dump(_without_launcher(config)))
     sys.argv = ["grpo.py", "--config", "config.yaml"]
     sys.path.insert(0, str(Path.cwd()))
@@ -46,13 +46,13 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("trained", 1)
 
 
-def _own(context: Context, shared: Path, ours: list[str]) -> dict[str, Any]:
-    """What stands in for the person's model, data and reward, and what a trial always has."""
-    made: dict[str, Any] = {"output_dir": str(context.directory / "output")}
+def _defaults(context: Context, shared: Path, ours: list[str]) -> dict[str, Any]:
+    """Replacements for the user's model, data and reward (those named in `ours`), and the defaults of every trial."""
+    config: dict[str, Any] = {"output_dir": str(context.directory / "output")}
     if "model" in ours:
         if not (shared / "model").is_dir():
             tiny.save(shared / "model.partial", context.seed).rename(shared / "model")
-        made["model_name_or_path"] = str(shared / "model")
+        config["model_name_or_path"] = str(shared / "model")
     if "data" in ours:
         folder = shared / "data"
         if not folder.is_dir():
@@ -60,10 +60,10 @@ def _own(context: Context, shared: Path, ours: list[str]) -> dict[str, Any]:
             rows = "".join(json.dumps({"prompt": row["prompt"]}) + "\n" for row in tiny.make_prompts(32))
             for split in ("train", "test"):
                 (folder / f"{split}.jsonl").write_text(rows)
-        made["dataset_name"] = str(folder)
+        config["dataset_name"] = str(folder)
     if "reward" in ours:
         Path("vetted_rewards.py").write_text(REWARDS)
-        made |= adapter.cli_reward(context.directory, "vetted_rewards.mean_character", context.seed)
+        config |= adapter.cli_reward(context.directory, "vetted_rewards.mean_character", context.seed)
     known = adapter.known_options()
     base: dict[str, Any] = {
         "max_completion_length": 16,
@@ -72,7 +72,7 @@ def _own(context: Context, shared: Path, ours: list[str]) -> dict[str, Any]:
         "gradient_accumulation_steps": 1,
         "max_steps": 2,
         "logging_steps": 1,
-        # Otherwise the log replaces a loss that is not finite by the one before.
+        # Otherwise the log replaces a loss that is not finite by the previous one.
         "logging_nan_inf_filter": False,
         "report_to": "none",
         "save_strategy": "no",
@@ -80,11 +80,11 @@ def _own(context: Context, shared: Path, ours: list[str]) -> dict[str, Any]:
         "seed": context.seed,
         "use_cpu": context.device == "cpu",
     }
-    return {**made, **{name: value for name, value in base.items() if name in known}}
+    return {**config, **{name: value for name, value in base.items() if name in known}}
 
 
 def _without_launcher(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without what only the launcher reads. Raises ValueError for what nobody knows."""
+    """The configuration without the launcher's settings. Raises ValueError for unknown settings."""
     from accelerate.commands.launch import launch_command_parser
     from trl.scripts.grpo import make_parser
 
@@ -92,18 +92,18 @@ def _without_launcher(config: Mapping[str, Any]) -> dict[str, Any]:
     launchers = {action.dest for action in launch_command_parser()._actions} | {"accelerate_config"}
     unknown = sorted(config.keys() - trainers - launchers - {"env"})
     if unknown:
-        raise ValueError(f"nobody knows the setting {', '.join(unknown)}")
+        raise ValueError(f"unknown setting: {', '.join(unknown)}")
     return {name: value for name, value in config.items() if name in trainers or name == "env"}
 
 
-def _watch_numbers() -> None:
-    """Have training fail where a loss, a gradient norm or a weight is not a finite number."""
+def _require_finite_numbers() -> None:
+    """Make training fail if a loss, a gradient norm or a weight is not finite."""
     import torch
     import transformers
 
     train = transformers.Trainer.train
 
-    def watched(self: Any, *arguments: Any, **options: Any) -> Any:
+    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
         result = train(self, *arguments, **options)
         for entry in self.state.log_history:
             for name in ("loss", "grad_norm"):
@@ -114,4 +114,4 @@ def _watch_numbers() -> None:
                 raise FloatingPointError(f"{name} is not finite after training")
         return result
 
-    transformers.Trainer.train = watched
+    transformers.Trainer.train = checked

@@ -14,8 +14,8 @@ from tests.engine.conftest import ROOT, STACK, Workshop
 
 SABOTAGE = ROOT / "tests" / "sabotage"
 BREAKS = {
-    name: importlib.import_module(f"tests.sabotage.{found.file.stem}").CAUGHT_BY
-    for name, found in probe.discover(SABOTAGE).items()
+    name: importlib.import_module(f"tests.sabotage.{file.path.stem}").CAUGHT_BY
+    for name, file in probe.discover(SABOTAGE).items()
 }
 
 

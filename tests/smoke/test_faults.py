@@ -36,11 +36,11 @@ FAULTS = {
     "not-applicable-rank": ("not-run", "needs 2 GPUs"),
     "not-applicable-late": (
         "failed",
-        "not applicable, found out after its first reading: this TRL has no such option",
+        "not applicable, reported after its first reading: this TRL has no such option",
     ),
     "not-applicable-unknown": (
         "failed",
-        "not applicable, for a reason that the probe does not know: the moon is full",
+        "not applicable, for a reason that the probe does not list: the moon is full",
     ),
     "missing-gpu": ("passed", None),  # on the CPU no GPU is needed
     "dying-rank": ("crashed", "rank 1: killed by SIGSEGV"),
@@ -158,7 +158,7 @@ def needs_peft(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "imported"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "the process importing it: killed by SIGILL"),
         ("raise ImportError('not with that driver')", "ImportError: not with that driver"),
@@ -166,12 +166,12 @@ def needs_peft(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
     ],
 )
 def test_import_that_fails_is_reported_and_stops_nothing(
-    start: Callable[..., Run], needs_peft: Callable[[str], dict[str, Any]], source: str, found: str
+    start: Callable[..., Run], needs_peft: Callable[[str], dict[str, Any]], source: str, imported: str
 ) -> None:
     """Whether it raises or takes the process with it, every probe still runs."""
     events = start(**needs_peft(source)).events()
     (ready,) = (event for event in events if event["event"] == "ready")
-    assert ready["preloaded"]["peft"].startswith(found)
+    assert ready["preloaded"]["peft"].startswith(imported)
     assert {name: end["outcome"] for name, end in ends(events).items()} == {"one": "passed", "two": "passed"}
 
 

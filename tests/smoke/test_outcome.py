@@ -8,22 +8,22 @@ import signal
 import pytest
 
 from smoke.probe import Bound, Probe, Reading
-from smoke.run.job import Job, Report
+from smoke.run.job import Job, RankReport
 from smoke.run.outcome import Ending, ended, judge
 
 PROBE = Probe("it does not", bounds=(Bound("x", "because", "m", at_most=1, headline=True),), links=())
 
 
-def report(failure: str | None = None, done: bool = True) -> Report:
-    """What a rank has reported."""
-    made = Report()
-    made.failure, made.done = failure, done
-    return made
+def report(failure: str | None = None, done: bool = True) -> RankReport:
+    """The report of a rank."""
+    result = RankReport()
+    result.failure, result.done = failure, done
+    return result
 
 
-def verdict(ending: Ending, made: Report | None = None, value: float = 0.5) -> tuple[str, str]:
+def verdict(ending: Ending, rank_report: RankReport | None = None, value: float = 0.5) -> tuple[str, str]:
     """Judge an end with one reading."""
-    return judge(ending, made or report(), {"x": Reading("x", value)}, PROBE)
+    return judge(ending, rank_report or report(), {"x": Reading("x", value)}, PROBE)
 
 
 def test_passed() -> None:

@@ -24,7 +24,7 @@ ONLY_ON_A_GPU = {
 
 
 def module(name: str) -> ModuleType:
-    return importlib.import_module(f"tests.sabotage.{BREAKS[name].file.stem}")
+    return importlib.import_module(f"tests.sabotage.{BREAKS[name].path.stem}")
 
 
 def broken_probe(name: str) -> str:
@@ -50,7 +50,7 @@ def test_what_every_probe_stands_for_can_fail(name: str) -> None:
         assert (ROOT / ONLY_ON_A_GPU[name]).exists()
         return
     headline = next(bound.name for bound in PROBES[name].probe.bounds if bound.headline)
-    caught_by = {bound for one in BREAKS if broken_probe(one) == name for bound in module(one).CAUGHT_BY}
+    caught_by = {bound for entry in BREAKS if broken_probe(entry) == name for bound in module(entry).CAUGHT_BY}
     assert headline in caught_by
 
 

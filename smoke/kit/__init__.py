@@ -1,1 +1,1 @@
-"""What probes share: tiny models, TRL across its releases, references to compare with."""
+"""Shared code of the probes: tiny models, an adapter for TRL's releases, references to compare with."""

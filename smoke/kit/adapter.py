@@ -1,7 +1,7 @@
 """The one place that knows how TRL's GRPO differs between the releases 0.14 and 1.16.
 
-Differences are found by looking at what is there, not by comparing version numbers: that also serves a patched
-release. Every function says which releases do what.
+It detects features, not version numbers, so that it works with patched releases too. Every function says which
+releases do what.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any
 from smoke.kit import tiny
 from smoke.probe import Skip
 
-# Why a probe of vLLM in the trainer's process may have nothing to ask.
+# Why a probe of vLLM in the trainer's process may not apply.
 SERVER_ONLY = Skip("this TRL runs vLLM only as a server of its own", versions={"trl": ">=0.16,<0.18"})
 SYNCHRONISES_IN_LOSS = Skip("this TRL synchronises in the middle of its loss", versions={"trl": "<0.15"})
 
 
 def known_options() -> set[str]:
-    """The names of GRPOConfig's options in this release."""
+    """The names of the options of this release's GRPOConfig."""
     from trl import GRPOConfig
 
     return {field.name for field in dataclasses.fields(GRPOConfig)}
 
 
 def averages() -> dict[str, str]:
-    """What the loss averages over (see smoke.kit.reference), by the loss_type that asks for it.
+    """What the loss averages over (see smoke.kit.reference), by loss_type.
 
-    Up to 0.16 there is no such option, here called "": each sequence, then all of them, up to 0.15, and all tokens in
-    0.16. Since 0.17 one may choose; "dapo" came with 0.22.
+    Up to 0.16 there is no such option, and the key is "": the mean is per sequence, then over sequences, up to 0.15,
+    and over all tokens in 0.16. Since 0.17 there is a choice; "dapo" came with 0.22.
     """
     from trl import GRPOTrainer
 
@@ -41,13 +41,13 @@ def averages() -> dict[str, str]:
     if "loss_type" not in options:
         # 0.16 brought the iterations, and the mean over tokens.
         return {"": "token" if "num_iterations" in options else "sequence"}
-    known = {"grpo": "sequence", "bnpo": "token", "dr_grpo": "length", "dapo": "token"}
+    loss_types = {"grpo": "sequence", "bnpo": "token", "dr_grpo": "length", "dapo": "token"}
     constants = _constants(inspect.unwrap(GRPOTrainer._compute_loss).__code__.co_consts)
-    return {name: average for name, average in known.items() if name in constants}
+    return {name: average for name, average in loss_types.items() if name in constants}
 
 
 def kl_average() -> str:
-    """What the logged KL divergence is a mean over, by the names of `averages`: all tokens since 0.16."""
+    """What the logged KL divergence is averaged over, in the terms of `averages`: all tokens since 0.16."""
     return "token" if "num_iterations" in known_options() else "sequence"
 
 
@@ -67,10 +67,10 @@ def batch_of(sequences: int, generations: int) -> int:
 
 
 def largest_group(rows: int, ranks: int, micro_batches: int) -> int:
-    """How many completions of one prompt a step can have: of `rows` in each micro-batch of each rank.
+    """The largest number of completions of one prompt in a step, with `rows` per micro-batch and rank.
 
-    Those of all since 0.18, which generates for all micro-batches at once; those of all ranks since 0.15; in 0.14
-    those of one micro-batch.
+    All completions since 0.18, which generates for all micro-batches at once; those of one micro-batch of all ranks
+    since 0.15; those of one micro-batch of one rank in 0.14.
     """
     if "steps_per_generation" in known_options():
         return rows * ranks * micro_batches
@@ -78,10 +78,10 @@ def largest_group(rows: int, ranks: int, micro_batches: int) -> int:
 
 
 def token_logprobs(trainer: Any, model: Any, ids: Any, mask: Any, keep: int) -> Any:
-    """The log-probabilities that the trainer gives the last `keep` tokens: (batch, keep), in nats.
+    """The log-probabilities that the trainer computes for the last `keep` tokens: (batch, keep), in nats.
 
-    `ids` and `mask` are (batch, length). A function inside compute_loss up to 0.14, which takes no mask; then
-    _get_per_token_logps; since 0.20 _get_per_token_logps_and_entropies, with a dict or a tuple as its result.
+    `ids` and `mask` are (batch, length). Up to 0.14 a function inside compute_loss, which takes no mask; then
+    _get_per_token_logps; since 0.20 _get_per_token_logps_and_entropies, which returns a dict or a tuple.
     """
     for name in ("_get_per_token_logps_and_entropies", "_get_per_token_logps"):
         if method := getattr(trainer, name, None):
@@ -93,7 +93,7 @@ def token_logprobs(trainer: Any, model: Any, ids: Any, mask: Any, keep: int) -> 
 
 
 def _nested_function(outer: Any, name: str) -> Any:
-    """The function `name` that `outer` defines inside itself: the same code, which must not use `outer`'s variables."""
+    """The function `name` defined inside `outer`. Its code must not use variables of `outer`."""
     codes = [code for code in outer.__code__.co_consts if getattr(code, "co_name", None) == name]
     if len(codes) != 1 or codes[0].co_freevars:
         raise NotImplementedError(f"{outer.__qualname__} has no function {name} that could be called from outside")
@@ -101,9 +101,9 @@ def _nested_function(outer: Any, name: str) -> Any:
 
 
 def sync_weights(trainer: Any) -> None:
-    """Push the trainer's weights into vLLM, the way the trainer does it. Raises NotApplicable in 0.14, whose loss does.
+    """Synchronise the trainer's weights to vLLM as the trainer does. Raises NotApplicable in 0.14, whose loss does it.
 
-    A method of the trainer's, and since 0.29 of the object that it asks for completions.
+    A method of the trainer, and since 0.29 of its generation object.
     """
     if generation := getattr(trainer, "vllm_generation", None):
         generation.sync_weights()
@@ -119,10 +119,10 @@ def sampler(trainer: Any) -> Any:
 
 
 def colocated(device: str) -> dict[str, Any]:
-    """The options for vLLM inside the trainer's process. Raises NotApplicable where TRL cannot do that.
+    """The options for vLLM inside the trainer's process. Raises NotApplicable if this TRL cannot do that.
 
-    Since 0.18 it is a mode; 0.16 and 0.17 know only a server; up to 0.15 it is the only way, and by default on the
-    next GPU.
+    Since 0.18 it is a mode; 0.16 and 0.17 support a server only; up to 0.15 it is the only way, by default on the next
+    GPU.
     """
     known = known_options()
     if "vllm_mode" in known:
@@ -133,7 +133,7 @@ def colocated(device: str) -> dict[str, Any]:
 
 
 def engine_module() -> Any:
-    """The module in which the trainer looks up vLLM's class LLM: its own, or since 0.29 one that it asks."""
+    """The module where the trainer looks up vLLM's class LLM: its own module, since 0.29 vllm_generation."""
     try:
         return importlib.import_module("trl.generation.vllm_generation")
     except ModuleNotFoundError:
@@ -143,15 +143,15 @@ def engine_module() -> Any:
 def warmup(share: float) -> dict[str, float]:
     """The option for a warm-up over this share of all steps.
 
-    It is warmup_ratio up to transformers 4, and warmup_steps, when below 1, where that option is gone.
+    warmup_ratio up to transformers 4, later warmup_steps with a value below 1.
     """
     return {"warmup_ratio" if "warmup_ratio" in known_options() else "warmup_steps": share}
 
 
 def cli_reward(directory: Path, function: str, seed: int) -> dict[str, Any]:
-    """The option of `trl grpo` that names a reward: the import path `function`, where the command takes one.
+    """The option of `trl grpo` for the reward: the import path `function`, if the command takes one.
 
-    Up to 0.19 it takes a reward model only: a tiny one with random weights is saved in `directory` then.
+    Up to 0.19 it takes a reward model only: then a tiny one with random weights is saved in `directory`.
     """
     from trl.scripts import grpo
 
@@ -169,9 +169,9 @@ def dtype(name: str) -> dict[str, Any]:
 
 
 def allow_4bit_on_cpu() -> None:
-    """Load 4-bit models on any CPU.
+    """Allow 4-bit models on any CPU.
 
-    Up to 4.52, transformers refuses all but those with Intel's extension; what bitsandbytes needs, it ships itself.
+    Up to 4.52, transformers requires Intel's extension, which bitsandbytes does not need.
     """
     from transformers.integrations import bitsandbytes
 

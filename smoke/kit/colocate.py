@@ -1,4 +1,4 @@
-"""vLLM in the trainer's own process: how probes start it, the weights it holds, and what it answers."""
+"""vLLM in the trainer's process: start it, compare its weights with the policy's, and ask it for completions."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from smoke.kit import adapter, grpo
 from smoke.kit.policy import completion_logprobs, next_token_logprobs
 from smoke.probe import Context
 
-# vLLM's own modules of the architectures of smoke.kit.tiny.
+# vLLM's classes for the architectures of smoke.kit.tiny.
 _MODELS = {"qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
 
-# What vLLM joins to one tensor, along the first dimension.
+# The tensors that vLLM concatenates, along the first dimension.
 _FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 
-# What PEFT puts before the names of a model's parts.
+# PEFT's prefix of parameter names.
 _PEFT = "base_model.model."
 
 
 def make_trainer(context: Context, model: Any, **options: Any) -> Any:
-    """A GRPOTrainer with vLLM in its process; see grpo.make_trainer. Raises NotApplicable where TRL has none."""
+    """A GRPOTrainer with vLLM in its process; see grpo.make_trainer. Raises NotApplicable if TRL has no such mode."""
     ours = {
         **adapter.colocated(context.device),
-        # Of a small machine's memory; the model needs next to nothing, and a GPU may have to hold two engines.
+        # The share of a small machine's memory; the model is tiny, and a GPU may run two engines.
         "vllm_gpu_memory_utilization": 0.2 if context.device == "cuda" else 0.4,
     }
     if "max_prompt_length" in adapter.known_options():
-        # vLLM's context is this and the completion, up to TRL 0.25; by default more than the model's.
+        # Up to TRL 0.25, vLLM's context is this plus the completion; the default exceeds the model's.
         ours["max_prompt_length"] = 256
     return grpo.make_trainer(context, model, options.pop("reward", grpo.Reward()), **{**ours, **options})
 
 
 def register(architecture: str) -> None:
-    """Register the model's class itself, where vLLM has only its name.
+    """Register the model's class with vLLM, which by default registers only its name.
 
-    To look at a class that it knows by name, vLLM starts another interpreter, which imports everything again: 15 s.
+    To inspect a class registered by name, vLLM starts another interpreter, which imports everything again: 15 s.
     """
     from vllm import ModelRegistry
 
@@ -46,27 +46,27 @@ def register(architecture: str) -> None:
     ModelRegistry.register_model(_MODELS[architecture], getattr(module, _MODELS[architecture]))
 
 
-# Every engine with what it was asked for, as long as the process lives: to take one down takes a second, too.
+# All engines of this process, with their arguments. They are never shut down, because that takes a second each.
 _ENGINES: list[tuple[dict[str, Any], Any]] = []
 
 
 @contextlib.contextmanager
 def engine_once(context: Context) -> Iterator[None]:
-    """Within, trainers that ask vLLM for an engine with the same arguments share one: to start it takes seconds.
+    """A context in which trainers share engines with equal arguments, because an engine takes seconds to start.
 
-    The later ones find in it what the earlier ones left, as after any step of training.
+    A later trainer finds the engine as an earlier one left it, as after any training step.
     """
     from unittest import mock
 
-    adapter.colocated(context.device)  # where TRL has no vLLM in its process, that is all there is to say
+    adapter.colocated(context.device)  # raises NotApplicable if this TRL has no vLLM in its process
     module = adapter.engine_module()
     start = module.LLM
-    # The cache would have a GiB, which a CPU fills with zeros for up to two seconds.
+    # The default cache of one GiB takes a CPU up to two seconds to fill with zeros.
     small = {"num_gpu_blocks_override": 256} if context.device == "cpu" else {}
 
     def get(**arguments: Any) -> Any:
-        for known, engine in _ENGINES:
-            if known == arguments:
+        for engine_arguments, engine in _ENGINES:
+            if engine_arguments == arguments:
                 return engine
         _ENGINES.append((arguments, start(**arguments, **small)))
         return _ENGINES[-1][1]
@@ -76,17 +76,17 @@ def engine_once(context: Context) -> Iterator[None]:
 
 
 def model_of(engine: Any) -> Any:
-    """The model that an engine computes with, a torch.nn.Module."""
+    """The model inside an engine, a torch.nn.Module."""
     return engine.llm_engine.model_executor.driver_worker.model_runner.model
 
 
-def held(engine: Any) -> dict[str, Any]:
-    """Copies of the tensors that vLLM holds, by its names, on the CPU."""
+def engine_weights(engine: Any) -> dict[str, Any]:
+    """Copies of vLLM's weights, by vLLM's names, on the CPU."""
     return grpo.snapshot(model_of(engine))
 
 
 def tensors(engine: Any) -> dict[str, Any]:
-    """Everything large that vLLM holds, itself and not copies: the weights by its names, and its cache by layer."""
+    """vLLM's large tensors themselves, not copies: its weights by name, and its cache by layer."""
     runner = engine.llm_engine.model_executor.driver_worker.model_runner
     caches = {f"cache {layer}": cache for layer, cache in enumerate(getattr(runner, "kv_caches", ()))}
     return {**dict(runner.model.named_parameters()), **caches}
@@ -94,58 +94,58 @@ def tensors(engine: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Weights:
-    """How vLLM's weights compare with the policy's: the names of those that differ, and the share that was compared."""
+    """A comparison of vLLM's weights with the policy's: the names of stale ones, and the share that was compared."""
 
     stale: list[str]
     compared: float
 
 
 def compare_weights(policy: Any, engine: Any) -> Weights:
-    """Compare each of vLLM's tensors with the policy's, rounded to vLLM's type.
+    """Compare each of vLLM's tensors with the policy's, rounded to vLLM's dtype.
 
-    Merging an adapter rounds by itself: there, one step of vLLM's type is allowed. What vLLM holds in another shape,
-    such as weights that it has packed for its kernels, cannot be compared.
+    Merging an adapter adds rounding, so that one step of vLLM's dtype is allowed then. Tensors with another shape in
+    vLLM, such as weights packed for its kernels, cannot be compared.
     """
     import torch
 
-    theirs, ours = held(engine), plain_weights(policy)
+    tensors_of_engine, weights_of_policy = engine_weights(engine), plain_weights(policy)
     merged = hasattr(policy, "peft_config")
     stale, compared = [], 0
-    for name, tensor in theirs.items():
+    for name, tensor in tensors_of_engine.items():
         parts = parts_of(name)
-        if not all(part in ours for part in parts):
+        if not all(part in weights_of_policy for part in parts):
             continue
-        expected = torch.cat([ours[part] for part in parts]).to(tensor.dtype)
+        expected = torch.cat([weights_of_policy[part] for part in parts]).to(tensor.dtype)
         if tensor.shape != expected.shape:
             continue
         compared += 1
         step = torch.finfo(tensor.dtype).eps * expected.abs().float() if merged else 0.0
         if not bool(((tensor.float() - expected.float()).abs() <= step).all()):
             stale.append(name)
-    return Weights(stale, compared / len(theirs))
+    return Weights(stale, compared / len(tensors_of_engine))
 
 
 def watch_weights(trainer: Any, engine: Any) -> list[Weights]:
-    """How the weights compare at each generation from now on: a list that grows."""
+    """Compare the weights at each generation from now on. The returned list grows with each of them."""
     generate = engine.generate
-    found: list[Weights] = []
+    comparisons: list[Weights] = []
 
-    def look(*arguments: Any, **keywords: Any) -> Any:
-        found.append(compare_weights(trainer.accelerator.unwrap_model(trainer.model), engine))
+    def compare(*arguments: Any, **keywords: Any) -> Any:
+        comparisons.append(compare_weights(trainer.accelerator.unwrap_model(trainer.model), engine))
         return generate(*arguments, **keywords)
 
     # On the object itself, where the trainer looks it up.
-    engine.generate = look
-    return found
+    engine.generate = compare
+    return comparisons
 
 
 def parts_of(name: str) -> list[str]:
-    """The policy's names for what vLLM holds as `name`."""
+    """The policy's names for the parts of vLLM's tensor `name`."""
     return next(([name.replace(key, part) for part in _FUSED[key]] for key in _FUSED if key in name), [name])
 
 
 def plain_weights(policy: Any) -> dict[str, Any]:
-    """The policy's weights by the names they have without PEFT, adapters added here, in float32 on the CPU."""
+    """The policy's weights with its adapters merged, by their names without PEFT, in float32 on the CPU."""
     weights = {name: weight.float() for name, weight in base_weights(policy).items()}
     for name, delta in adapter_deltas(policy).items():
         weights[name] = weights[name] + delta
@@ -153,7 +153,7 @@ def plain_weights(policy: Any) -> dict[str, Any]:
 
 
 def base_weights(policy: Any) -> dict[str, Any]:
-    """Copies of the weights below the adapters, if there are any, by the names they have without PEFT, on the CPU."""
+    """Copies of the weights without adapters, by their names without PEFT, on the CPU."""
     return {
         name.removeprefix(_PEFT).replace(".base_layer", ""): weight
         for name, weight in grpo.snapshot(policy).items()
@@ -162,7 +162,7 @@ def base_weights(policy: Any) -> dict[str, Any]:
 
 
 def adapter_deltas(policy: Any) -> dict[str, Any]:
-    """What LoRA adapters add to weights, by the names these have without PEFT, in float32 on the CPU."""
+    """What LoRA adapters add to weights, by the weights' names without PEFT, in float32 on the CPU."""
     deltas = {}
     for name, module in policy.named_modules():
         for adapter_name in getattr(module, "lora_A", ()):
@@ -174,7 +174,7 @@ def adapter_deltas(policy: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What vLLM returned for a prompt: tokens and, if it was asked, the log-probability that it gives each, in nats."""
+    """vLLM's answer to a prompt: its tokens and, if requested, their log-probabilities, in nats."""
 
     prompt: list[int]
     tokens: list[int]
@@ -202,14 +202,14 @@ def greedy(engine: Any, prompts: list[list[int]], count: int) -> list[Answer]:
     return answers(engine.generate([{"prompt_token_ids": prompt} for prompt in prompts], first, use_tqdm=False))
 
 
-def differences(policy: Any, given: list[Answer]) -> Any:
-    """How far vLLM's log-probability of each token is from the policy's, in nats: (tokens of all answers,)."""
+def differences(policy: Any, completions: list[Answer]) -> Any:
+    """The distance between vLLM's and the policy's log-probability of each token, in nats: (tokens of all answers,)."""
     import torch
 
     return torch.cat(
         [
             (completion_logprobs(policy, answer.prompt, answer.tokens) - torch.tensor(answer.logprobs)).abs()
-            for answer in given
+            for answer in completions
         ]
     )
 

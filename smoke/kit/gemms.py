@@ -1,6 +1,6 @@
-"""Which matrix products a model's forward computes, and in which dtypes, read off the operators themselves.
+"""The matrix products of a model's forward and their dtypes, observed at the operators.
 
-What the modules say is not enough: autocast casts in between, 4-bit layers multiply with weights that are not stored,
+The dtypes of modules do not tell: autocast casts in between, 4-bit layers multiply with weights that are not stored,
 and TRL uses the output layer's weight without calling the layer.
 """
 
@@ -17,17 +17,17 @@ Product = tuple[str, ...]
 
 
 def watch(model: Any) -> Counter[Product]:
-    """Count the products in every forward of `model` from now on that builds a graph: sampling does not count."""
+    """Count the products of `model` from now on, in forwards that build a graph: sampling does not count."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    seen: Counter[Product] = Counter()
+    products: Counter[Product] = Counter()
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = func.name()
             if name.startswith(_PRODUCTS) and not _is_outer(name, args):
-                seen[(name, *_dtypes(name, args))] += 1
+                products[(name, *_dtypes(name, args))] += 1
             return func(*args, **(kwargs or {}))
 
     active: list[Any] = []
@@ -43,21 +43,21 @@ def watch(model: Any) -> Counter[Product]:
 
     model.register_forward_pre_hook(enter)
     model.register_forward_hook(leave, always_call=True)
-    return seen
+    return products
 
 
-def others(seen: Counter[Product], dtype: str) -> float:
-    """How many products had a matrix of anything but `dtype`; NaN when there was no product at all."""
-    return sum(count for (_, *dtypes), count in seen.items() if set(dtypes) != {dtype}) if seen else math.nan
+def others(products: Counter[Product], dtype: str) -> float:
+    """The number of products with a matrix of another dtype than `dtype`; NaN if there was no product."""
+    return sum(count for (_, *dtypes), count in products.items() if set(dtypes) != {dtype}) if products else math.nan
 
 
-def describe(seen: Counter[Product]) -> str:
-    """All products, in words: "72 aten::mm of bfloat16, bfloat16"."""
-    return "; ".join(f"{count} {name} of {', '.join(dtypes)}" for (name, *dtypes), count in seen.items())
+def describe(products: Counter[Product]) -> str:
+    """All products in words: "72 aten::mm of bfloat16, bfloat16"."""
+    return "; ".join(f"{count} {name} of {', '.join(dtypes)}" for (name, *dtypes), count in products.items())
 
 
 def _is_outer(name: str, args: Any) -> bool:
-    """Whether nothing is summed: rotary embeddings multiply positions and frequencies in this way, in float32."""
+    """Whether this is an outer product: rotary embeddings multiply positions and frequencies like this, in float32."""
     return name == "aten::bmm" and args[0].shape[-1] == 1
 
 

@@ -1,4 +1,4 @@
-"""What the GRPO probes share: a reward, a tiny run, and the checks that it really trained."""
+"""Shared by the GRPO probes: a reward, a tiny run, and checks that it really trained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, tiny
+from smoke.kit import adapter, extremes, tiny
 from smoke.probe import Bound, Context, Reading
 
 STEPS = 3
@@ -19,9 +19,9 @@ COMPLETION_LENGTH = 16
 
 
 class Reward:
-    """Scores every completion, and remembers what it gave.
+    """Scores every completion and records the scores.
 
-    The score is the mean of the characters modulo 128, from 0 to 1: equal for hardly any two.
+    A score is the mean of the characters modulo 128, from 0 to 1: hardly any two are equal.
     """
 
     __name__ = "mean_character"
@@ -41,22 +41,22 @@ class Reward:
 
 @dataclasses.dataclass
 class Run:
-    """A finished training run, with the parameters as they were before (by name, on the CPU)."""
+    """A finished training run, with the parameters from before it (by name, on the CPU)."""
 
     trainer: Any
     reward: Reward
     before: Mapping[str, Any]
 
 
-# What the trainer itself takes.
+# Arguments of the trainer itself.
 _OWN = ("peft_config", "processing_class", "eval_dataset", "train_dataset")
 
 
 def make_trainer(context: Context, model: Any, reward: Callable[..., list[float]], **options: Any) -> Any:
     """A GRPOTrainer for `model` (an object or a directory).
 
-    `options` go into GRPOConfig, but `peft_config`, `processing_class`, `eval_dataset`, and `train_dataset`, which is
-    ours if there is none. Options of ours that this TRL does not know are left out, options of the caller never.
+    `options` go to GRPOConfig, except `peft_config`, `processing_class`, `eval_dataset` and `train_dataset` (by default
+    ours). Our options are left out if this TRL does not know them, the caller's never.
     """
     from trl import GRPOConfig, GRPOTrainer
 
@@ -69,13 +69,13 @@ def make_trainer(context: Context, model: Any, reward: Callable[..., list[float]
         "gradient_accumulation_steps": 1,
         "num_generations": GENERATIONS,
         "max_completion_length": COMPLETION_LENGTH,
-        # Large enough for every parameter to move visibly, and for a stale sampler to show, in so few steps.
+        # Large enough that every parameter moves visibly, and a stale sampler shows, in so few steps.
         "learning_rate": 1e-2,
         "lr_scheduler_type": "constant",
         "temperature": 1.0,
         "bf16": False,
         "logging_steps": 1,
-        # Otherwise the log replaces a loss that is not finite by the one before.
+        # Otherwise the log replaces a loss that is not finite by the previous one.
         "logging_nan_inf_filter": False,
         "save_strategy": "no",
         "report_to": [],
@@ -105,7 +105,7 @@ def train(context: Context, model: Any, **options: Any) -> Run:
 
 
 def at_step_end(trainer: Any, work: Callable[[int], None]) -> None:
-    """Have `work` called with the number of each step, counted from 1, when the step has been taken."""
+    """Call `work` after each step with the step's number, counted from 1."""
     from transformers import TrainerCallback
 
     class AtStepEnd(TrainerCallback):
@@ -121,18 +121,20 @@ def snapshot(model: Any) -> dict[str, Any]:
 
 
 def check(trainer: Any, reward: Reward) -> Iterator[Reading]:
-    """Read off a finished run what BOUNDS asks of every one. Of several ranks, all must call it together."""
+    """The readings of BOUNDS for a finished run. All ranks must call it together."""
     steps = [entry for entry in trainer.state.log_history if "loss" in entry]
     numbers = [(entry["loss"], entry["grad_norm"]) for entry in steps]
     # A gradient of zero would be finite, too, but nothing to train with.
     finite = [math.isfinite(loss) and math.isfinite(norm) and norm > 0 for loss, norm in numbers]
     yield Reading("steps_finite", sum(finite), f"losses and gradient norms {numbers}")
     batches = _of_all_ranks(reward.batches)
-    yield Reading("reward_spread", min(map(statistics.pstdev, batches), default=math.nan), f"rewards {batches}")
-    given = [statistics.fmean(batch) for batch in batches]
+    yield Reading(
+        "reward_spread", extremes.smallest(map(statistics.pstdev, batches), default=math.nan), f"rewards {batches}"
+    )
+    means = [statistics.fmean(batch) for batch in batches]
     logged = [entry["reward"] for entry in steps]
-    errors = [abs(one - other) for one, other in zip(given, logged, strict=True)]
-    yield Reading("reward_error", max(errors, default=math.nan), f"given {given}, logged {logged}")
+    errors = [abs(mean - logged_mean) for mean, logged_mean in zip(means, logged, strict=True)]
+    yield Reading("reward_error", extremes.largest(errors, default=math.nan), f"given {means}, logged {logged}")
 
 
 def _of_all_ranks(batches: list[list[float]]) -> list[list[float]]:
@@ -146,7 +148,7 @@ def _of_all_ranks(batches: list[list[float]]) -> list[list[float]]:
 
 
 def moved(before: Mapping[str, Any], model: Any) -> Reading:
-    """The share of the trainable parameter tensors that are not what they were."""
+    """The share of the trainable parameter tensors that changed."""
     import torch
 
     trainable = {name: p.detach().cpu() for name, p in model.named_parameters() if p.requires_grad}
@@ -160,7 +162,7 @@ MOVED = Bound(
 )
 
 BOUNDS = (
-    Bound("steps_finite", "every step has a finite loss and a finite gradient that is not zero", "steps", equals=STEPS),
+    Bound("steps_finite", "every step has a finite loss and a finite, nonzero gradient", "steps", equals=STEPS),
     Bound(
         "reward_spread",
         "the smallest standard deviation within a step: GRPO learns from differences. 0.0040 to 0.12 over 210 runs; "
@@ -169,8 +171,8 @@ BOUNDS = (
     ),
     Bound(
         "reward_error",
-        "the mean that the trainer logs against that of what the reward function gave: up to 7e-8 over 210 runs, the "
-        "rounding of float32",
+        "the difference between the mean reward that the trainer logs and that of the reward function: up to 7e-8 over "
+        "210 runs, the rounding of float32",
         at_most=1e-5,
     ),
 )

@@ -1,7 +1,7 @@
-"""Running a command's own Python code in a forked process, where the user's shell would start an interpreter.
+"""Run a command's Python code in a forked process, in place of a new interpreter.
 
-What a command imports was imported already by the process that is forked: that saves the fifteen seconds that every
-new interpreter of a launcher would take. The code that runs is the command's own, from its entry point on.
+The forked process has the packages imported already, which saves the fifteen seconds that each new interpreter of a
+launcher would need. The code is the command's own, from its entry point on.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 
 def forked(work: Callable[[], Any]) -> int:
-    """Call `work` in a forked process, and return the exit status that a program of its own would have ended with.
+    """Call `work` in a forked process, and return the exit status that a program would have, negative for a signal.
 
-    Negative for a signal. What it prints, a traceback too, goes where this process prints.
+    Its output, tracebacks included, goes to the output of this process.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -31,12 +31,12 @@ def forked(work: Callable[[], Any]) -> int:
 def _become(work: Callable[[], Any]) -> NoReturn:
     status = 1
     try:
-        answer = work()
-        status = answer if isinstance(answer, int) else 0
-    except SystemExit as ending:
-        if isinstance(ending.code, str):
-            print(ending.code, file=sys.stderr)
-        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        result = work()
+        status = result if isinstance(result, int) else 0
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -46,7 +46,7 @@ def _become(work: Callable[[], Any]) -> NoReturn:
 
 
 class Interpreter:
-    """Stands in for subprocess.Popen where a launcher starts `python SCRIPT ARGUMENTS`: the script runs forked."""
+    """A replacement for subprocess.Popen in launchers that start `python SCRIPT ARGUMENTS`: it forks instead."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         interpreter, *arguments = map(str, command)
@@ -65,5 +65,5 @@ class Interpreter:
         self.returncode = forked(script)
 
     def wait(self) -> int:
-        """It has ended already."""
+        """The exit status: the script has ended already."""
         return self.returncode

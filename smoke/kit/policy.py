@@ -1,4 +1,4 @@
-"""Per-token log-probabilities of a policy, computed in the plainest way there is, to compare others with."""
+"""Per-token log-probabilities of a policy, computed in the simplest way, as a reference."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 def next_token_logprobs(model: Any, tokens: list[int], count: int) -> Any:
     """Log-probabilities over the vocabulary at the last `count` positions of `tokens`: (count, vocabulary), float32.
 
-    Row i is what the model says about token -count + i, given all tokens before it. One sequence, no padding, no
-    cache, all logits: nothing that an optimised path could get wrong.
+    Row i is the model's prediction of token -count + i, given all tokens before it. One sequence, no padding, no
+    cache, all logits: no optimised path that could be wrong.
     """
     import torch
 

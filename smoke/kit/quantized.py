@@ -1,4 +1,4 @@
-"""Tiny models in 4 bits, and adapters for them, the way that QLoRA does it."""
+"""Tiny 4-bit models with adapters, as in QLoRA."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LAYERS = 14
 
 
 def load(directory: Path, device: str | int, dtype: str = "bfloat16", *, double: bool = True) -> Any:
-    """The model in `directory`, its linear layers in NF4, on one device; `double` quantises their scales, too.
+    """The model in `directory` on one device, with linear layers in NF4; `double` quantises their scales too.
 
-    Everything is computed in `dtype`, which is also that of the rest. Left to itself, transformers 4 would take
-    float16 for that, and bitsandbytes float32 for computing.
+    `dtype` is used for all computation and all other weights. By default, transformers 4 would use float16 for the
+    weights, and bitsandbytes float32 for computation.
     """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -38,7 +38,7 @@ def load(directory: Path, device: str | int, dtype: str = "bfloat16", *, double:
 
 
 def device(context: Context) -> str | int:
-    """The device for the model of this process, as in a device map; on a GPU, that of its rank."""
+    """The device for this process's model, as in a device map: the CPU, or the GPU of its rank."""
     return "cpu" if context.device == "cpu" else context.rank
 
 

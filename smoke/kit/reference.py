@@ -1,12 +1,12 @@
-"""GRPO's loss in plain PyTorch, written from the papers: what a trainer's loss and gradients are compared with.
+"""A reference of GRPO's loss in plain PyTorch, written from the papers.
 
 DeepSeekMath (arXiv 2402.03300) for the group's advantages, the ratio, the clipping and the KL divergence; Dr. GRPO
 (arXiv 2503.20783) for the constant normaliser and the rewards that are not scaled; DAPO (arXiv 2503.14476) for the
 two clipping bounds, the mean over tokens and the truncated completions that do not count; DeepSeek-V3.2 (arXiv
 2512.02556) for the KL divergence weighted by the ratio.
 
-Of what the papers leave open, it does as TRL documents it: the sample standard deviation, plus 1e-4, and the policy
-that was sampled from, which is the model with its logits divided by the temperature.
+Where the papers leave a choice, it follows TRL's documentation: the sample standard deviation, plus 1e-4, and logits
+divided by the temperature for the policy that was sampled from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """A completion, with its end-of-sequence token if it has one, and what it was given. A group shares a prompt."""
+    """A completion, with its end-of-sequence token if it has one, and its reward. A group shares a prompt."""
 
     prompt: list[int]
     completion: list[int]
@@ -31,9 +31,8 @@ class Sample:
 class Objective:
     """The options that the loss depends on.
 
-    `average` says what the tokens' losses are averaged over: "sequence" over each sequence, then over all sequences
-    (GRPO); "token" over all tokens (DAPO); "length" over as many tokens as there could have been, `length` in each
-    sequence (Dr. GRPO).
+    `average` is how the losses of tokens are averaged: "sequence" per sequence, then over sequences (GRPO); "token"
+    over all tokens (DAPO); "length" over the largest possible number of tokens, `length` per sequence (Dr. GRPO).
     """
 
     average: str
@@ -50,8 +49,8 @@ class Objective:
 def log_probs(model: Any, parameters: Mapping[str, Any], samples: Sequence[Sample], temperature: float) -> list[Any]:
     """The log-probability of every token of every completion under `model` with these parameters, on the CPU.
 
-    One tensor for each sample, from all logits of one batch padded on the right, which in a causal model changes
-    nothing to the left of it.
+    One tensor per sample, from all logits of one batch. It is padded on the right, which in a causal model has no
+    effect on the tokens before.
     """
     import torch
 
@@ -81,7 +80,7 @@ def advantages(samples: Sequence[Sample], scale: bool) -> list[float]:
 def loss(
     samples: Sequence[Sample], objective: Objective, policy: Sequence[Any], old: Sequence[Any], base: Sequence[Any]
 ) -> Any:
-    """The loss of a batch, from log-probabilities: of the policy, of the one that sampled, of the reference model."""
+    """The loss of a batch, from log-probabilities under the policy, the sampling policy and the reference model."""
     import torch
 
     totals, lengths = [], []

@@ -1,4 +1,4 @@
-"""What a trainer really generates and really trains on, seen from outside: at the calls of its model."""
+"""What a trainer generates and trains on, recorded at the calls of its model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from smoke.kit import extremes
 from smoke.kit.policy import next_token_logprobs
 
 
 def up_to(tokens: list[int], end: int) -> list[int]:
-    """The tokens up to the first `end`, which is one of them."""
+    """The tokens up to and including the first `end`."""
     return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
 
@@ -19,8 +20,8 @@ def up_to(tokens: list[int], end: int) -> list[int]:
 class Generation:
     """One call of generate(), row by row.
 
-    `completions` are the new tokens as they came, with what fills up the shorter rows. `logits` and `scores`, of shape
-    (rows, new tokens, vocabulary), are those before and after the sampling options, if they were asked for.
+    `completions` are the new tokens, padding included. `logits` and `scores`, of shape (rows, new tokens, vocabulary),
+    are from before and after the sampling options, if recorded.
     """
 
     prompts: list[list[int]]
@@ -30,25 +31,25 @@ class Generation:
     scores: Any = None
 
     def diff(self, policy: Any) -> float:
-        """How far the log-probabilities that the tokens were sampled from are from this policy's, at most, in nats."""
+        """The largest difference between the log-probabilities sampled from and this policy's, in nats."""
         diffs: list[float] = []
         for prompt, completion, logits in zip(self.prompts, self.completions, self.logits, strict=True):
             tokens = up_to(completion, policy.config.eos_token_id)
             expected = next_token_logprobs(policy, prompt + tokens, len(tokens)).cpu()
             diffs.append((logits[: len(tokens)].log_softmax(dim=-1) - expected).abs().max().item())
-        return max(diffs)
+        return extremes.largest(diffs)
 
 
 @dataclass
 class Pass:
-    """One forward pass that a gradient is taken of: its unpadded rows, and whether it recomputes activations."""
+    """One forward pass with gradients: its unpadded rows, and whether it recomputes activations."""
 
     rows: list[list[int]]
     checkpointing: bool
 
 
-class Watch:
-    """Records what goes through the model of a trainer, from now on. `scores` also keeps the numbers sampled from."""
+class Recorder:
+    """Records the calls of a trainer's model from now on. `scores` also records the logits sampled from."""
 
     def __init__(self, trainer: Any, *, scores: bool = False) -> None:
         self.generations: list[Generation] = []
@@ -65,10 +66,10 @@ class Watch:
         base.register_forward_pre_hook(self._before_forward, with_kwargs=True)
 
     def pairs(self) -> list[tuple[list[int], list[int]]]:
-        """Prompt and completion of every row trained on. Raises ValueError for a row that no prompt begins."""
+        """Prompt and completion of every row trained on. Raises ValueError for a row that starts with no prompt."""
         prompts = [prompt for generation in self.generations for prompt in generation.prompts]
         pairs = []
-        for row in (row for done in self.trained for row in done.rows):
+        for row in (row for forward in self.trained for row in forward.rows):
             lengths = [len(prompt) for prompt in prompts if row[: len(prompt)] == prompt]
             if not lengths:
                 raise ValueError(f"trained on a row that starts with no prompt generated for: {row}")
@@ -88,7 +89,7 @@ class Watch:
         ids = args[0] if args else kwargs["input_ids"]
         prompts = [row[keep].tolist() for row, keep in zip(ids, kwargs["attention_mask"].bool(), strict=True)]
         sequences = result.sequences if self._scores else result
-        # One row for each prompt but in 0.14, which has generate() repeat them.
+        # One row per prompt, except in 0.14, whose generate() repeats them.
         repeats = len(sequences) // len(prompts)
         generation = Generation(
             prompts=[prompt for prompt in prompts for _ in range(repeats)],
@@ -115,7 +116,7 @@ class Watch:
         self.trained.append(Pass(rows, bool(model.training and model.is_gradient_checkpointing)))
 
     def _mask(self, ids: Any) -> Any:
-        """What the loss counts in 0.14, which tells the model nothing of padding: all up to the end of sequence."""
+        """The mask of the loss in 0.14, which passes none to the model: all tokens up to the end of sequence."""
         import torch
 
         latest = self.generations[-1]

@@ -1,4 +1,4 @@
-"""The trainer's own scores of given tokens, next to those of each sequence alone."""
+"""The trainer's log-probabilities of given tokens, compared with those of each sequence alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smoke.kit.policy import completion_logprobs
 
 
 def pad(trainer: Any, prompts: Sequence[list[int]], completions: Sequence[list[int]]) -> tuple[Any, Any]:
-    """IDs and mask of one batch as the trainer makes it: prompts padded on the left, completions on the right."""
+    """IDs and mask of one batch, as the trainer builds it: prompts padded on the left, completions on the right."""
     import torch
 
     width, keep = max(map(len, prompts)), max(map(len, completions))
@@ -24,7 +24,7 @@ def pad(trainer: Any, prompts: Sequence[list[int]], completions: Sequence[list[i
 
 
 def score(trainer: Any, prompts: Sequence[list[int]], completions: Sequence[list[int]]) -> list[Any]:
-    """What the trainer gives each token of the completions, as one batch: one tensor each, float32, on the CPU."""
+    """The trainer's log-probabilities of the completions, scored as one batch: a tensor each, float32, on the CPU."""
     import torch
 
     ids, mask = pad(trainer, prompts, completions)
@@ -37,7 +37,7 @@ def score(trainer: Any, prompts: Sequence[list[int]], completions: Sequence[list
 
 
 def differences(model: Any, prompts: Sequence[list[int]], completions: Sequence[list[int]], scored: Any) -> Any:
-    """For each sequence, how far a score is from the token's log-probability when the sequence is alone, at most."""
+    """Per sequence, the largest difference between a score and the token's log-probability in the sequence alone."""
     import torch
 
     return torch.stack(

@@ -1,4 +1,4 @@
-"""Real training on scripted input: fixed completions in place of sampled ones, and fixed rewards for them."""
+"""Real training on scripted input: fixed completions and rewards in place of sampled ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from smoke.kit import adapter, grpo, tiny
 from smoke.kit.reference import Sample
 from smoke.probe import Context
 
-# Of eight completions, with their end-of-sequence token. Every pair has as many tokens as the others, so that a mean
-# over tokens is the same over any number of pairs. The longest has no end.
+# The lengths of eight completions, with their end-of-sequence token. All pairs have the same number of tokens, so that
+# a mean over tokens is the same for any number of pairs. The longest has no end.
 LENGTHS = (3, 9, 5, 7, 10, 2, 4, 8)
 LONGEST = max(LENGTHS)
 # More than the longest, so that it is not the width of the batch.
@@ -22,13 +22,13 @@ PROMPT_LENGTH = 14
 # How a model's parameters are copied, by name, to the CPU.
 Snapshot = Callable[[Any], dict[str, Any]]
 
-# With plain gradient descent a step is the gradient, and a wrong scale shows, which Adam would hide.
+# With plain gradient descent the step is the gradient, so that a wrong scale shows. Adam would hide it.
 OPTIMIZER = {"optim": "sgd", "max_grad_norm": 0.0}
 
 
 @dataclass(frozen=True)
 class Script:
-    """What is sampled and what it is worth: eight completions in groups of the same size, one group for each prompt."""
+    """Prompts, and eight completions with their rewards, in groups of equal size, one group per prompt."""
 
     prompts: list[str]
     samples: list[Sample]
@@ -40,7 +40,7 @@ class Script:
 
 
 def write(seed: int, groups: int, *, prompt_lengths: Sequence[int] = ()) -> Script:
-    """A script of random tokens and rewards. All prompts are equally long unless `prompt_lengths` says otherwise."""
+    """A script of random tokens and rewards. All prompts have the same length, unless `prompt_lengths` is given."""
     draw = random.Random(seed)
     eos = tiny.make_tokenizer().eos_token_id
     prompts = [tiny.draw_tokens(draw, length) for length in prompt_lengths or [PROMPT_LENGTH] * groups]
@@ -48,18 +48,18 @@ def write(seed: int, groups: int, *, prompt_lengths: Sequence[int] = ()) -> Scri
     for i, length in enumerate(LENGTHS):
         group, truncated = i * groups // len(LENGTHS), length == LONGEST
         completion = tiny.draw_tokens(draw, length) if truncated else [*tiny.draw_tokens(draw, length - 1), eos]
-        # Better and worse pairs, so that about as many tokens are to become more likely as are to become less.
+        # Better and worse pairs, so that about half of the tokens should become more likely, and half less.
         reward = draw.uniform(0.6, 1.0) if i // 2 % 3 == 0 else draw.uniform(0.0, 0.4)
         samples.append(Sample(prompts[group], completion, reward, group, truncated))
     return Script([tiny.decode(prompt) for prompt in prompts], samples)
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of the optimizer: the parameters before and after it, and those that its completions are from.
+class OptimizerStep:
+    """One step of the optimizer: the parameters before and after it, and those that its completions were sampled from.
 
-    By name, on the CPU, like the gradients, of which there are none where DeepSpeed keeps them for itself. `loss` is
-    the sum over the micro-batches of this rank.
+    Parameters and gradients are by name, on the CPU; with DeepSpeed there are no gradients. `loss` is the sum over the
+    micro-batches of this rank.
     """
 
     sampled_from: dict[str, Any]
@@ -69,7 +69,7 @@ class Step:
     loss: float
 
     def update(self, learning_rate: float) -> dict[str, Any]:
-        """The gradients that plain gradient descent must have followed, in float64."""
+        """The gradients that plain gradient descent must have used, in float64."""
         return {name: (self.before[name].double() - self.after[name].double()) / learning_rate for name in self.before}
 
 
@@ -77,11 +77,11 @@ class Training:
     """A trainer whose model's generate() follows a script. `trainer` is the real one."""
 
     def __init__(self, context: Context, script: Script, model: Any, *, micro_batches: int = 1, **options: Any) -> None:
-        """Build the trainer, all eight completions in each step. `options` are those of grpo.make_trainer."""
+        """Build the trainer, with all eight completions in each step. `options` are those of grpo.make_trainer."""
         from datasets import Dataset
         from transformers import TrainerCallback
 
-        # How parameters are copied; a model whose parameters are divided among ranks has to be gathered for it.
+        # How parameters are copied: those divided among ranks have to be gathered first.
         self.snapshot: Snapshot = grpo.snapshot
         self._script, self._rank = script, context.rank
         self._snapshots: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ class Training:
         self.trainer.training_step = self._note_loss
         training = self
 
-        class Note(TrainerCallback):
+        class Record(TrainerCallback):
             def on_step_begin(self, *_: Any, **__: Any) -> None:
                 training._losses.append([])
                 training._snapshots.append(training.snapshot(training.trainer.model))
@@ -123,16 +123,16 @@ class Training:
                     if parameter.grad is not None
                 }
 
-        self.trainer.add_callback(Note())
+        self.trainer.add_callback(Record())
 
-    def run(self) -> list[Step]:
-        """Train, and tell what each step was."""
+    def run(self) -> list[OptimizerStep]:
+        """Train, and return the steps."""
         self.trainer.train()
         if len(self._snapshots) != self.trainer.args.max_steps:
             raise ValueError(f"{len(self._snapshots)} steps were taken, not {self.trainer.args.max_steps}")
         ends = [*self._snapshots[1:], self.snapshot(self.trainer.model)]
         return [
-            Step(
+            OptimizerStep(
                 self._snapshots[max(sampled for sampled in self._sampled if sampled <= i)],
                 self._snapshots[i],
                 ends[i],
@@ -148,11 +148,11 @@ class Training:
         return loss
 
     def _generate(self, input_ids: Any, attention_mask: Any, generation_config: Any, **_: Any) -> Any:
-        """In place of the model's: every prompt followed by the completion that the script has for its row."""
+        """A replacement for the model's generate(): every prompt, followed by the script's completion for its row."""
         import torch
 
         self._sampled.append(len(self._snapshots) - 1)
-        repeats = generation_config.num_return_sequences or 1  # 1 but in TRL 0.14, which gives each prompt once
+        repeats = generation_config.num_return_sequences or 1  # 1, except in TRL 0.14, which passes each prompt once
         ids, mask = (tensor.repeat_interleave(repeats, dim=0) for tensor in (input_ids, attention_mask))
         rows = []
         for i, (row, keep) in enumerate(zip(ids, mask.bool(), strict=True)):

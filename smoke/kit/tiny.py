@@ -1,4 +1,4 @@
-"""Tiny models, tokenizers and prompts, made from a seed: nothing is downloaded."""
+"""Tiny models, tokenizers and prompts, generated from a seed: no downloads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-# Four special tokens, then single characters, 128 in all: vLLM pads a vocabulary to a multiple of 64, and adds nothing.
+# Four special tokens, then single characters, 128 in all: vLLM pads vocabularies to a multiple of 64, so adds nothing.
 SPECIAL = _PAD, _EOS, _START, _END = "<pad>", "<eos>", "<|im_start|>", "<|im_end|>"
 _ASCII = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
 _GREEK = "".join(map(chr, range(ord("α"), ord("ό") + 1)))
@@ -21,8 +21,8 @@ _CHAT_TEMPLATE = (
 def make_tokenizer() -> Any:
     """A tokenizer of single characters, with a chat template.
 
-    It works on bytes, as Qwen2's does: from a model's directory, Transformers 5 loads the tokenizer as that of the
-    model's kind, whatever was saved. Letters of more than one byte are added tokens.
+    It works on bytes, as Qwen2's does: from a model's folder, Transformers 5 loads the tokenizer class of the model
+    type, whatever was saved. Letters of more than one byte are added tokens.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -49,8 +49,8 @@ def make_tokenizer() -> Any:
 def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False, positions: int = 512) -> Any:
     """A model with random weights: two layers, width 64, vocabulary 128, float32.
 
-    The architecture is "qwen2" or "llama". `tied`, the embedding is also the output layer. It knows `positions`
-    positions.
+    The architecture is "qwen2" or "llama". With `tied`, the embedding is also the output layer. The longest sequence
+    has `positions` tokens.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -61,13 +61,13 @@ def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False, po
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
-        # A head of 32 is the smallest that vLLM's attention takes.
+        # The heads have size 32, the smallest that vLLM's attention supports.
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=positions,
-        # By default not: a stale output layer would hide behind the embedding.
+        # Not tied by default: a stale output layer would hide behind the embedding.
         tie_word_embeddings=tied,
-        # Five times the usual: the logits depend on what comes before, yet sampling still varies.
+        # Five times the usual: logits depend on the previous tokens, yet sampling still varies.
         initializer_range=0.1,
         pad_token_id=VOCABULARY.index(_PAD),
         eos_token_id=VOCABULARY.index(_EOS),
@@ -78,14 +78,14 @@ def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False, po
 
 
 def save(directory: Path, seed: int, architecture: str = "qwen2", *, tied: bool = False) -> Path:
-    """Save a tiny model and its tokenizer in `directory`, which is returned."""
+    """Save a tiny model and its tokenizer in `directory`; returns `directory`."""
     make_model(seed, architecture, tied=tied).save_pretrained(directory)
     make_tokenizer().save_pretrained(directory)
     return directory
 
 
 def save_classifier(directory: Path, seed: int) -> Path:
-    """Save a tiny model that gives a text one number, and its tokenizer, in `directory`, which is returned."""
+    """Save a tiny reward model (one number per text) and its tokenizer in `directory`; returns `directory`."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
@@ -112,5 +112,5 @@ def decode(tokens: list[int]) -> str:
 
 
 def draw_tokens(draw: random.Random, count: int) -> list[int]:
-    """Random tokens, but none of the special ones: they may be masked, or end a sequence."""
+    """Random tokens without special ones, which may be masked or end a sequence."""
     return [draw.randrange(len(SPECIAL), len(VOCABULARY)) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""DeepSpeed's ZeRO for the probes: its configuration, processes on CPUs, and parameters that are divided among them."""
+"""DeepSpeed's ZeRO for the probes: its configuration, CPU processes, and divided parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def config(stage: int) -> dict[str, Any]:
     """A DeepSpeed configuration of this ZeRO stage, as GRPOConfig's `deepspeed` takes it."""
     optimization: dict[str, Any] = {"stage": stage}
     if stage == 3:
-        # The default leaves parameters as small as ours whole, on every rank.
+        # By default, parameters as small as ours stay whole on every rank.
         optimization["stage3_param_persistence_threshold"] = 0
     # Without train_batch_size: zero.Init would check it before accelerate has filled it in.
     return {
@@ -24,26 +24,26 @@ def config(stage: int) -> dict[str, Any]:
 
 
 def options(device: str, stage: int = 3) -> dict[str, Any]:
-    """The options of a trainer under ZeRO. Must be called before it is made; on CPUs it joins the ranks by gloo."""
+    """The options of a trainer with ZeRO. Call it before creating the trainer; on CPUs it connects ranks by gloo."""
     return {"deepspeed": config(stage), **(use_gloo() if device == "cpu" else {})}
 
 
 def use_gloo() -> dict[str, Any]:
-    """Set DeepSpeed up between processes on CPUs; returns the options that tell the trainer so."""
+    """Set up DeepSpeed for CPU processes; returns the options for the trainer."""
     from accelerate import PartialState
 
     no_compiled_collectives()
-    # For DeepSpeed the trainer names no backend, and without a GPU accelerate then finds none and one process.
+    # With DeepSpeed the trainer sets no backend; without a GPU, accelerate would then use one process.
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     PartialState(backend="gloo")
     return {"accelerator_config": {"use_configured_state": True}}
 
 
 def no_compiled_collectives() -> None:
-    """Leave DeepSpeed's own collectives for CPUs out.
+    """Disable DeepSpeed's own CPU collectives.
 
-    They are compiled at first use. That takes half a minute and a C++ compiler, which a CPU image does not carry, for
-    something that no GPU runs.
+    They are compiled at first use, which takes half a minute and a C++ compiler. A CPU image has none, and no GPU run
+    uses them.
     """
     import deepspeed
 
@@ -51,7 +51,7 @@ def no_compiled_collectives() -> None:
 
 
 def gather(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole parameters, by name, on the CPU. Every rank must call it."""
+    """The whole parameters, by name, on the CPU. All ranks must call it."""
     import deepspeed
 
     with deepspeed.zero.GatheredParameters(list(parameters.values())):

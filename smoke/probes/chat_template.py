@@ -1,13 +1,12 @@
-"""Are the tokens that the trainer trains on those of the chat template, with nothing added and nothing cut off?
+"""Does the trainer train on exactly the tokens of the chat template, with nothing added and nothing cut off?
 
-It exists for prompts that silently become others on the way: a second beginning-of-sequence token, because template
-and tokenizer both add one, or none at all, because both were told not to; a prompt cut to 512 tokens from the left, its
-system message first, which releases of 2025 did unless told otherwise.
+Catches prompts that change silently: a second beginning-of-sequence token, because template and tokenizer both add one;
+none at all, because both were told not to; a prompt cut to 512 tokens from the left, starting with its system message,
+which releases of 2025 did by default.
 
-Trains a step each on conversations with a system message, on text, and on a conversation of some 700 tokens, with a
-tokenizer that begins every text with a special token of its own and a template that does so, too. The prompts that a
-gradient was taken of, token by token, are compared with what the tokenizer makes of them, and the completions with what
-was sampled. Needs one process.
+Trains one step each on conversations with a system message, on plain text, and on a conversation of about 700 tokens.
+Tokenizer and template both start every text with a special token. The prompts trained on are compared, token by token,
+with what the tokenizer produces, and the completions with what was sampled. Needs one process.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoke.kit import adapter, grpo, tiny
-from smoke.kit.rollout import Watch
+from smoke.kit.rollout import Recorder
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROMPTS = 4
@@ -25,7 +24,7 @@ LONG = 700  # characters, each a token
 BEGIN = "<|im_start|>"
 
 PROBE = Probe(
-    matters="a model trained on other tokens than those it will be asked with learns to answer another question",
+    matters="a model trained on other tokens than it will get in use learns to answer a different question",
     bounds=(
         Bound(
             "conversations_differ",
@@ -73,11 +72,11 @@ def run(context: Context) -> Iterator[Reading]:
     )
     yield Reading("texts_differ", len(plain), "; ".join(plain))
     expected = _of_template(tokenizer, long)
-    watch = _train(context, tokenizer, [long])
-    seen = {tuple(prompt) for prompt, _ in watch.pairs()}
+    recorder = _train(context, tokenizer, [long])
+    seen = {tuple(prompt) for prompt, _ in recorder.pairs()}
     cut = max(abs(len(expected) - len(prompt)) for prompt in seen)
     yield Reading("tokens_cut", cut, f"{len(expected)} tokens became {sorted(map(len, seen))}")
-    wrong += [*also_wrong, *_completions(watch, tokenizer)]
+    wrong += [*also_wrong, *_completions(recorder, tokenizer)]
     yield Reading("completions_differ", len(wrong), "; ".join(wrong))
     yield Reading("prompts_seen", chats_seen + plain_seen + len(seen))
 
@@ -102,7 +101,7 @@ def _of_template(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
     return ids
 
 
-def _train(context: Context, tokenizer: Any, prompts: list[Any]) -> Watch:
+def _train(context: Context, tokenizer: Any, prompts: list[Any]) -> Recorder:
     """One step on all of these prompts."""
     from datasets import Dataset
 
@@ -118,32 +117,32 @@ def _train(context: Context, tokenizer: Any, prompts: list[Any]) -> Watch:
         per_device_train_batch_size=adapter.batch_of(sequences, GENERATIONS),
         max_completion_length=6,
     )
-    watch = Watch(trainer)
+    recorder = Recorder(trainer)
     trainer.train()
-    return watch
+    return recorder
 
 
 def _differing(
     context: Context, tokenizer: Any, expected: dict[tuple[int, ...], Any]
 ) -> tuple[list[str], int, list[str]]:
     """The prompts that were not trained on as expected, how many different ones were, and completions that differ."""
-    watch = _train(context, tokenizer, list(expected.values()))
-    seen = {tuple(prompt) for prompt, _ in watch.pairs()}
+    recorder = _train(context, tokenizer, list(expected.values()))
+    seen = {tuple(prompt) for prompt, _ in recorder.pairs()}
     strange = [repr(tokenizer.decode(prompt)) for prompt in sorted(seen - expected.keys())]
     missing = [repr(tokenizer.decode(prompt)) for prompt in sorted(expected.keys() - seen)]
     said = f"trained on {', '.join(strange) or 'nothing else'}"
-    return [f"{prompt} was not trained on ({said})" for prompt in missing], len(seen), _completions(watch, tokenizer)
+    return [f"{prompt} was not trained on ({said})" for prompt in missing], len(seen), _completions(recorder, tokenizer)
 
 
-def _completions(watch: Watch, tokenizer: Any) -> list[str]:
+def _completions(recorder: Recorder, tokenizer: Any) -> list[str]:
     """Completions that were trained on otherwise than they were sampled, up to their end of sequence."""
     sampled: dict[tuple[int, ...], list[list[int]]] = {}
-    for generation in watch.generations:
+    for generation in recorder.generations:
         for prompt, completion in zip(generation.prompts, generation.completions, strict=True):
             ends = [i for i, token in enumerate(completion) if token == tokenizer.eos_token_id]
             sampled.setdefault(tuple(prompt), []).append(completion[: ends[0] + 1] if ends else completion)
     return [
         f"{tokenizer.decode(completion)!r} was trained on, sampled were {sampled.get(tuple(prompt))}"
-        for prompt, completion in watch.pairs()
+        for prompt, completion in recorder.pairs()
         if completion not in sampled.get(tuple(prompt), [])
     ]

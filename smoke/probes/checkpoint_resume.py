@@ -1,15 +1,14 @@
-"""Does a run that was stopped and resumed go on as if it had not been stopped?
+"""Does a run that was stopped and resumed continue as if it had never stopped?
 
-It exists for resumes that run without complaint and are not the run that was stopped: moments of the optimizer that
-start at zero again, a learning rate that starts over, prompts that are trained twice or left out, random numbers that
-are drawn anew.
+Catches resumed runs that continue without an error but differently: optimizer moments that start at zero again, a
+learning rate that starts over, prompts that are trained twice or skipped, new random numbers.
 
-Trains with a checkpoint in the middle; then makes everything anew, resumes from that checkpoint, and compares what
-came after it: prompts, completions, the random numbers of Python and NumPy, losses, learning rates, and at the end the
-parameters and the optimizer's moments. To show that it would notice, it also resumes without the optimizer, without
-the random states, and without going forward in the data. The stop is in the first epoch, before a new generation: from
-elsewhere TRL, as of 1.16, does not resume exactly, because its sampler then repeats the order of the first epoch, and
-its count of steps since the last generation starts at zero. Needs one process.
+Trains with a checkpoint in the middle, creates everything anew, resumes from that checkpoint, and compares what
+follows: prompts, completions, the random numbers of Python and NumPy, losses, learning rates, and at the end the
+parameters and the optimizer's moments. To show that it would notice, it also resumes without the optimizer, without the
+random states, and without skipping the data already used. It stops in the first epoch, before a new generation:
+elsewhere TRL, as of 1.16, does not resume exactly, because its sampler repeats the order of the first epoch, and its
+count of steps since the last generation starts at zero. Needs one process.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LOSSES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 PROBE = Probe(
-    matters="most long runs are resumed at some time; one that goes on from somewhere else is not the run that began",
+    matters="most long runs are resumed at some point; one that does not continue where it stopped is a different run",
     bounds=(
         Bound(
             "parameters_different",

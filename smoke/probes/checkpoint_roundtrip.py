@@ -1,12 +1,12 @@
-"""Is what comes back from a saved checkpoint the model that was trained?
+"""Is the model loaded from a saved checkpoint the model that was trained?
 
-It exists for checkpoints that load without complaint and are not what was trained: saved before the last step, saved
-under names that loading does not know (it then starts those weights at random), cast on the way, or with a tokenizer
-that numbers its tokens in another way.
+Catches checkpoints that load without an error but differ from the trained model: saved before the last step, saved
+under names that loading does not know (it then initialises those weights at random), cast on the way, or with a
+tokenizer that numbers its tokens differently.
 
-Trains, saves through the trainer, loads with Transformers alone. Then the same with a LoRA adapter, loaded by PEFT
-alone onto the model that the training started from. Needs one process. Saving and loading copy bits, so nothing but
-equality will do.
+Trains, saves with the trainer, and loads with Transformers alone. Then the same with a LoRA adapter, loaded by PEFT
+alone onto the model that the training started from. Saving and loading copy bits, so everything must be equal. Needs
+one process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 NEW_TOKENS = 24
 
 PROBE = Probe(
-    matters="what is deployed is the checkpoint, not the model in memory",
+    matters="the checkpoint is what gets deployed, not the model in memory",
     bounds=(
         Bound("tensors_different", "saving and loading copies bits", "tensors", equals=0, headline=True),
         Bound("tensors_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),

@@ -1,11 +1,11 @@
-"""Is the cuBLAS that computes the matrix products the one that the stack installs, and none that is known to crash?
+"""Does the stack use the cuBLAS that it installs, and not one that is known to crash?
 
-It exists for cuBLAS 12.1, which divides by zero on the H20 and ends a bf16 run with SIGFPE, and for environments that
-install a newer one in vain: the directory of another CUDA in LD_LIBRARY_PATH comes first, or a second copy is loaded
-beside it. No version that pip or a lockfile names shows which file was loaded.
+Catches cuBLAS 12.1, which divides by zero on the H20 and ends a bf16 run with SIGFPE, and environments that install a
+newer one without effect: the folder of another CUDA comes first in LD_LIBRARY_PATH, or a second copy is loaded too. The
+versions that pip or a lockfile show do not tell which file was loaded.
 
-Computes one product in bfloat16, then reads the files that this process has mapped, asks each for its version, and
-looks for the installed distribution that it belongs to. Needs one GPU.
+Computes one product in bfloat16, then lists the files that this process has mapped, asks each for its version, and
+looks up the installed distribution that it belongs to. Needs one GPU.
 """
 
 from __future__ import annotations

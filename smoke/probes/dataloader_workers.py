@@ -1,13 +1,13 @@
-"""Do worker processes load the same prompts in the same order as the trainer itself would?
+"""Do worker processes load the same prompts in the same order as the trainer itself?
 
-It exists for `dataloader_num_workers`, which GRPO's own data loader gets wrong on its own: it crashed at the first
-step when transformers changed what a worker's initialisation takes, and its sampler, which has to repeat each prompt
-for a whole group, has repeated and dropped prompts without a word. A worker that draws the same random numbers as its
-neighbour, and one that never comes back, are as old as DataLoader.
+Catches failures of `dataloader_num_workers` in GRPO's own data loader: it crashed at the first step when transformers
+changed the arguments of a worker's initialisation, and its sampler, which has to repeat each prompt for a whole group,
+has silently repeated and dropped prompts. Also workers that draw the same random numbers, and workers that never exit,
+both as old as DataLoader.
 
-Three runs of two epochs over a few prompts, with gradient accumulation: without workers, with two, and with two that
-persist between the epochs. Every row notes which process loaded it and what numbers that process drew; the reward
-function, which all rows reach, writes them down. Needs one process, which forks the workers; on a GPU, one GPU.
+Runs two epochs over a few prompts three times, with gradient accumulation: without workers, with two, and with two that
+persist between the epochs. Every row records which process loaded it and which random numbers that process drew; the
+reward function, which gets all rows, collects them. Needs one process, which forks the workers; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROMPTS = [f"say {letter}" for letter in "abcdefghijkl"]
 END_S = 5.0
 
 PROBE = Probe(
-    matters="prompts that are dropped, repeated or split among groups are trained on wrongly, without an error",
+    matters="prompts that are dropped, repeated or split among groups make training wrong without an error",
     bounds=(
         Bound(
             "rows_differ",

@@ -1,13 +1,13 @@
-"""Do two ranks take the step that one process would take with all of the batch?
+"""Do two ranks take the same step as one process with the whole batch?
 
-It exists for what only shows with several processes, and then silently: advantages computed within a rank although
-the completions of a prompt are spread over both, token counts that are not summed over the ranks, gradients that are
-summed and not averaged or not exchanged at all, and scaling for accumulation on top of it.
+Catches silent errors that need several processes: advantages computed within a rank although the completions of a
+prompt are spread over both, token counts that are not summed over the ranks, gradients that are summed instead of
+averaged or not exchanged at all, combined with scaling for gradient accumulation.
 
 Trains two steps of real GRPO with two ranks and two micro-batches each on scripted completions of different lengths,
-and compares gradients and updates with those that a reference in plain PyTorch (kit/reference.py) computes from all
-completions at once. The completions of one prompt are divided among the ranks where TRL allows it, which is since
-0.15. Needs two processes; on GPUs, two of them.
+and compares gradients and updates with those of a reference in plain PyTorch (kit/reference.py) on all completions at
+once. The completions of one prompt are divided among the ranks where TRL allows it, which is since 0.15. Needs two
+processes; on GPUs, two of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import parity, tiny
+from smoke.kit import extremes, parity, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
@@ -23,7 +23,7 @@ MICRO_BATCHES = 2
 LEARNING_RATE = 0.2
 
 PROBE = Probe(
-    matters="more GPUs would train something else than one, and nobody could tell from the loss of either",
+    matters="several GPUs would train something else than one, and neither loss would show it",
     bounds=(
         Bound(
             "gradient_error",
@@ -62,8 +62,8 @@ def run(context: Context) -> Iterator[Reading]:
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     # Without it, the trainer takes several processes on CPUs for one.
     options: dict[str, Any] = {"use_cpu": True} if context.device == "cpu" else {}
-    found = parity.divide(context, model, MICRO_BATCHES, LEARNING_RATE, **options)
-    yield Reading("gradient_error", *parity.tell(found.gradients))
-    yield Reading("update_error", *parity.tell(found.updates))
-    yield Reading("lost_effect", *parity.tell(found.lost, least=True))
-    yield parity.ranks_differ(found.after)
+    result = parity.train_divided(context, model, MICRO_BATCHES, LEARNING_RATE, **options)
+    yield Reading("gradient_error", *extremes.outermost(result.gradients))
+    yield Reading("update_error", *extremes.outermost(result.updates))
+    yield Reading("lost_effect", *extremes.outermost(result.lost, least=True))
+    yield parity.ranks_differ(result.after)

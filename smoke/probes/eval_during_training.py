@@ -1,13 +1,13 @@
-"""Does evaluation during training measure the policy of that step, and leave the training alone?
+"""Does evaluation during training measure the current policy, and leave the training unchanged?
 
-It exists for evaluations that fail or mislead: a trainer without a prediction_step of its own calls the model with what
-it cannot take, evaluation metrics are mixed with those of training, a mode is left switched, a sampler still has
-the weights of an earlier step.
+Catches evaluations that fail or mislead: a trainer without its own prediction_step calls the model with arguments that
+it cannot take, evaluation metrics are mixed with those of training, the model stays in the wrong mode, a sampler still
+has the weights of an earlier step.
 
-Trains twice, with and without an evaluation every other step, where the random states are put back after it: then both
-runs must be the same to the last bit. Every evaluation has to ask for each of its prompts once per generation, and to
-log the mean of the rewards that were given. At the end the policy is replaced by another one, and what an evaluation
-samples must be likely under the new one. Needs one process.
+Trains twice, without evaluation and with one every other step. Random states are restored after an evaluation, so both
+runs must be equal bit for bit. Every evaluation has to request each prompt once per generation, and to log the mean of
+the rewards. At the end the policy is replaced by another one, and the samples of an evaluation must be likely under the
+new one. Needs one process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, grpo, tiny
+from smoke.kit import adapter, extremes, grpo, tiny
 from smoke.kit.policy import completion_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -30,7 +30,7 @@ PROMPTS = 6
 GENERATIONS = 4
 
 PROBE = Probe(
-    matters="the best checkpoint is chosen by its evaluation, and the run goes on from where the evaluation left it",
+    matters="evaluation selects the best checkpoint, and training continues from the state that it leaves behind",
     bounds=(
         Bound("evaluations", "those logged with a reward: one every other step", equals=STEPS // EVERY),
         Bound(
@@ -118,7 +118,7 @@ def run(context: Context) -> Iterator[Reading]:
     given = [batches[i : i + size] for i in range(0, len(batches), size)]
     means = [statistics.fmean(reward for batch in one for reward in batch.rewards) for one in given]
     errors = [abs(a - b) for a, b in zip(means, logged, strict=False)]
-    yield Reading("eval_reward_error", max(errors, default=math.nan), f"given {means}, logged {logged}")
+    yield Reading("eval_reward_error", extremes.largest(errors, default=math.nan), f"given {means}, logged {logged}")
     wrong = [text for one in given for text in _wrong(one)]
     yield Reading("eval_prompts_wrong", len(wrong), ", ".join(wrong))
     switched = [

@@ -1,12 +1,12 @@
-"""Do matrix products in the shapes of a policy survive, and are they right?
+"""Are matrix products in the shapes of a policy right, and do they not crash?
 
-It exists for cuBLAS 12.1 on the H20, which divides by zero in half-precision products of some shapes: the process dies
-with SIGFPE, and the reports blame the learning rate. The shapes of those reports are tried here, with those of Qwen2's
-layers and odd ones, forward and backward, in every dtype. What comes out is compared with float64, because a product
-can also be wrong without an error: a tile left out, TF32 in place of float32.
+Catches cuBLAS 12.1 on the H20, which divides by zero in half-precision products of some shapes: the process dies with
+SIGFPE, and the reports blame the learning rate. Tries the shapes of those reports, those of Qwen2's layers and odd
+ones, forward and backward, in every dtype. The results are compared with float64, because a product can also be wrong
+without an error: a missing tile, or TF32 in place of float32.
 
-Writes every product to the log before it is computed, so that the last line of a crashed run names it. Needs one
-process; on a GPU, where there are far more shapes, one GPU.
+Logs every product before it is computed, so that the last line of a crashed run names it. Needs one process; on a GPU,
+where there are far more shapes, one GPU.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from smoke.kit import extremes
 from smoke.probe import Bound, Context, Probe, Reading
 
 # Rows, inputs and outputs of a linear layer. Those of the reports come first.
@@ -36,7 +37,7 @@ STRIDE = 61
 TILE = 32
 
 PROBE = Probe(
-    matters="a product that crashes ends a run in a way that no log explains; a wrong one lets it go on without a word",
+    matters="a product that crashes ends a run without an explanation in any log; a wrong one goes unnoticed",
     bounds=(
         Bound(
             "error_bfloat16",
@@ -85,8 +86,8 @@ def run(context: Context) -> Iterator[Reading]:
     """Compute the products, compare them with float64, and show what wrong ones would look like."""
     numbers = Numbers(context)
     for dtype, shapes in _shapes(context.device).items():
-        found = [error for shape in shapes for error in _layer(numbers, shape, dtype)]
-        yield Reading(f"error_{dtype}", *max(found))
+        errors = [error for shape in shapes for error in _layer(numbers, shape, dtype)]
+        yield Reading(f"error_{dtype}", *extremes.worst(errors))
 
     rows, inputs, outputs = REPORTED[0]
     x, weight = numbers.take("x", rows, inputs), numbers.take("w", outputs, inputs)[: 4 * STRIDE]

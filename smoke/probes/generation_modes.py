@@ -1,12 +1,12 @@
-"""Are the tokens that the trainer generates those that the policy chooses, with gradient checkpointing on?
+"""With gradient checkpointing on, does the trainer generate the tokens that the policy chooses?
 
-It exists for the silent failure: the trainer generates in the mode that it trains in, and there gradient checkpointing
-takes the cache away from every layer, so that each new token is chosen from the one before it alone, or it leaves an
-attention mask that is not causal. No error, a plausible loss, and a policy that learns from gibberish.
+Catches a silent failure: the trainer generates in training mode, where gradient checkpointing disables the cache of
+every layer, so that each new token depends on the previous one alone, or leaves an attention mask that is not causal.
+There is no error, the loss is plausible, and the policy learns from gibberish.
 
 Trains with gradient checkpointing, the whole model and then LoRA, on prompts of different lengths, at a temperature so
-low that sampling takes the first choice. The tokens that the loss was computed of are compared with the policy's first
-choices, computed from each sequence alone, without padding, cache, or checkpointing. Needs one process.
+low that sampling takes the first choice. The tokens trained on are compared with the policy's first choices, computed
+from each sequence alone, without padding, cache, or checkpointing. Needs one process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from smoke.kit import adapter, grpo, tiny
 from smoke.kit.policy import completion_logprobs, next_token_logprobs
-from smoke.kit.rollout import Watch
+from smoke.kit.rollout import Recorder
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROMPTS = 4
@@ -34,7 +34,7 @@ TEMPERATURE = 1e-5
 TIE = 1e-3  # nats
 
 PROBE = Probe(
-    matters="a policy that does not write what it would choose learns from the rewards of gibberish",
+    matters="a policy that generates other tokens than it would choose learns from the rewards of gibberish",
     bounds=(
         Bound(
             "first_choices",
@@ -79,13 +79,13 @@ def run(context: Context) -> Iterator[Reading]:
         # Up to 0.15 the default, reentrant checkpointing finds no gradient below the adapters, and says so.
         "gradient_checkpointing_kwargs": {"use_reentrant": False},
     }
-    watches = {"whole model": _train(context, directory), "LoRA": _train(context, directory, **lora)}
+    recorders = {"whole model": _train(context, directory), "LoRA": _train(context, directory, **lora)}
 
     # The learning rate is 0: both are still what they were.
     wrong: list[str] = []
     tokens = alone = 0
-    for name, watch in watches.items():
-        for prompt, completion in watch.pairs():
+    for name, recorder in recorders.items():
+        for prompt, completion in recorder.pairs():
             regrets = enumerate(_regrets(policy, prompt, completion))
             wrong += [f"{name}: token {i} by {nats:.3g} nats" for i, nats in regrets if nats > TIE]
             alone += _first_of_last(policy, prompt, completion)
@@ -95,7 +95,7 @@ def run(context: Context) -> Iterator[Reading]:
     )
     yield Reading("last_token_only", alone / tokens)
     yield Reading("tokens", tokens)
-    passes = [done.checkpointing for watch in watches.values() for done in watch.trained]
+    passes = [done.checkpointing for recorder in recorders.values() for done in recorder.trained]
     yield Reading("checkpointing", sum(passes) / len(passes), str(passes))
 
 
@@ -109,7 +109,7 @@ def _make_policy(seed: int) -> Any:
     return model
 
 
-def _train(context: Context, directory: Path, **options: Any) -> Watch:
+def _train(context: Context, directory: Path, **options: Any) -> Recorder:
     trainer = grpo.make_trainer(
         context,
         directory,
@@ -123,9 +123,9 @@ def _train(context: Context, directory: Path, **options: Any) -> Watch:
         per_device_train_batch_size=adapter.batch_of(PROMPTS * GENERATIONS, GENERATIONS),
         **options,
     )
-    watch = Watch(trainer)
+    recorder = Recorder(trainer)
     trainer.train()
-    return watch
+    return recorder
 
 
 def _regrets(policy: Any, prompt: list[int], completion: list[int]) -> list[float]:

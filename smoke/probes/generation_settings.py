@@ -1,14 +1,13 @@
-"""Does the trainer sample with the settings asked for, and not with those hidden in the model's generation_config.json?
+"""Does the trainer sample with the requested settings, not with those in the model's generation_config.json?
 
-It exists for the silent failure: generate() takes a setting that equals its default for one that was not given, and
-puts the model's own in its place. Published models come with temperature 0.6, top_k 20 or repetition_penalty 1.05, or
-nearly greedy settings; then the samples of a group are alike, or come from a distribution that the loss knows nothing
-of.
+Catches a silent failure: generate() treats a setting that equals its default as not set, and uses the model's own
+instead. Published models come with temperature 0.6, top_k 20, repetition_penalty 1.05, or nearly greedy settings; then
+the samples of a group are alike, or come from a distribution that the loss does not know.
 
-A model is saved with other settings in its generation_config.json, and trained from there twice: with GRPOConfig's
-defaults, and with settings that are nobody's default. What each token was sampled from is compared with what the
-settings asked for make of the same logits. Only settings that this GRPOConfig has are asked for, and each is: with
-min_p left out, the model's may well be used. Needs one process.
+Saves a model with other settings in its generation_config.json, and trains it twice: with GRPOConfig's defaults, and
+with settings that are no default. The distribution of each sampled token is compared with that of the requested
+settings, computed from the same logits. All settings that this GRPOConfig has are requested explicitly: without min_p,
+for example, the model's may well be used. Needs one process.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, grpo, tiny
-from smoke.kit.rollout import Generation, Watch, up_to
+from smoke.kit import adapter, extremes, grpo, tiny
+from smoke.kit.rollout import Generation, Recorder, up_to
 from smoke.probe import Bound, Context, Probe, Reading
 
 COMPLETIONS = 8
@@ -33,7 +32,7 @@ HIDDEN_LENGTH = 5
 UNUSUAL_LENGTH = 11
 
 PROBE = Probe(
-    matters="a policy sampled with other settings than asked for explores less, or is scored for what it did not do",
+    matters="a policy sampled with other settings explores less, or is scored for tokens that it would not have chosen",
     bounds=(
         Bound(
             "defaults_distance",
@@ -94,17 +93,17 @@ def run(context: Context) -> Iterator[Reading]:
             train_dataset=_prompts(),
             **options,
         )
-        watch = Watch(trainer, scores=True)
+        recorder = Recorder(trainer, scores=True)
         trainer.train()
-        (done,) = watch.generations
+        (done,) = recorder.generations
         asked = NEUTRAL | {option: getattr(trainer.args, option) for option in hidden}
         distance = _distance(done, asked)
         yield Reading(name, distance, "" if distance < 1e-3 else _explain(done, asked, hidden))
         if options is defaults:
             effects = {option: _effect(done, asked, {option: value}) for option, value in hidden.items()}
-            yield Reading("hidden_effect", min(effects.values()), str(effects))
-        errors.append(abs(max(len(completion) for _, completion in watch.pairs()) - length))
-    yield Reading("length_error", max(errors), f"with the defaults and with unusual settings: {errors}")
+            yield Reading("hidden_effect", extremes.smallest(effects.values()), str(effects))
+        errors.append(abs(max(len(completion) for _, completion in recorder.pairs()) - length))
+    yield Reading("length_error", extremes.largest(errors), f"with the defaults and with unusual settings: {errors}")
 
 
 def _save(context: Context, settings: Mapping[str, Any]) -> Path:
@@ -129,7 +128,7 @@ def _prompts() -> Any:
 
 def _distance(done: Generation, settings: Mapping[str, Any]) -> float:
     """Total variation between what each token was sampled from and what these settings make of its logits, at most."""
-    return max(
+    return extremes.largest(
         float((done.scores[row, i].softmax(0) - _apply(settings, done.logits[row, i], before)).abs().sum()) / 2
         for row, i, before in _positions(done)
     )
@@ -141,7 +140,7 @@ def _effect(done: Generation, settings: Mapping[str, Any], change: Mapping[str, 
         (_apply(settings, done.logits[row, i], before), _apply({**settings, **change}, done.logits[row, i], before))
         for row, i, before in _positions(done)
     ]
-    return max(float((one - other).abs().sum()) / 2 for one, other in pairs)
+    return extremes.largest(float((one - other).abs().sum()) / 2 for one, other in pairs)
 
 
 def _explain(done: Generation, settings: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:

@@ -1,28 +1,28 @@
 """Are the gradients of four micro-batches those of one batch?
 
-It exists for losses that are scaled for accumulation twice, or by nobody, because the trainer and its base class
-differ about who does it; and for means over what one micro-batch happens to hold. The training rate is then another
-one for every number of micro-batches.
+Catches losses that are scaled for accumulation twice or not at all, because the trainer and its base class disagree
+about whose task it is, and means over the content of a single micro-batch. The learning rate then effectively depends
+on the number of micro-batches.
 
 Trains two steps of real GRPO with four micro-batches on scripted completions of different lengths, and compares
-gradients and updates with those that a reference in plain PyTorch (kit/reference.py) computes from all completions
-at once. Every mean that does not depend on how a batch is divided is tried: over each sequence (grpo), over the tokens
-of the whole batch (dapo), over a constant (dr_grpo). Completions of one prompt are spread over several micro-batches
-where TRL allows it. Needs one process.
+gradients and updates with those of a reference in plain PyTorch (kit/reference.py) on all completions at once. Tries
+every mean that does not depend on how a batch is divided: per sequence (grpo), over the tokens of the whole batch
+(dapo), over a constant (dr_grpo). Completions of one prompt are spread over several micro-batches where TRL allows it.
+Needs one process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke.kit import parity, tiny
+from smoke.kit import extremes, parity, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 MICRO_BATCHES = 4
 LEARNING_RATE = 0.2
 
 PROBE = Probe(
-    matters="accumulating gradients would train at another learning rate, or another objective, than a larger batch",
+    matters="gradient accumulation would train at another learning rate, or another objective, than a larger batch",
     bounds=(
         Bound(
             "gradient_error",
@@ -56,7 +56,7 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Train in micro-batches, and compare with the reference."""
     model = tiny.save(context.directory / "model", context.seed)
-    found = parity.divide(context, model, MICRO_BATCHES, LEARNING_RATE)
-    yield Reading("gradient_error", *parity.tell(found.gradients))
-    yield Reading("update_error", *parity.tell(found.updates))
-    yield Reading("lost_effect", *parity.tell(found.lost, least=True))
+    result = parity.train_divided(context, model, MICRO_BATCHES, LEARNING_RATE)
+    yield Reading("gradient_error", *extremes.outermost(result.gradients))
+    yield Reading("update_error", *extremes.outermost(result.updates))
+    yield Reading("lost_effect", *extremes.outermost(result.lost, least=True))

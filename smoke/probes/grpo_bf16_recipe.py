@@ -1,13 +1,13 @@
-"""Do mixed precision, clipping, schedule and AdamW of a bf16 run do what its options say?
+"""Do mixed precision, clipping, schedule and AdamW of a bf16 run work as configured?
 
-It exists for the options of a run that died with SIGFPE (bf16, learning rate 5e-6 with warm-up and cosine,
-max_grad_norm 0.1, 4 micro-steps), for which the choice of these numbers was blamed; and for what such a run loses
-without an error: a checkpoint in bfloat16 whose weights stay in bfloat16, where updates of 5e-6 round to nothing; a
-clipping that does not clip; a learning rate one step off.
+Catches what went wrong around a run that died with SIGFPE (bf16, learning rate 5e-6 with warm-up and cosine,
+max_grad_norm 0.1, 4 micro-steps; the learning rate was blamed for it), and what such a run can lose without an error: a
+bfloat16 checkpoint whose weights stay in bfloat16, where updates of 5e-6 round to nothing; a clipping that does not
+clip; a learning rate one step off.
 
-Trains with those options, from a checkpoint in bfloat16, and listens in: every gradient of every micro-step, the
-gradients and the learning rate that the optimizer is given, the dtypes of the matrix products. From the gradients of
-the micro-steps alone, it works out in float64 what the weights should become. Needs one process; on a GPU, one GPU.
+Trains with those options, from a checkpoint in bfloat16, and records every gradient of every micro-step, the gradients
+and the learning rate that the optimizer gets, and the dtypes of the matrix products. From the gradients of the
+micro-steps alone, it computes in float64 what the weights should become. Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from smoke.kit import adapter, gemms, grpo, tiny
+from smoke.kit import adapter, extremes, gemms, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 # The options of the report, but for shorter completions (of 200 tokens there) in smaller groups (16 there).
@@ -40,7 +40,7 @@ STEPS = 6
 VISIBLE = 16
 
 PROBE = Probe(
-    matters="where this fails, a run was not trained with the numbers in its configuration, or was not trained at all",
+    matters="if this fails, the run was not trained with the numbers in its configuration, or not trained at all",
     bounds=(
         Bound(
             "updates_lost",
@@ -240,15 +240,17 @@ class Listener:
     def gradients(self, logged: list[float]) -> Iterator[Reading]:
         """What came into each step."""
         counts = Counter(self.finite[name] for name in self.parameters)
-        yield Reading("micro_steps_finite", min(counts), f"micro-steps with a finite gradient, tensors: {counts}")
-        yield Reading("norm_used", max(self.used_norms), f"of the steps: {self.used_norms}")
-        yield Reading("norm_unclipped", min(self.norms), f"of the steps: {self.norms}")
-        yield Reading("clip_error", max(self.errors), f"of the steps: {self.errors}")
+        yield Reading(
+            "micro_steps_finite", extremes.smallest(counts), f"micro-steps with a finite gradient, tensors: {counts}"
+        )
+        yield Reading("norm_used", extremes.largest(self.used_norms), f"of the steps: {self.used_norms}")
+        yield Reading("norm_unclipped", extremes.smallest(self.norms), f"of the steps: {self.norms}")
+        yield Reading("clip_error", extremes.largest(self.errors), f"of the steps: {self.errors}")
         errors = [abs(one - other) / other for one, other in zip(logged, self.norms, strict=True)]
-        yield Reading("logged_norm_error", max(errors), f"logged {logged}, were {self.norms}")
+        yield Reading("logged_norm_error", extremes.largest(errors), f"logged {logged}, were {self.norms}")
         expected = [_rate(step) for step in range(STEPS)]
         off = [abs(r - expected[i]) / LEARNING_RATE for i, rates in enumerate(self.rates) for r in rates]
-        yield Reading("rate_error", max(off), f"used {self.rates}, should be {expected}")
+        yield Reading("rate_error", extremes.largest(off), f"used {self.rates}, should be {expected}")
         # The weights of norms and biases have one dimension.
         wrong = {n: d for n, d in self.decays.items() if d != (WEIGHT_DECAY if self.start[n].dim() > 1 else 0)}
         yield Reading("decay_misplaced", len(wrong), f"weight decay of {wrong}")
@@ -267,8 +269,7 @@ class Listener:
             movable += int(moves.sum())
             lost += int((moves & (end == start)).sum())
             lost_in_bfloat16 += int((moves & (expected.to(torch.bfloat16) == start)).sum())
-        worst = max(errors, key=errors.__getitem__)
-        yield Reading("weight_error", errors[worst], f"{worst} of {errors}")
+        yield Reading("weight_error", *extremes.outermost(errors))
         yield Reading("updates_lost", lost / movable, f"{lost} of {movable} numbers stayed what they were")
         yield Reading("lost_in_bfloat16", lost_in_bfloat16 / movable)
 

@@ -1,9 +1,9 @@
 """Does plain GRPO train: generate, score, step?
 
-It exists for the failures at the very first step that most users met: TRL and Transformers that no longer fit
-together although their declared requirements allow it. And for runs that end too early: a sampler that says it has the
-batch that it leaves out, where the prompts do not divide into full ones, takes a step from every epoch. Needs one
-process; on a GPU, one GPU.
+Catches the failures at the very first step that most users meet: TRL and Transformers that do not work together
+although their declared requirements allow it. And runs that end too early: if the prompts do not divide into full
+batches, a sampler that counts the batch that it drops loses a step in every epoch. Needs one process; on a GPU, one
+GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from smoke.kit import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    matters="nothing else can be right where the shortest run does not train",
+    matters="if the shortest run does not train, nothing else can be right",
     bounds=(
         replace(grpo.MOVED, headline=True),
         Bound(

@@ -1,8 +1,8 @@
 """Does GRPO train a LoRA adapter on a 4-bit model, and only the adapter?
 
-It exists for quantised policies that are refused ("expected scalar type Half but found Float"), or quietly trained
-where they should be frozen. The tiny model is loaded in NF4 with quantised scales, computes in bfloat16 and is trained
-with bf16=True, the way of the QLoRA paper. Which dtypes meet in its products is read off the operators.
+Catches quantised policies that are refused ("expected scalar type Half but found Float"), and frozen weights that are
+silently trained. The tiny model is loaded in NF4 with quantised scales, computes in bfloat16 and is trained with
+bf16=True, as in the QLoRA paper. The dtypes of its matrix products are observed at the operators.
 
 Needs one process; on a GPU, one GPU.
 """
@@ -17,7 +17,7 @@ from smoke.kit import gemms, grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    matters="a 4-bit run that fails here is refused, loses precision, or trains weights that are saved nowhere",
+    matters="a 4-bit run that fails here is refused, loses precision, or trains weights that are never saved",
     bounds=(
         replace(grpo.MOVED, headline=True),
         Bound(

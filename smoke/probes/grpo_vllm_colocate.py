@@ -1,23 +1,23 @@
 """Does GRPO train with vLLM in the same process, and does vLLM sample each step from the policy of that step?
 
-It exists for the failures of a run with vLLM colocated: no step at all (vLLM's CPU path repacks linear weights and
-drops what a sync would load into; calls that hang or that a release renamed), and, silently, completions sampled from
-an older policy than the one they train. Such a run goes on, a little worse at every step.
+Catches the failures of a run with colocated vLLM: no step at all (vLLM's CPU path repacks linear weights and drops what
+a sync would load into; calls that hang or that a release renamed), and, silently, completions sampled from an older
+policy than the one they train. Such a run continues, and gets a little worse at every step.
 
-Trains with vLLM colocated. At every generation the weights inside vLLM are compared with the policy's, as they are at
-that moment, bit by bit after rounding to vLLM's type. How the weights get there is what weights-reach-sampler asks.
-Needs one process; on a GPU, one GPU.
+Trains with vLLM colocated. At every generation the weights inside vLLM are compared with the policy's at that moment,
+bit by bit after rounding to vLLM's dtype. How the weights get there is the question of weights-reach-sampler. Needs one
+process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke.kit import adapter, colocate, grpo, tiny
+from smoke.kit import adapter, colocate, extremes, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    matters="a sampler that keeps old weights makes every later step learn from a policy that no longer exists",
+    matters="if the sampler keeps old weights, every later step learns from a policy that no longer exists",
     bounds=(
         Bound(
             "stale_tensors",
@@ -59,11 +59,11 @@ def run(context: Context) -> Iterator[Reading]:
     with colocate.engine_once(context):
         trainer = colocate.make_trainer(context, model, reward=reward)
     before = grpo.snapshot(trainer.model)
-    found = colocate.watch_weights(trainer, adapter.sampler(trainer))
+    comparisons = colocate.watch_weights(trainer, adapter.sampler(trainer))
     trainer.train()
     yield from grpo.check(trainer, reward)
     yield grpo.moved(before, trainer.model)
-    yield Reading("stale_tensors", sum(len(weights.stale) for weights in found), f"by generation: {found}")
-    yield Reading("generations", sum(weights.compared > 0 for weights in found), f"by generation: {found}")
+    yield Reading("stale_tensors", sum(len(weights.stale) for weights in comparisons), f"by generation: {comparisons}")
+    yield Reading("generations", sum(weights.compared > 0 for weights in comparisons), f"by generation: {comparisons}")
     logged = [step.get("sampling/sampling_logp_difference/max", 0.0) for step in trainer.state.log_history]
-    yield Reading("training_diff", max(logged, default=0.0), str(logged))
+    yield Reading("training_diff", extremes.largest(logged, default=0.0), str(logged))

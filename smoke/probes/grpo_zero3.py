@@ -1,12 +1,12 @@
 """Does GRPO train under DeepSpeed ZeRO-3, with the parameters really divided among two ranks?
 
-It exists for the failures of generation under ZeRO-3, where the parameters have to be gathered and their hooks taken
-off and put back ("object has no attribute 'optimizer'", "no attribute '_register_hooks_recursively'", tensors of
-length 1034 and 1035), and for ranks that drift apart.
+Catches failures of generation under ZeRO-3, where parameters have to be gathered and their hooks removed and put back
+("object has no attribute 'optimizer'", "no attribute '_register_hooks_recursively'", tensors of length 1034 and 1035),
+and ranks that drift apart.
 
-Trains three steps, then evaluates. The logits that the first step and the evaluation sampled from are
-compared with those of whole weights: the ones before the first step, and those gathered at the end. Needs two
-processes; on GPUs, two of them.
+Trains three steps, then evaluates. The logits that the first step and the evaluation sampled from are compared with
+those of whole weights: the ones before the first step, and those gathered at the end. Needs two processes; on GPUs, two
+of them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from smoke.kit import grpo, tiny, zero
-from smoke.kit.rollout import Watch
+from smoke.kit import extremes, grpo, tiny, zero
+from smoke.kit.rollout import Recorder
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
 
 PROBE = Probe(
-    matters="what fails here cannot train a model larger than one GPU, or trains a different one on each",
+    matters="a stack that fails here cannot train a model larger than one GPU, or trains a different one on each",
     bounds=(
         replace(grpo.MOVED, headline=True),
         Bound("whole_parameters", "each rank holds a part of every tensor", "tensors", equals=0),
@@ -75,7 +75,7 @@ def run(context: Context) -> Iterator[Reading]:
         per_device_eval_batch_size=grpo.GENERATIONS,
         **zero.options(context.device),
     )
-    watch = Watch(trainer, scores=True)
+    recorder = Recorder(trainer, scores=True)
     trainer.train()
     yield from grpo.check(trainer, reward)
 
@@ -90,14 +90,14 @@ def run(context: Context) -> Iterator[Reading]:
     gathered = zero.gather(parameters)
     still = [name for name in gathered if torch.equal(gathered[name], before[name])]
     yield Reading("parameters_moved", 1 - len(still) / len(gathered), ", ".join(still))
-    first, update = watch.generations[0].diff(policy), watch.generations[-1].diff(policy)
+    first, update = recorder.generations[0].diff(policy), recorder.generations[-1].diff(policy)
     policy.load_state_dict(gathered)
-    last = watch.generations[-1].diff(policy)
+    last = recorder.generations[-1].diff(policy)
     others: list[Any] = [None] * RANKS
     dist.all_gather_object(others, (gathered, first, last, update))
     wholes, firsts, lasts, updates = zip(*others, strict=True)
-    yield Reading("first_generation_diff", max(firsts), f"of the ranks {firsts}")
-    yield Reading("last_generation_diff", max(lasts), f"of the ranks {lasts}")
-    yield Reading("update_effect", min(updates), f"of the ranks {updates}")
+    yield Reading("first_generation_diff", extremes.largest(firsts), f"of the ranks {firsts}")
+    yield Reading("last_generation_diff", extremes.largest(lasts), f"of the ranks {lasts}")
+    yield Reading("update_effect", extremes.smallest(updates), f"of the ranks {updates}")
     differ = [name for name in gathered if not torch.equal(wholes[0][name], wholes[1][name])]
     yield Reading("ranks_differ", len(differ), ", ".join(differ))

@@ -1,11 +1,11 @@
 """Does GRPO train a LoRA adapter under ZeRO-3 in bfloat16?
 
-It exists for what only this recipe does: base weights in bfloat16 next to an adapter that PEFT makes in float32, small
+Catches failures of this recipe only: base weights in bfloat16 next to an adapter that PEFT creates in float32, small
 parameters that every rank keeps whole next to large ones that are divided ("output tensor must have the same type as
 input tensor"), and weights that are gathered for a generation with the adapter on.
 
 Trains three steps, then evaluates. The logits that the first step and the evaluation sampled from are compared with
-those of the whole weights: base alone before the first step, and base and adapter as gathered at the end. Needs two
+those of the whole weights: the base alone before the first step, and base and adapter as gathered at the end. Needs two
 processes; on GPUs, two of them.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import grpo, tiny, zero
-from smoke.kit.rollout import Watch
+from smoke.kit import extremes, grpo, tiny, zero
+from smoke.kit.rollout import Recorder
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
@@ -97,7 +97,7 @@ def run(context: Context) -> Iterator[Reading]:
         **options,
     )
     before = zero.gather(dict(trainer.model.named_parameters()))
-    watch = Watch(trainer, scores=True)
+    recorder = Recorder(trainer, scores=True)
     trainer.train()
     yield from grpo.check(trainer, reward)
     trainer.evaluate()
@@ -111,14 +111,14 @@ def run(context: Context) -> Iterator[Reading]:
     moved = after.keys() - still - adapter
     yield Reading("base_moved", len(moved), ", ".join(sorted(moved)))
 
-    first, update = watch.generations[0].diff(policy), watch.generations[-1].diff(policy)
+    first, update = recorder.generations[0].diff(policy), recorder.generations[-1].diff(policy)
     policy.load_state_dict(after)
-    last = watch.generations[-1].diff(policy)
+    last = recorder.generations[-1].diff(policy)
     ranks: list[Any] = [None] * RANKS
     dist.all_gather_object(ranks, (after, first, last, update))
     wholes, firsts, lasts, updates = zip(*ranks, strict=True)
-    yield Reading("first_generation_diff", max(firsts), f"of the ranks {firsts}")
-    yield Reading("last_generation_diff", max(lasts), f"of the ranks {lasts}")
-    yield Reading("update_effect", min(updates), f"of the ranks {updates}")
+    yield Reading("first_generation_diff", extremes.largest(firsts), f"of the ranks {firsts}")
+    yield Reading("last_generation_diff", extremes.largest(lasts), f"of the ranks {lasts}")
+    yield Reading("update_effect", extremes.smallest(updates), f"of the ranks {updates}")
     differ = [name for name in after if not torch.equal(wholes[0][name], wholes[1][name])]
     yield Reading("ranks_differ", len(differ), ", ".join(differ))

@@ -1,12 +1,12 @@
-"""Do the core packages import, with their compiled parts, and is exactly what the lock says installed?
+"""Do the core packages import, compiled parts included, and is exactly the lock installed?
 
-It exists for combinations that resolve and install without complaint, then fail at the first import: a renamed class
-(vLLM's GuidedDecodingParams, Transformers' HybridCache), a name registered twice (aimv2). For those that import, but
-without the compiled part: vLLM without its kernels when a system library such as libnuma is missing, bitsandbytes
-without its native library; both only log a line. And for everything that changes an environment after it was locked.
-Needs no package by itself: one that the lock names and that is missing is a failure, not a reason to skip. Nothing is
-allowed for: one failed import, or one distribution that is missing, not in the lock or of another version, fails the
-probe.
+Catches combinations that resolve and install without complaint, then fail at the first import: a renamed class (vLLM's
+GuidedDecodingParams, Transformers' HybridCache), a name registered twice (aimv2). Also packages that import without
+their compiled part and only log a line: vLLM without its kernels when a system library such as libnuma is missing,
+bitsandbytes without its native library. And every change of an environment after it was locked.
+
+Needs no package itself: one that the lock names and that is missing is a failure, not a reason to skip. One failed
+import, or one distribution that is missing, not in the lock or of another version, fails the probe.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CORE = {
 _EXACT = "what was certified about a lock says nothing about an environment that differs from it"
 
 PROBE = Probe(
-    matters="what was measured about a lock says nothing about an environment that differs from it",
+    matters="the measurements of a lock say nothing about an environment that differs from it",
     bounds=(
         Bound("imports_failed", "a core package that does not import is broken", equals=0),
         Bound(

@@ -1,13 +1,13 @@
-"""Is the KL divergence that to the model that training began with?
+"""Is the KL divergence measured against the model that training started from?
 
-It exists for a reference model that is not what it should be, while the KL divergence still looks like one: it moves
-along with the policy, is loaded from somewhere else, or is the policy itself because the adapter stays on. The
-penalty then pulls to the wrong place, or nowhere.
+Catches a wrong reference model while the KL divergence still looks plausible: it moves along with the policy, is loaded
+from somewhere else, or is the policy itself because the adapter stays on. The penalty then pulls in a wrong direction,
+or does nothing.
 
-Trains three steps on scripted completions with a KL penalty, once all weights and once a LoRA adapter, whose
-reference is the model without it. The KL divergence that the trainer logs at each step is compared with one computed
-from the parameters themselves: those of the policy at that step (for the adapter the product of its matrices, added
-to the weights here) and those from before training. Needs one process.
+Trains three steps on scripted completions with a KL penalty, once all weights and once a LoRA adapter, whose reference
+is the model without it. The KL divergence that the trainer logs at each step is compared with one computed from the
+parameters: those of the policy at that step (for the adapter, the product of its matrices added to the weights) and
+those from before training. Needs one process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RANK, ALPHA = 4, 8
 LEARNING_RATE, ADAPTER_RATE = 0.05, 0.5
 
 PROBE = Probe(
-    matters="a KL penalty towards the wrong model holds the policy in the wrong place, or does not hold it at all",
+    matters="a KL penalty towards the wrong model keeps the policy in the wrong place, or does not keep it at all",
     bounds=(
         Bound(
             "kl_error",

@@ -1,12 +1,12 @@
-"""Does scoring completions leave the logits of their prompts out of memory?
+"""Does scoring completions avoid computing the logits of their prompts?
 
-It exists for `logits_to_keep` under a name that the model's forward ignores, where the trainer then cuts off itself
-what it did not ask for (TRL 0.15.2 with Transformers 4.48.3): the values are right, but logits of every position of
-every prompt exist for a while, vocabulary-wide, and what fitted with short prompts runs out of memory with long ones.
+Catches `logits_to_keep` passed under a name that the model's forward ignores, where the trainer then discards the rest
+itself (TRL 0.15.2 with Transformers 4.48.3): the values are right, but for a moment there are vocabulary-wide logits
+for every position of every prompt, and a run that fits with short prompts is out of memory with long ones.
 
-The same completions are scored after shorter and after longer prompts, and the largest tensor as wide as the
-vocabulary is noted. It must not grow, because the completions are the same. (A fused LM head may compute every
-position, as TRL's does without a GPU: tile by tile, and the tile stays as large as it is.) Needs one process.
+Scores the same completions after shorter and after longer prompts, and records the largest tensor as wide as the
+vocabulary. It must not grow, because the completions are the same. (A fused LM head may compute every position, as
+TRL's does without a GPU, but tile by tile, and the tile does not grow.) Needs one process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEQUENCES, SHORTER, LONGER, COMPLETION = 16, 272, 400, 8
 VOCABULARY = len(tiny.VOCABULARY) + 3
 
 PROBE = Probe(
-    matters="full-sequence logits are often the largest tensor of a run: it runs out of memory where it need not",
+    matters="full-sequence logits are often the largest tensor of a run, which is then out of memory without need",
     bounds=(
         Bound(
             "logits_per_prompt_token",

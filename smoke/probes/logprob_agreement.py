@@ -1,13 +1,13 @@
-"""Does the trainer score the tokens that it means to score?
+"""Does the trainer score the right tokens?
 
-It exists for the silent failure: TRL passes `logits_to_keep` under a name that the model's forward ignores, gets the
-logits of all positions instead of the last ones, and scores completion tokens at the positions of the prompt. No
-error, plausible losses, nothing learned. The loss and the KL divergence at step 0 cannot show it, because policy and
-reference are wrong in the same way.
+Catches a silent failure: TRL passes `logits_to_keep` under a name that the model's forward ignores, gets the logits of
+all positions instead of the last ones, and scores completion tokens at the positions of the prompt. There is no error,
+the losses are plausible, and nothing is learned. The loss and the KL divergence at step 0 cannot show it, because
+policy and reference are wrong in the same way.
 
-Here the trainer's own per-token log-probabilities, of a batch with completions of different lengths padded on the
-right, are compared with those of each sequence alone, unpadded, from all logits. The prompts are equally long; what
-padding them does is the question of logprob-padding. Needs one process.
+Compares the trainer's per-token log-probabilities, for a batch with completions of different lengths padded on the
+right, with those of each sequence alone, unpadded, from all logits. The prompts have equal lengths; logprob-padding
+covers their padding. Needs one process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import grpo, scoring, tiny
+from smoke.kit import extremes, grpo, scoring, tiny
 from smoke.kit.policy import completion_logprobs, next_token_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -26,7 +26,7 @@ PROMPT = 24
 COMPLETIONS = (8, 5, 3, 8)
 
 PROBE = Probe(
-    matters="the gradient of GRPO is that of these numbers; wrong ones train on noise with a plausible loss",
+    matters="GRPO's gradient is the gradient of these numbers; wrong ones train on noise with a plausible loss",
     bounds=(
         Bound(
             "max_abs_diff",
@@ -63,7 +63,10 @@ def run(context: Context) -> Iterator[Reading]:
 
     diffs = scoring.differences(policy, prompts, completions, scoring.score(trainer, prompts, completions))
     yield Reading("max_abs_diff", diffs.max().item(), f"of the sequences: {diffs.tolist()}")
-    yield Reading("shift_effect", max(_shift_effect(policy, *pair) for pair in zip(prompts, completions, strict=True)))
+    yield Reading(
+        "shift_effect",
+        extremes.largest(_shift_effect(policy, *pair) for pair in zip(prompts, completions, strict=True)),
+    )
 
 
 def _shift_effect(model: Any, prompt: list[int], completion: list[int]) -> float:
@@ -75,4 +78,4 @@ def _shift_effect(model: Any, prompt: list[int], completion: list[int]) -> float
     early = rows[:-1].gather(1, torch.tensor(completion)[:, None])[:, 0]
     late = rows[2:].gather(1, torch.tensor(completion[:-1])[:, None])[:, 0]
     effects = [(early - expected).abs().max().item(), (late - expected[:-1]).abs().max().item()]
-    return float(min(effects))
+    return extremes.smallest(effects)

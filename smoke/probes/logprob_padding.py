@@ -1,12 +1,11 @@
 """Are prompts that were padded to a common length scored as if each were alone?
 
-It exists for a batch of prompts of different lengths whose padding is attended to (TRL 0.14 hands the model no
-attention mask), or counted in the positions: every log-probability of a padded sequence is then that of another
-prompt, silently, and it depends on what else is in the batch.
+Catches a batch of prompts of different lengths whose padding is attended to (TRL 0.14 passes no attention mask to the
+model) or counted in the positions: every log-probability of a padded sequence is then silently that of another prompt,
+and depends on the rest of the batch.
 
-The trainer's own per-token log-probabilities of a batch padded on the left are compared with those of each sequence
-alone. The completions are equally long; what padding those does is the question of logprob-agreement. Needs one
-process.
+Compares the trainer's per-token log-probabilities, for a batch padded on the left, with those of each sequence alone.
+The completions have equal lengths; logprob-agreement covers their padding. Needs one process.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import grpo, scoring, tiny
+from smoke.kit import extremes, grpo, scoring, tiny
 from smoke.kit.policy import completion_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -58,7 +57,7 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("max_abs_diff", diffs.max().item(), f"of prompts of {PROMPTS} tokens: {diffs.tolist()}")
     padded = [prompt for prompt in prompts if len(prompt) < max(PROMPTS)]
     rest = [completion for prompt, completion in zip(prompts, completions, strict=True) if prompt in padded]
-    yield Reading("unmasked_effect", min(_unmasked(trainer, policy, padded, rest)))
+    yield Reading("unmasked_effect", extremes.smallest(_unmasked(trainer, policy, padded, rest)))
 
 
 def _unmasked(trainer: Any, model: Any, prompts: list[list[int]], completions: list[list[int]]) -> Iterator[float]:

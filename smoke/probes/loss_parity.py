@@ -1,15 +1,14 @@
 """Are the loss and the gradients of GRPO those of the papers?
 
-It exists for losses that are not what their options say, and train all the same: divided by the wrong count of tokens
-(truncated completions that still count, an average of averages), with log-probabilities at another temperature than
-the one sampled at, with padding that is attended to, with a KL divergence or clipping bounds that do nothing.
+Catches losses that differ from their options and still train: divided by the wrong number of tokens (truncated
+completions that still count, an average of averages), with log-probabilities at another temperature than the one of
+sampling, with padding that is attended to, with a KL divergence or clipping bounds without effect.
 
 Trains two steps of real GRPO on scripted completions of different lengths and fixed rewards, once for every way to
 average and for every option that changes the loss, and compares loss and gradients of each step with a reference in
-plain PyTorch (kit/reference.py). Both steps use the same completions, so that in the second the policy is no longer
-the one that sampled, and no longer the reference model. What depends on an option that this TRL does not have is left
-out. To show that it could fail, it measures how far off the gradients would be with one of the options ignored. Needs
-one process.
+plain PyTorch (kit/reference.py). Both steps use the same completions, so that in the second step the policy differs
+from the one that sampled and from the reference model. Options that this TRL does not have are left out. To show that
+it could fail, it measures the error of the gradients if one of the options were ignored. Needs one process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, parity, scripted, tiny
+from smoke.kit import adapter, extremes, parity, scripted, tiny
 from smoke.kit.reference import Objective
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -31,7 +30,7 @@ TEMPERATURE = 0.7
 PROMPT_LENGTHS = (14, 9)
 
 PROBE = Probe(
-    matters="a loss that is not the one asked for optimises something else, at another rate, and looks like training",
+    matters="a loss that differs from the configured one optimises something else, and still looks like training",
     bounds=(
         Bound(
             "gradient_error",
@@ -127,7 +126,7 @@ def run(context: Context) -> Iterator[Reading]:
         for what, fields in case.wrong.items():
             found["least_effect"][f"{case.name}: {what}"] = expected.effect(**fields)
     for name, values in found.items():
-        yield Reading(name, *parity.tell(values, least=name == "least_effect"))
+        yield Reading(name, *extremes.outermost(values, least=name == "least_effect"))
 
 
 def _cases() -> Iterator[Case]:

@@ -1,14 +1,14 @@
-"""Does training keep its memory?
+"""Does the memory of a training run stay constant?
 
-It exists for the leak that ends a run after hours: a metric, a loss or a batch that is stored with its graph, in the
-trainer or in a cache below it. Trainer's own running loss once kept every step's graph; the host's memory was full
-after twenty thousand steps.
+Catches the leak that ends a run after hours: a metric, a loss or a batch that is stored with its graph, in the trainer
+or in a cache below it. Trainer's own running loss once kept every step's graph; the host's memory was full after twenty
+thousand steps.
 
-After a warm-up, all batches have the same shape, and after each step what cyclic garbage is left is collected, the
-tensors that Python knows are counted, and the memory in use is read: on a CPU the process's own resident memory, once
-malloc has given back what it can; on a GPU what torch has allocated there. What counts is the median of the second half
-of the steps against that of the first. In the last steps the probe itself keeps the logits of a forward pass, with
-their graph, and has to see that. Needs one process; on a GPU, one GPU.
+After a warm-up, all batches have the same shape. After each step, cyclic garbage is collected, the tensors that Python
+knows are counted, and the memory in use is read: on a CPU the process's resident memory, after malloc has returned free
+memory; on a GPU torch's allocated memory. The result is the median of the second half of the steps against that of the
+first. In the last steps the probe itself keeps the logits of a forward pass, with their graph, and has to detect that.
+Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GENERATIONS = 4
 PROMPT = "say a word or two"
 
 PROBE = Probe(
-    matters="a run that keeps a little of every step is killed for lack of memory, hours later",
+    matters="a run that keeps a little of every step runs out of memory after hours",
     bounds=(
         Bound(
             "tensors_per_step",

@@ -1,12 +1,12 @@
-"""Are 4-bit weights what QLoRA says they are, and are the layers made of them computed right?
+"""Are 4-bit weights as QLoRA defines them, and are layers with such weights computed right?
 
-It exists for quantisation that fails without an error: a kernel that reads the scales or the packed halves in another
-order, a second quantisation of the scales that is not undone, an adapter scaled by something other than alpha / r, a
-layer that passes no gradient on. All of that still trains, from a model that is a little or quite another one.
+Catches quantisation that is wrong without an error: a kernel that reads the scales or the packed halves in another
+order, quantised scales that are not decoded, an adapter scaled by something other than alpha / r, a layer that passes
+no gradient on. All of that still trains, but from a different model.
 
-Quantises random weights through bitsandbytes and compares what they decode to with the definition in the QLoRA paper,
+Quantises random weights with bitsandbytes and compares the decoded weights with the definition in the QLoRA paper,
 computed independently. Then compares logits and gradients of a 4-bit model with a LoRA adapter with those of a plain
-model that has the decoded weights and the adapter's product written into its own. Needs one process; on a GPU, one GPU.
+model with the decoded weights, and the adapter's product added to them. Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import quantized, tiny
+from smoke.kit import extremes, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 # The 16 values of NormalFloat, from appendix E of the QLoRA paper.
@@ -45,7 +45,7 @@ SHAPE = (192, 320)
 TOKENS = 48
 
 PROBE = Probe(
-    matters="the policy is another model than the one that was meant, or its adapter learns from wrong gradients",
+    matters="the policy is a different model than intended, or its adapter learns from wrong gradients",
     bounds=(
         Bound(
             "gradient_error",
@@ -158,8 +158,8 @@ def _weight_errors(context: Context) -> Iterator[Reading]:
         errors["decoded"].append((((decoded - chosen * scales) / scales).abs().max().item(), how))
         errors["rounded"].append((((rounded - decoded) / scales).abs().max().item(), how))
         errors["scale"].append((_scale_error(scales, exact) if double else _distance(scales, exact), how))
-    for name, found in errors.items():
-        yield Reading(f"{name}_error", *max(found))
+    for name, measured in errors.items():
+        yield Reading(f"{name}_error", *extremes.worst(measured))
 
 
 def _nearest(decoded: Any, exact: Any, code: Any) -> tuple[Any, float]:
@@ -184,7 +184,7 @@ def _scale_error(scales: Any, exact: Any) -> float:
     largest = ours.abs().amax(dim=1, keepdim=True)
     chosen, excess = _nearest(theirs / largest, ours / largest, _dynamic_code())
     off: float = (theirs / largest - chosen).abs().flatten()[: len(exact)].max().item()
-    return max(excess, off)
+    return extremes.largest((excess, off))
 
 
 def _dynamic_code() -> Any:
@@ -245,7 +245,9 @@ def _model_errors(context: Context) -> Iterator[Reading]:
         policy.zero_grad()
         logits = _forward(policy, tokens)
         _loss(logits, tokens).backward()
-        return logits, *max((_distance(adapter[name].grad, gradient), name) for name, gradient in gradients.items())
+        return logits, *extremes.worst(
+            (_distance(adapter[name].grad, gradient), name) for name, gradient in gradients.items()
+        )
 
     logits, error, where = train()
     yield Reading("forward_error", _distance(logits, expected))

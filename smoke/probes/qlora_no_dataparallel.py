@@ -1,12 +1,13 @@
-"""Is a 4-bit model left alone where one process sees several GPUs?
+"""Is a 4-bit model kept out of nn.DataParallel when one process sees several GPUs?
 
-It exists for `python train.py` on a machine with several GPUs: Trainer wraps the model in nn.DataParallel, which copies
-it to all of them without its scales, and the first step fails with "All input tensors need to be on the same GPU, but
-found some tensors to not be on a GPU". transformers leaves 4-bit models out of that since 5.6; TRL refuses since 1.15.
+Catches the failure of `python train.py` on a machine with several GPUs: Trainer wraps the model in nn.DataParallel,
+which copies it to all of them without its scales, and the first step fails with "All input tensors need to be on the
+same GPU, but found some tensors to not be on a GPU". transformers excludes 4-bit models since 5.6; TRL refuses since
+1.15.
 
-Makes a trainer for a 4-bit model with an adapter, and for a plain one to compare with, where two GPUs are visible, and
-looks at what Trainer wraps them in. On a CPU, torch is told that there are two GPUs, which is all that Trainer looks
-at; nothing is trained. Needs one process; on GPUs, two of them.
+Creates a trainer for a 4-bit model with an adapter, and one for a plain model to compare with, with two visible GPUs,
+and checks how Trainer wraps them. On a CPU, torch is patched to report two GPUs, which is all that Trainer checks; no
+training. Needs one process; on GPUs, two of them.
 """
 
 from __future__ import annotations

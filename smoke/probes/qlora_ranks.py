@@ -1,12 +1,12 @@
-"""Does GRPO train one adapter on a 4-bit model that every rank holds on its own device?
+"""Does GRPO train one adapter on a 4-bit model with a copy on the device of every rank?
 
-It exists for "You can't train a model that has been loaded in 8-bit or 4-bit precision on a different device than the
-one you're training on", which accelerate says of a device map that names the first GPU on every rank; for "Expected to
-mark a variable ready only once", from adapters under TRL's default checkpointing before 0.27; and for ranks that train
-without an error, but each an adapter of its own.
+Catches "You can't train a model that has been loaded in 8-bit or 4-bit precision on a different device than the one
+you're training on", which accelerate raises for a device map with the first GPU on every rank; "Expected to mark a
+variable ready only once", from adapters with TRL's default checkpointing before 0.27; and ranks that train without an
+error, but each its own adapter.
 
-Each rank loads the model on its own device, trains on its own prompts, and tells the other which gradients it had
-before they were averaged, and what it has in the end. Needs two processes; on GPUs, two of them.
+Each rank loads the model on its own device, trains on its own prompts, and shares its gradients from before averaging
+and its final state with the other. Needs two processes; on GPUs, two of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from smoke.kit import grpo, quantized, tiny
+from smoke.kit import extremes, grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
@@ -98,9 +98,9 @@ def run(context: Context) -> Iterator[Reading]:
     frozen = [name for name in differ if "lora_" not in name]
     yield Reading("frozen_differ", len(frozen), ", ".join(frozen))
     errors = [_distance(used[step], (first[step] + second[step]) / 2) for step in range(grpo.STEPS)]
-    yield Reading("gradient_error", max(errors), f"of the steps: {errors}")
+    yield Reading("gradient_error", extremes.largest(errors), f"of the steps: {errors}")
     apart = [_distance(first[step], second[step]) for step in range(grpo.STEPS)]
-    yield Reading("gradients_differ", min(apart), f"of the steps: {apart}")
+    yield Reading("gradients_differ", extremes.smallest(apart), f"of the steps: {apart}")
 
 
 def _device(context: Context) -> str | int:

@@ -1,12 +1,12 @@
-"""Does GRPO keep one copy of a 4-bit model with an adapter, and measure the KL divergence against where it started?
+"""Does GRPO keep one copy of a 4-bit model with an adapter, with the KL divergence against its start?
 
-It exists for an adapter that is already there when training begins (PeftModel, and no peft_config): TRL 0.14 copies
-the whole quantised model as its own reference, which accelerate then refuses to place ("You can't train a model that
-has been loaded in 8-bit or 4-bit precision on a different device") or which does not fit; those up to 0.26
-switch the adapter off in its place, and punish the policy for all that the adapter had learned before.
+Catches failures with an adapter that exists before training (PeftModel, and no peft_config): TRL 0.14 copies the whole
+quantised model as a reference, which accelerate then refuses to place ("You can't train a model that has been loaded in
+8-bit or 4-bit precision on a different device") or which does not fit; later releases up to 0.26 switch the adapter off
+instead, and penalise the policy for all that the adapter had learned before.
 
-Hands the trainer a 4-bit model with an adapter that does something, counts the packed weights that are alive, and
-trains with a KL penalty. Needs one process; on a GPU, one GPU.
+Passes a 4-bit model with an adapter that has an effect to the trainer, counts the packed weights in memory, and trains
+with a KL penalty. Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from smoke.kit import grpo, quantized, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
-    matters="the run needs twice the memory or is refused, or its penalty pulls back to a model before the adapter",
+    matters="the run needs twice the memory or is refused, or its penalty pulls back to the model without the adapter",
     bounds=(
         Bound(
             "copies",

@@ -1,14 +1,14 @@
 """Does the reward rise, as fast as it should?
 
-It exists for training that runs, with finite losses and gradients, and learns nothing or the wrong thing: advantages
-that are zero, have the wrong sign or belong to other completions, a learning rate that does not reach the optimizer,
-completions of a policy that is long gone, a KL penalty that holds the policy where it was.
+Catches training that runs with finite losses and gradients, and learns nothing or the wrong thing: advantages that are
+zero, have the wrong sign or belong to other completions, a learning rate that does not reach the optimizer, completions
+of an outdated policy, a KL penalty that keeps the policy where it was.
 
-Three short runs from one tiny policy, each with its own order of the data and its own samples. The reward is the share
-of lower-case letters in a completion, which the policy learns within ten steps. What is compared is where it ends, and
-the very first update, in which AdamW moves a parameter by the learning rate at most. Two kinds of errors do not show:
-AdamW hides the scale of the gradient, and letters are worth the same at every position, so that scores at the wrong
-ones teach them, too. Other probes ask for those. Needs one process; on a GPU, one GPU.
+Three short runs start from one tiny policy, each with its own order of the data and its own samples. The reward is the
+share of lower-case letters in a completion, which the policy learns within ten steps. The probe checks the final
+reward, and the very first update, in which AdamW moves a parameter by the learning rate at most. Two kinds of errors do
+not show here: AdamW hides the scale of the gradient, and letters have the same value at every position, so that scores
+at wrong positions teach them too. Other probes cover these. Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import adapter, grpo, tiny
+from smoke.kit import adapter, extremes, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RUNS = 3
@@ -30,7 +30,7 @@ SEQUENCES = 128
 LEARNING_RATE = 6e-3
 
 PROBE = Probe(
-    matters="a run whose reward does not rise has cost its GPU hours for nothing",
+    matters="a run whose reward does not rise wastes its GPU hours",
     bounds=(
         Bound(
             "reward_end",
@@ -83,7 +83,7 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("reward_start", statistics.fmean(curve[0] for curve in curves), shown)
     updates = [update for _, update in runs]
     errors = [abs(update / LEARNING_RATE - 1) for update in updates]
-    yield Reading("first_update_error", max(errors), f"the largest first updates are {updates}")
+    yield Reading("first_update_error", extremes.largest(errors), f"the largest first updates are {updates}")
 
 
 def _train(context: Context, model: Any, seed: int) -> tuple[list[float], float]:
@@ -111,7 +111,7 @@ def _train(context: Context, model: Any, seed: int) -> tuple[list[float], float]
 
     def measure(step: int) -> None:
         if step == 1:
-            first[0] = max(
+            first[0] = extremes.largest(
                 (now - before[name]).abs().max().item() for name, now in grpo.snapshot(trainer.model).items()
             )
 

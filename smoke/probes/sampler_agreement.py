@@ -1,14 +1,14 @@
-"""Does vLLM sample as asked, and does the trainer use log-probabilities of what vLLM really sampled from?
+"""Does vLLM sample as requested, and does the trainer use the log-probabilities of that distribution?
 
-It exists for log-probabilities that vLLM reports without the temperature or the truncation it samples with: the
-trainer divides its own, with temperature, by them, and every importance ratio is off before anything was learned. And
-for a sampler that ignores what it was asked for: it agrees with itself.
+Catches log-probabilities that vLLM reports without the temperature or the truncation that it samples with: the trainer
+divides its own, with temperature, by them, and every importance ratio is off before anything was learned. And a sampler
+that ignores its settings, but agrees with itself.
 
-For each of several settings of temperature, top_k, top_p and min_p, a trainer takes one step with vLLM colocated.
-Three things are compared with the same numbers, computed from all logits of each sequence alone: what vLLM answered,
-what the trainer computed, and the ratio that the trainer's loss used. Whether the tokens are distributed as asked is
-a test: the sum of their log-probabilities, less its expectation, in standard deviations. Needs one process; on a GPU,
-one GPU.
+For each of several settings of temperature, top_k, top_p and min_p, a trainer takes one step with vLLM colocated. The
+answer of vLLM, the trainer's log-probabilities, and the ratio in the trainer's loss are compared with the same numbers
+computed from all logits of each sequence alone. Whether the tokens have the requested distribution is a statistical
+test: the sum of their log-probabilities, less its expectation, in standard deviations. Needs one process; on a GPU, one
+GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, colocate, tiny
+from smoke.kit import adapter, colocate, extremes, tiny
 from smoke.kit.policy import next_token_logprobs
 from smoke.probe import Bound, Context, Probe, Reading
 
@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 MARGIN = 0.3
 
 PROBE = Probe(
-    matters="a ratio that is wrong from the start weighs every token wrongly, with no error and a plausible loss",
+    matters="a ratio that is wrong from the start gives every token a wrong weight, with no error and a plausible loss",
     bounds=(
         Bound(
             "sampler_diff",
@@ -335,11 +335,11 @@ def _measure_uses(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float
             starts.append(expected.abs().max().item())
             ratios.append(ratio)
     if diffs:
-        yield "trainer_diff", max(diffs)
+        yield "trainer_diff", extremes.largest(diffs)
     if ratios:
         mean = torch.cat(ratios).mean().item()
-        yield "ratio_error", max(errors)
-        yield ("ratio_truncated", mean) if step.truncates else ("ratio_at_start", max(starts))
+        yield "ratio_error", extremes.largest(errors)
+        yield ("ratio_truncated", mean) if step.truncates else ("ratio_at_start", extremes.largest(starts))
         if step.logged is not None:
             yield "ratio_log_error", abs(step.logged - mean)
 
@@ -367,17 +367,17 @@ def _measure_samples(step: Step, scores: list[Scores]) -> Iterator[tuple[str, fl
 
 # Over the settings: how the worst is found.
 _WORST: dict[str, Callable[[Iterable[float]], float]] = {
-    "sampler_diff": max,
-    "raw_effect": min,
-    "trainer_diff": max,
-    "ratio_error": max,
-    "ratio_at_start": max,
-    "ratio_log_error": max,
-    "ratio_truncated": min,
-    "sampling_z": max,
-    "sampling_z_ignored": min,
+    "sampler_diff": extremes.largest,
+    "raw_effect": extremes.smallest,
+    "trainer_diff": extremes.largest,
+    "ratio_error": extremes.largest,
+    "ratio_at_start": extremes.largest,
+    "ratio_log_error": extremes.largest,
+    "ratio_truncated": extremes.smallest,
+    "sampling_z": extremes.largest,
+    "sampling_z_ignored": extremes.smallest,
     "tokens_outside": sum,
-    "tokens_outside_ignored": min,
+    "tokens_outside_ignored": extremes.smallest,
     "sequences_altered": sum,
     "completions_repeated": sum,
 }

@@ -1,12 +1,12 @@
-"""Does a completion end where the model says that it ends, and is it trained on up to there and no further?
+"""Does a completion end at the model's stop token, and is it trained on up to there and no further?
 
-It exists for two silent failures. Models declare several tokens that end a completion (of a turn, of a text), and the
-tokenizer only one of them: a trainer that knows only that one goes on sampling behind the end, or stops and then
-trains on the padding. And where the padding token is the one that ends a sequence, as many tokenizers have it, a
-trainer that takes it for padding never trains the model to end.
+Catches two silent failures. Models declare several tokens that end a completion (of a turn, of a text), the tokenizer
+only one of them: a trainer that knows only that one continues to sample after the end, or stops and then trains on the
+padding. And many tokenizers use the end-of-sequence token for padding: a trainer that treats it as padding never trains
+the model to end.
 
-Trains one step with a model that declares several such tokens, and one with a tokenizer that pads with its end of
-sequence. What was trained on is compared with what was sampled. Needs one process.
+Trains one step with a model that declares several stop tokens, and one with a tokenizer that pads with its end of
+sequence. The tokens trained on are compared with those sampled. Needs one process.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoke.kit import adapter, grpo, tiny
-from smoke.kit.rollout import Watch
+from smoke.kit.rollout import Recorder
 from smoke.probe import Bound, Context, Probe, Reading
 
 COMPLETIONS = 16
 NEW_TOKENS = 24
 
 PROBE = Probe(
-    matters="what stands behind the end of an answer is trained on like the answer, or the end is never learned",
+    matters="tokens after the end of an answer are trained on like the answer, or the end is never learned",
     bounds=(
         Bound(
             "tokens_past_stop",
@@ -90,9 +90,9 @@ def _train(context: Context, model: Any, tokenizer: Any) -> list[list[int]]:
         max_completion_length=NEW_TOKENS,
         per_device_train_batch_size=adapter.batch_of(COMPLETIONS, grpo.GENERATIONS),
     )
-    watch = Watch(trainer)
+    recorder = Recorder(trainer)
     trainer.train()
-    return [completion for _, completion in watch.pairs()]
+    return [completion for _, completion in recorder.pairs()]
 
 
 def _end_soon(model: Any, end: int) -> None:

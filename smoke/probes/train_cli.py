@@ -1,11 +1,11 @@
-"""Does `trl grpo --config` train what the config file asks for?
+"""Does `trl grpo --config` train as the config file says?
 
-It exists for the way most users start a run, which no test of the trainer's class covers: the command's parser, the
-launcher between it and the training script, the data and the reward function named in a file. An option that is lost
-on the way trains something else, and says nothing; so does a misspelt one that is taken without complaint.
+Catches failures of the way most users start a run, which no test of the trainer class covers: the command's parser, the
+launcher between it and the training script, the data and the reward function named in a file. An option that is lost on
+the way trains something else without a message; so does a misspelt one that is accepted.
 
-Runs the command's entry point on a config file: a tiny model in a directory, prompts in a file, a reward function in a
-module beside it. Reads back what a user gets: the exit status, the options stored with the checkpoint, the log and the
+Runs the command's entry point on a config file: a tiny model in a folder, prompts in a file, a reward function in a
+module next to it. Checks what a user gets: the exit status, the options stored with the checkpoint, the log and the
 weights. Then the same with a misspelt option, which has to be refused. Where the launcher starts an interpreter, the
 script runs in a forked process, which has the packages imported already. Needs one process.
 """
@@ -43,7 +43,7 @@ def lower_case_letters(completions, **_):
 """
 
 PROBE = Probe(
-    matters="an option that is lost between the config file and the trainer trains something else than was asked for",
+    matters="an option lost between the config file and the trainer trains something else than configured",
     bounds=(
         Bound("exit_status", "0 says that it trained; nothing else does", equals=0),
         Bound("options_lost", "options of the file that the run did not have", "options", equals=0, headline=True),

@@ -1,13 +1,13 @@
 """Can ranks under ZeRO-3 end their generations at different lengths, with gradient checkpointing on?
 
-It exists for the tensors of length 1034 and 1035: under ZeRO-3 a rank whose completions have ended keeps the others
-company until theirs have, because every forward pass gathers parameters from all. Without a cache, which gradient
-checkpointing takes away, its attention mask grew at each of these idle passes and its tokens did not ("The size of
+Catches the error about tensors of length 1034 and 1035: under ZeRO-3 a rank whose completions have ended continues with
+idle passes until the others have ended, because every forward pass gathers parameters from all ranks. Without a cache,
+which gradient checkpointing disables, its attention mask grew at each idle pass and its tokens did not ("The size of
 tensor a (n) must match the size of tensor b (n+1)").
 
-The policy writes twelve letters from the one after the prompt's last, then ends: every prompt has its own length, and
-so has every rank. Trains with the weights gathered for a whole generation, as it is by default, then with weights
-gathered pass by pass, where TRL has the option. Needs two processes; on GPUs, two of them.
+The policy writes twelve letters, starting with the one after the prompt's last, then ends: every prompt has its own
+length, and so does every rank. Trains with the weights gathered for a whole generation, which is the default, then with
+weights gathered pass by pass, if TRL has the option. Needs two processes; on GPUs, two of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import adapter, grpo, tiny, zero
-from smoke.kit.rollout import Watch
+from smoke.kit import adapter, extremes, grpo, tiny, zero
+from smoke.kit.rollout import Recorder
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
@@ -85,20 +85,20 @@ def run(context: Context) -> Iterator[Reading]:
         **zero.options(context.device),
     )
     _gather_by_pass(trainer, STEPS // 2)
-    watch = Watch(trainer)
+    recorder = Recorder(trainer)
     trainer.train()
 
-    pairs = watch.pairs()
+    pairs = recorder.pairs()
     wrong = [_describe(*pair) for pair in pairs if pair[1] != _written(pair[0])]
-    lengths = [max(map(len, map(_written, generation.prompts))) for generation in watch.generations]
-    passes = [generation.passes for generation in watch.generations]
+    lengths = [max(map(len, map(_written, generation.prompts))) for generation in recorder.generations]
+    passes = [generation.passes for generation in recorder.generations]
     ranks: list[Any] = [None] * RANKS
     dist.all_gather_object(ranks, (len(pairs), wrong, lengths, passes))
     counts, wrongs, lengths_of, passes_of = zip(*ranks, strict=True)
     yield Reading("completions", sum(counts), str(counts))
     yield Reading("wrong_completions", sum(map(len, wrongs)), str(wrongs))
     differences = [abs(one - other) for one, other in zip(*lengths_of, strict=True)]
-    yield Reading("length_difference", min(differences), f"of the ranks {lengths_of}")
+    yield Reading("length_difference", extremes.smallest(differences), f"of the ranks {lengths_of}")
     differences = [abs(one - other) for one, other in zip(*passes_of, strict=True)]
     yield Reading("passes_differ", sum(differences), f"of the ranks {passes_of}")
 

@@ -1,10 +1,10 @@
 """Does vLLM inside the trainer's process stay on the GPU of its rank?
 
-It exists for "Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!": vLLM
-was started in the trainer's process for one GPU and put some of its tensors on the first.
+Catches "Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!": vLLM was
+started in the trainer's process for one GPU and put some of its tensors on the first.
 
-Trains with vLLM colocated on two ranks, then looks at the device of every tensor that the policy and vLLM hold, the
-weights and the cache. Needs two processes and two GPUs: on a CPU, or on one GPU, there is no wrong device to be on.
+Trains with vLLM colocated on two ranks, then checks the device of every tensor of the policy and of vLLM, weights and
+cache. Needs two processes and two GPUs: on a CPU, or on one GPU, there is no wrong device.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smoke.kit import adapter, colocate, grpo, tiny
+from smoke.kit import adapter, colocate, extremes, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading, Skip
 
 RANKS = 2
@@ -81,7 +81,7 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("gpus", len(set(gpus)), f"ranks on {gpus}")
     yield Reading("policy_elsewhere", sum(map(len, of_policy)), f"by rank: {of_policy}")
     yield Reading("sampler_elsewhere", sum(map(len, of_sampler)), f"by rank: {of_sampler}")
-    yield Reading("sampler_tensors", min(counts), f"by rank: {counts}")
+    yield Reading("sampler_tensors", extremes.smallest(counts), f"by rank: {counts}")
 
 
 def _elsewhere(tensors: dict[str, Any], device: Any) -> list[str]:

@@ -1,12 +1,12 @@
-"""Does vLLM wake up with the policy's weights, when it sleeps between the generations?
+"""Does vLLM wake up with the policy's weights when it sleeps between generations?
 
-It exists for sleep mode, which frees the GPU for the optimizer by discarding vLLM's weights: a trainer that only wakes
-vLLM up samples gibberish ("!!!!!!") with no error, at the latest when it generates twice without a step in between.
-And for one that then loads the checkpoint, not the policy.
+Catches failures of sleep mode, which frees the GPU for the optimizer by discarding vLLM's weights: a trainer that only
+wakes vLLM up samples gibberish ("!!!!!!") without an error, at the latest when it generates twice without a step in
+between. And a trainer that then loads the checkpoint instead of the policy.
 
 Trains with vLLM colocated and its sleep mode on, with two generations in each step. At every generation the weights
-inside vLLM are compared with the policy's, bit by bit after rounding to vLLM's type. Needs one process and one GPU:
-vLLM does not sleep on a CPU.
+inside vLLM are compared with the policy's, bit by bit after rounding to vLLM's dtype. Needs one process and one GPU:
+vLLM has no sleep mode on a CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ON_A_CPU = Skip("vLLM has its sleep mode only on GPUs", device="cpu")
 NO_SLEEP_MODE = Skip("this TRL has no sleep mode for vLLM", versions={"trl": "<0.23"})
 
 PROBE = Probe(
-    matters="completions sampled from no policy at all; the run goes on, and learns to make gibberish less likely",
+    matters="completions come from no policy at all; the run continues, and learns to make gibberish less likely",
     bounds=(
         Bound(
             "stale_tensors",
@@ -65,7 +65,7 @@ def run(context: Context) -> Iterator[Reading]:
         )
     before = grpo.snapshot(trainer.model)
     engine = adapter.sampler(trainer)
-    found = colocate.watch_weights(trainer, engine)
+    comparisons = colocate.watch_weights(trainer, engine)
     sleep, sleeps = engine.sleep, []
 
     def note(*arguments: Any, **keywords: Any) -> Any:
@@ -75,6 +75,6 @@ def run(context: Context) -> Iterator[Reading]:
     engine.sleep = note
     trainer.train()
     yield grpo.moved(before, trainer.model)
-    yield Reading("stale_tensors", sum(len(weights.stale) for weights in found), f"by generation: {found}")
-    yield Reading("generations", sum(weights.compared > 0 for weights in found), f"by generation: {found}")
+    yield Reading("stale_tensors", sum(len(weights.stale) for weights in comparisons), f"by generation: {comparisons}")
+    yield Reading("generations", sum(weights.compared > 0 for weights in comparisons), f"by generation: {comparisons}")
     yield Reading("sleeps", len(sleeps), str(sleeps))

@@ -1,15 +1,15 @@
-"""Do a trainer's weights, all of them, reach vLLM in the same process, and does vLLM answer with them?
+"""Do all of the trainer's weights reach vLLM in the same process, and does vLLM answer with them?
 
-It exists for weights that do not arrive, silently: an output layer packed once that stays what it was while the sync
-writes a copy that nobody reads, adapters that are not merged, and a cache of what the old weights made of a prompt.
-And for a base model that the sync of an adapter leaves changed.
+Catches weights that silently do not arrive: an output layer packed once that stays unchanged while the sync writes to
+an unused copy, adapters that are not merged, and a prompt cache computed with old weights. And a base model that the
+sync of an adapter leaves changed.
 
 Weights change in three ways: by a large step of the optimizer, by one of a LoRA adapter, and all of them to random
-values. Each time the trainer synchronises them by its own method, the tensors inside vLLM are compared with the
-policy's, and vLLM's greedy tokens and their log-probabilities with those of the policy. The prompts are long enough
-for vLLM to cache them, and most were answered before with other weights. The random values go to a Qwen2, and to a
-Llama whose embedding is its output layer, too. To show that this could fail, it measures what a single stale
-tensor, a stale cache or a missing adapter would change. Needs one process; on a GPU, one GPU.
+values. Each time, after the trainer's own sync, vLLM's tensors are compared with the policy's, and vLLM's greedy tokens
+and their log-probabilities with those of the policy. The prompts are long enough for vLLM to cache them, and most were
+answered before with other weights. The random values are used for a Qwen2, and for a Llama whose embedding is also its
+output layer. To show that the probe could fail, it measures the effect of a single stale tensor, a stale cache or a
+missing adapter. Needs one process; on a GPU, one GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from smoke.kit import adapter, colocate, grpo, tiny
+from smoke.kit import adapter, colocate, extremes, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROMPTS = 8
@@ -28,7 +28,7 @@ PROMPT_LENGTH = 136
 NEW_TOKENS = 12
 
 PROBE = Probe(
-    matters="a sampler that keeps old weights makes every later step learn from a policy that no longer exists",
+    matters="if the sampler keeps old weights, every later step learns from a policy that no longer exists",
     bounds=(
         Bound(
             "sampler_diff",
@@ -155,9 +155,9 @@ def run(context: Context) -> Iterator[Reading]:
 
         trainer = _make_trainer(context, "qwen2")
         trainer.train()
-        before = colocate.held(adapted.engine)
+        before = colocate.engine_weights(adapted.engine)
         stepped = _sync(trainer, prompts)
-        after = colocate.held(stepped.engine)
+        after = colocate.engine_weights(stepped.engine)
         same = [name for name in after if torch.equal(after[name], before[name])]
         yield Reading("tensors_changed", 1 - len(same) / len(after), f"without {', '.join(same)}" if same else "")
         step_differences = stepped.differences()
@@ -182,17 +182,16 @@ def run(context: Context) -> Iterator[Reading]:
 
     differences = {"a step": step_differences, "qwen2": replaced_differences, "llama": tied.differences()}
     means = {name: values.mean().item() for name, values in differences.items()}
-    yield Reading("sampler_diff", max(means.values()), str(means))
+    yield Reading("sampler_diff", extremes.largest(means.values()), str(means))
     largest = {name: values.max().item() for name, values in differences.items()}
-    yield Reading("sampler_diff_max", max(largest.values()), str(largest))
-    yield Reading("greedy_regret", max(replaced_regret, _regret(tied)))
-    least = min(effects, key=effects.__getitem__)
-    yield Reading("stale_tensor_diff", effects[least], f"{least} of {effects}")
+    yield Reading("sampler_diff_max", extremes.largest(largest.values()), str(largest))
+    yield Reading("greedy_regret", extremes.largest((replaced_regret, _regret(tied))))
+    yield Reading("stale_tensor_diff", *extremes.outermost(effects, least=True))
     weights = {"adapter": adapted, "a step": stepped, "qwen2": replaced, "llama": tied}
     stale = {name: synced.weights.stale for name, synced in weights.items()}
     yield Reading("stale_tensors", sum(map(len, stale.values())), str(stale))
     compared = {name: synced.weights.compared for name, synced in weights.items()}
-    yield Reading("tensors_compared", min(compared.values()), str(compared))
+    yield Reading("tensors_compared", extremes.smallest(compared.values()), str(compared))
 
 
 def _make_trainer(context: Context, architecture: str, *, tied: bool = False, **options: Any) -> Any:
@@ -227,8 +226,7 @@ def _drift(policy: Any, base: dict[str, Any]) -> tuple[float, str]:
     shares = {
         name: ((now[name].float() - base[name].float()).norm() / delta.norm()).item() for name, delta in added.items()
     }
-    most = max(shares, key=shares.__getitem__)
-    return shares[most], f"{most} of {shares}"
+    return extremes.outermost(shares)
 
 
 def _drift_in_bfloat16(context: Context) -> tuple[float, str]:
@@ -276,14 +274,14 @@ def _load(model: Any, weights: dict[str, Any]) -> None:
 
 
 def _regret(synced: Synced) -> float:
-    return max(colocate.regret(synced.policy, answer) for answer in synced.answers)
+    return extremes.largest(colocate.regret(synced.policy, answer) for answer in synced.answers)
 
 
 def _stale_effects(synced: Synced, old: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """For each of vLLM's tensors, the mean difference that would show if it alone had stayed as it was."""
     new = grpo.snapshot(synced.policy)
     few = synced.answers[:3]
-    for name in colocate.held(synced.engine):
+    for name in colocate.engine_weights(synced.engine):
         parts = colocate.parts_of(name)
         _load(synced.policy, {part: old[part] for part in parts})
         yield name, colocate.differences(synced.policy, few).mean().item()

@@ -1,20 +1,20 @@
-"""Does ZeRO-2 take the step that one process would take with all of the batch?
+"""Does ZeRO-2 take the same step as one process with the whole batch?
 
-It exists for updates that are wrong by a factor, which adaptive optimizers hide: DeepSpeed averages over ranks and
-micro-batches by itself, and so do the trainer and accelerate unless they know that it does. And for a part of a tensor
+Catches updates that are wrong by a factor, which adaptive optimizers hide: DeepSpeed averages over ranks and
+micro-batches by itself, and so do the trainer and accelerate unless they know that it does. Also a part of a tensor
 that is left out of an update.
 
-Trains two steps of real GRPO under DeepSpeed, gradients and the optimizer's state divided among two ranks with two
-micro-batches each, on scripted completions of different lengths. The updates of plain gradient descent, as seen in
-the parameters, are compared with those that a reference in plain PyTorch (kit/reference.py) computes from all
-completions at once. Needs two processes; on GPUs, two of them.
+Trains two steps of real GRPO under DeepSpeed, with gradients and the optimizer's state divided among two ranks with two
+micro-batches each, on scripted completions of different lengths. The updates of plain gradient descent, as seen in the
+parameters, are compared with those of a reference in plain PyTorch (kit/reference.py) on all completions at once. Needs
+two processes; on GPUs, two of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke.kit import parity, tiny, zero
+from smoke.kit import extremes, parity, tiny, zero
 from smoke.probe import Bound, Context, Probe, Reading
 
 RANKS = 2
@@ -22,7 +22,7 @@ MICRO_BATCHES = 2
 LEARNING_RATE = 0.2
 
 PROBE = Probe(
-    matters="a model that needs ZeRO would train at another rate than the one that was found without it",
+    matters="a model that needs ZeRO would train at another learning rate than the one tuned without it",
     bounds=(
         Bound(
             "update_error",
@@ -57,8 +57,8 @@ def run(context: Context) -> Iterator[Reading]:
     # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     options = zero.options(context.device, stage=2)
-    found = parity.divide(context, model, MICRO_BATCHES, LEARNING_RATE, **options)
-    yield Reading("update_error", *parity.tell(found.updates))
-    yield Reading("stage", found.model.zero_optimization_stage())
-    yield parity.ranks_differ(found.after)
-    yield Reading("lost_effect", *parity.tell(found.lost, least=True))
+    result = parity.train_divided(context, model, MICRO_BATCHES, LEARNING_RATE, **options)
+    yield Reading("update_error", *extremes.outermost(result.updates))
+    yield Reading("stage", result.model.zero_optimization_stage())
+    yield parity.ranks_differ(result.after)
+    yield Reading("lost_effect", *extremes.outermost(result.lost, least=True))

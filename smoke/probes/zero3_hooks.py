@@ -1,9 +1,9 @@
-"""Do TRL's helpers for generation under ZeRO-3 take DeepSpeed's hooks off, and put the same ones back?
+"""Do TRL's helpers for generation under ZeRO-3 remove DeepSpeed's hooks, and put the same ones back?
 
-It exists for two failures: a bare model, which an evaluation or the first step hands to the helpers, has no optimizer
-to ask for hooks ("'Qwen2ForCausalLM' object has no attribute 'optimizer'"), and DeepSpeed renamed the method that puts
-them back ("no attribute '_register_hooks_recursively'"). Hooks that stay on gather and free parameters in the middle
-of a generation; hooks that do not come back leave the parameters of the next step empty.
+Catches two failures: a bare model, which an evaluation or the first step passes to the helpers, has no optimizer to ask
+for hooks ("'Qwen2ForCausalLM' object has no attribute 'optimizer'"), and DeepSpeed renamed the method that puts them
+back ("no attribute '_register_hooks_recursively'"). Hooks that stay gather and free parameters in the middle of a
+generation; hooks that do not come back leave the parameters of the next step empty.
 
 Calls the helpers with a bare model and with a DeepSpeed engine, and compares the hooks of every module before, between
 and after. Needs one process.

@@ -16,25 +16,25 @@ from .conftest import ROOT
 PROBES = probe.discover()
 
 
-@pytest.mark.parametrize("found", PROBES.values(), ids=PROBES)
-def test_probe_says_what_it_is_for(found: probe.Found) -> None:
-    """What it asks, what it exists for, upstream links, and for every bound where it comes from."""
-    text = ast.get_docstring(ast.parse(found.file.read_text())) or ""
-    assert found.asks.endswith("?")
-    assert "exists for" in text
-    assert len(found.probe.matters) > 15
-    assert found.probe.links
-    assert all(link.startswith("https://github.com/") for link in found.probe.links)
-    for bound in found.probe.bounds:
+@pytest.mark.parametrize("file", PROBES.values(), ids=PROBES)
+def test_probe_says_what_it_is_for(file: probe.ProbeFile) -> None:
+    """What it asks, what it catches, upstream links, and for every bound where it comes from."""
+    text = ast.get_docstring(ast.parse(file.path.read_text())) or ""
+    assert file.asks.endswith("?")
+    assert "Catches " in text
+    assert len(file.probe.matters) > 15
+    assert file.probe.links
+    assert all(link.startswith("https://github.com/") for link in file.probe.links)
+    for bound in file.probe.bounds:
         assert len(bound.why) > 15
         assert "TODO" not in bound.why
         assert bound.limit() is not None
 
 
-@pytest.mark.parametrize("found", PROBES.values(), ids=PROBES)
-def test_probe_with_several_ranks_takes_as_many_gpus(found: probe.Found) -> None:
+@pytest.mark.parametrize("file", PROBES.values(), ids=PROBES)
+def test_probe_with_several_ranks_takes_as_many_gpus(file: probe.ProbeFile) -> None:
     """NCCL refuses two ranks on one GPU."""
-    assert found.probe.ranks == 1 or found.probe.gpus >= found.probe.ranks
+    assert file.probe.ranks == 1 or file.probe.gpus >= file.probe.ranks
 
 
 def test_list_shows_every_probe() -> None:

@@ -5,21 +5,16 @@ A kept file is hashed again at every use: its name says which hash it should hav
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import shutil
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 
-from builder.base import errors, machine, quantities
+from builder.base import errors, quantities
+from builder.base.download import Downloader
 from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
 from builder.lock import index
@@ -29,7 +24,6 @@ from builder.lock.lockfile import Entry, normalise
 Report = Callable[[str], None]
 
 FOLDER = "wheels"  # below the state: every file that was downloaded, by its hash
-CHUNK = 1 << 20
 AT_ONCE = 4
 
 
@@ -102,9 +96,9 @@ def download(project: Project, scratch: Path, files: Sequence[File], report: Rep
                 raise CancelledError
             report(f"downloading: {len(done)} of {len(files)} files; {quantities.size(size)} of {file.filename}")
 
-        done[file] = _download(project, scratch, file, say)
+        done[file] = _download(downloader, project, scratch, file, say)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with Downloader() as downloader, ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             for _ in pool.map(fetch, files):
                 pass
@@ -118,31 +112,17 @@ def _folder(project: Project, sha256: str) -> Path:
     return project.state / FOLDER / sha256
 
 
-def _download(project: Project, scratch: Path, file: File, say: Callable[[int], None]) -> Path:
+def _download(downloader: Downloader, project: Project, scratch: Path, file: File, say: Callable[[int], None]) -> Path:
     folder = _folder(project, file.sha256)
     target = folder / file.filename
     if kept(project, Entry(file.name, file.version, file.sha256)) == target:
         return target
     partial = scratch / f"{file.sha256}.partial"
-    digest = hashlib.sha256()
-    try:
-        with urllib.request.urlopen(_request(file.url), timeout=60) as response, partial.open("wb") as written:
-            size = 0
-            while chunk := response.read(CHUNK):
-                digest.update(chunk)
-                written.write(chunk)
-                size += len(chunk)
-                say(size)
-    except (urllib.error.URLError, TimeoutError, HTTPException, ConnectionError) as error:
-        raise errors.NetworkError(
-            f"{file.filename}: {getattr(error, 'reason', error)}",
-            cause="the index named the file, but its host did not answer, or the connection broke",
-            next_step="run this again: what was downloaded is kept",
-        ) from error
-    if digest.hexdigest() != file.sha256:
+    sha256 = downloader.save(file.url, partial, size=file.size, report=say)
+    if sha256 != file.sha256:
         raise errors.NetworkError(
             f"{file.name}: the file that was served is not the locked one\n"
-            f"expected sha256:{file.sha256}\ngot      sha256:{digest.hexdigest()}",
+            f"expected sha256:{file.sha256}\ngot      sha256:{sha256}",
             cause="the download was cut short, or the index serves other bytes than on the day of the lock",
             next_step="run this again; then vetted lock --check",
         )
@@ -155,18 +135,6 @@ def _download(project: Project, scratch: Path, file: File, say: Callable[[int], 
             path.unlink(missing_ok=True)
     partial.replace(target)
     return target
-
-
-def _request(url: str) -> urllib.request.Request:
-    """The request for a file; with the credentials of the index where both are on one host."""
-    if "://" not in url:
-        return urllib.request.Request(Path(url).absolute().as_uri())
-    request = urllib.request.Request(url)
-    source = urlsplit(machine.index() or "")
-    if source.username and source.hostname == urlsplit(url).hostname and source.scheme == urlsplit(url).scheme:
-        said = f"{unquote(source.username)}:{unquote(source.password or '')}"
-        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(said.encode()).decode()}")
-    return request
 
 
 def gather(files: Iterable[Path], folder: Path) -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
 from builder.base import errors
+from builder.base.download import Downloader, is_local
 from builder.intent.stack import Stack
 from builder.lock import lockfile, solver
 
@@ -36,7 +35,7 @@ class File:
 
     @property
     def is_remote(self) -> bool:
-        return "://" in self.url and not self.url.startswith("file:")
+        return not is_local(self.url)
 
 
 def tags(stack: Stack) -> list[Tag]:
@@ -99,25 +98,16 @@ def _rank(file: File, order: dict[Tag, int]) -> int | None:
 
 def size(file: File) -> int | None:
     """The bytes of a file: as the index says, else as its host does; None when neither does."""
-    if file.size is not None or "://" not in file.url:
+    if file.size is not None or not file.is_remote:
         return file.size
     try:
-        with urllib.request.urlopen(urllib.request.Request(file.url, method="HEAD"), timeout=60) as response:
-            length = response.headers["Content-Length"]
-            return int(length) if length else None
-    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError):
+        with Downloader() as downloader:
+            return downloader.size(file.url)
+    except errors.NetworkError:
         return None
 
 
 def download(file: File) -> bytes:
-    """The bytes of one (small) file."""
-    url = file.url if "://" in file.url else Path(file.url).absolute().as_uri()
-    try:
-        with urllib.request.urlopen(url, timeout=60) as response:
-            return bytes(response.read())
-    except (urllib.error.URLError, TimeoutError) as error:
-        raise errors.NetworkError(
-            f"{file.filename}: {getattr(error, 'reason', error)}",
-            cause="the index named the file, but its host did not answer",
-            next_step="run this again",
-        ) from error
+    """The bytes of one (small) file. Raises NetworkError."""
+    with Downloader() as downloader:
+        return downloader.content(file.url, file.size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,7 +41,6 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     thread.start()
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(urllib.request, "_opener", None)  # urllib looks at the environment once in a process
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
     yield asked
     server.shutdown()

@@ -1,8 +1,7 @@
-"""Locked files: from where they are fetched, and who is told the index's password."""
+"""Locked files: where they are downloaded from, and what is kept."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -68,22 +67,3 @@ def test_a_file_that_is_offered_with_another_hash_only_is_none_of_ours() -> None
     for offers, got in ((offered, f"sha256:{'b' * 64}"), ([], "nothing")):
         with pytest.raises(errors.NetworkError, match=f"got      {got}"):
             archives.of_hash(entry, offers)
-
-
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        ("https://mirror.test/files/x.whl", True),
-        ("https://other.test/files/x.whl", False),
-        ("http://mirror.test/files/x.whl", False),
-        ("https://mirror.test.evil.test/x.whl", False),
-    ],
-)
-def test_the_password_of_the_index_goes_to_its_own_host_only(
-    monkeypatch: pytest.MonkeyPatch, url: str, told: bool
-) -> None:
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://me:a%40b@mirror.test/simple")
-    request = archives._request(url)
-    said = f"Basic {base64.b64encode(b'me:a@b').decode()}"
-    assert request.get_header("Authorization") == (said if told else None)
-    assert "Authorization" not in request.headers  # a redirect takes it nowhere

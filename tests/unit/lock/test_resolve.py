@@ -204,7 +204,7 @@ def test_the_index_of_torch_is_not_asked_for_what_the_wheelhouse_has(bench: Benc
 
 
 def test_a_download_that_fails_is_a_matter_of_the_network(small: Small) -> None:
-    file = index.File("x", "1", "x-1.whl", str(small.root / "gone.whl"), "")
+    file = index.File("x", "1", "x-1.whl", str(small.root / "gone" / "x-1.whl"), "")
     with pytest.raises(errors.NetworkError, match=r"x-1\.whl: "):
         index.download(file)
     (wheel,) = small.wheelhouse.iterdir()

@@ -19,7 +19,7 @@ from typing import Any
 from builder.base import errors, project, sources
 from builder.certify import hostenv, suite
 from builder.certify.certificate import Measurement, ProbeResult
-from builder.certify.suite import Asked
+from builder.certify.suite import Request
 from builder.lock import audit, lockfile
 from builder.pages import evidence
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def run(seed: int) -> tuple[int, tuple[ProbeResult, ...]]:
             own = scratch / f"seed-{seed}"
             own.mkdir()
-            request = Asked(lock.stack.device, lock.versions, tuple(asked.probe), seed)
+            request = Request(lock.stack.device, lock.versions, tuple(asked.probe), seed)
             answer = suite.run(suite.on_host(environment, root, own / "run"), request, own, lambda _: None)
             shutil.rmtree(own, ignore_errors=True)
             red = [result for result in answer.results if result.outcome not in ("passed", "not-run")]

@@ -16,7 +16,8 @@ from typing import Any
 
 from builder.base import errors, project, sources
 from builder.certify import hostenv, suite
-from builder.certify.suite import Answer, Asked, Event
+from builder.certify.suite import Request
+from builder.certify.transcript import Answer, Event
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
 from builder.pages import evidence
@@ -86,7 +87,7 @@ def _timed(
     own.mkdir()
     start = time.monotonic()
     answer = suite.run(
-        suite.on_host(environment, root, own / "run"), Asked(lock.stack.device, lock.versions, probes), own, note
+        suite.on_host(environment, root, own / "run"), Request(lock.stack.device, lock.versions, probes), own, note
     )
     wall = time.monotonic() - start
     shutil.rmtree(own)

@@ -20,7 +20,7 @@ from builder.bisect.bisection import BOUNDS, Journal, Said, Verdict
 from builder.bisect.sides import Between, ConflictError, order
 from builder.certify import hostenv, suite
 from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Asked
+from builder.certify.suite import Request
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from builder.lock.change import Change
@@ -233,7 +233,7 @@ class Search:
     def _probe(self, lock: Lock, environment: Path, own: Path) -> Said:
         answer = suite.run(
             suite.on_host(environment, self.root, own / "run"),
-            Asked(lock.stack.device, lock.versions, (self.question.probe,)),
+            Request(lock.stack.device, lock.versions, (self.question.probe,)),
             own,
             lambda _: None,
         )

@@ -19,8 +19,8 @@ from builder.bundle import host
 from builder.bundle.contents import DEBS, WHEELS, CarriedFile, Contents
 from builder.certify import certify, hostenv, judgement
 from builder.certify.certificate import Differences
-from builder.certify.certify import Outcome, Request
-from builder.certify.suite import Event
+from builder.certify.certify import Certification, Options
+from builder.certify.transcript import Event
 from builder.image.buildx import Step
 from builder.lock.lockfile import Entry, Lock
 
@@ -41,12 +41,12 @@ def run(
     project: Project,
     lock: Lock,
     contents: Contents,
-    request: Request,
+    request: Options,
     python: Path,
     scratch: Path,
     on_step: Callable[[Step], None],
     on_event: Callable[[Event], None],
-) -> Outcome:
+) -> Certification:
     """Install, run the suite, and write the certificate or the report.
 
     `python` is the host's interpreter, whose packages stand in for those that the bundle leaves out.
@@ -64,7 +64,7 @@ def run(
     earned = statement.predicate.issued is not None and not doubts
     target = project.state / ("certificates" if earned else "reports") / f"{request.device}-{ENGINE}.json"
     write(target, (statement if earned else statement.undated()).to_json(), scratch)
-    return Outcome(statement, target if earned else None, None if earned else target, reused=False, doubts=doubts)
+    return Certification(statement, target if earned else None, None if earned else target, reused=False, doubts=doubts)
 
 
 def prepare(

@@ -12,15 +12,16 @@ from builder.base.project import Project, write
 from builder.certify import certificate, engine, hostenv, judgement, suite
 from builder.certify.certificate import Differences, Resource, Statement
 from builder.certify.judgement import Terms
-from builder.certify.suite import Asked, Event, Runner
+from builder.certify.suite import Runner
+from builder.certify.transcript import Event
 from builder.image import build, daemon
 from builder.image.buildx import Step
 from builder.lock.lockfile import Lock
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a person asked for."""
+class Options:
+    """The options of `vetted certify`."""
 
     device: str
     engine: str  # docker | host
@@ -29,10 +30,10 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """`statement` is a certificate when `certificate` is set, else a report; `reused` when nothing was run.
+class Certification:
+    """The statement about a stack: a certificate, where `certificate` is its file, or else a report.
 
-    `doubts` are what speaks against a run that passed.
+    `reused`: nothing was run. `doubts`: what speaks against a run that passed.
     """
 
     statement: Statement
@@ -44,20 +45,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the statement speaks of, how the suite runs in it, and what the engine says of itself."""
+    """What a statement is about, how the suite runs in it, and the engine's description."""
 
     resource: Resource
     runner: Runner
     engine: dict[str, str]
-    inputs: str | None = None  # the digest of what an image was made of
+    inputs: str | None = None  # the digest of everything that an image is made of
 
 
-def certified(project: Project, lock: Lock, request: Request) -> Outcome | None:
-    """The certificate that says already what a run would show: the subject is here, and the key is the same."""
-    path = certificate.path(project, lock.name, request.device, request.engine)
-    if request.force or shortcoming(lock, request) or not path.is_file():
+def certified(project: Project, lock: Lock, options: Options) -> Certification | None:
+    """The certificate that makes a run needless: its subject is here, it holds today, and the hardware is the same."""
+    path = certificate.path(project, lock.name, options.device, options.engine)
+    if options.force or shortcoming(lock, options) or not path.is_file():
         return None
-    if request.engine == "docker":
+    if options.engine == "docker":
         built = build.existing(project, lock)
         subject = built.image.manifest if built else None
     else:
@@ -67,71 +68,74 @@ def certified(project: Project, lock: Lock, request: Request) -> Outcome | None:
     try:
         statement = certificate.read(path)
     except errors.BadInputError:
-        return None  # damaged: run, and write it anew
-    if statement.hardware != machine.hardware(request.device).hardware_class:
+        return None  # damaged: a run writes a new one
+    if statement.hardware != machine.hardware(options.device).hardware_class:
         return None
-    image = subject if request.engine == "docker" else None
-    good = judgement.holds(statement, judgement.terms(project, lock), image)
-    return Outcome(statement, path, None, reused=True) if good else None
+    image = subject if options.engine == "docker" else None
+    if not judgement.holds(statement, judgement.terms(project, lock), image):
+        return None
+    return Certification(statement, path, None, reused=True)
 
 
-def shortcoming(lock: Lock, request: Request) -> str | None:
-    """Why a run that was asked for like this proves too little for a certificate, even when it passes."""
-    if request.probes:
+def shortcoming(lock: Lock, options: Options) -> str | None:
+    """Why a run with these options proves too little for a certificate, even when it passes; None when it does not."""
+    if options.probes:
         return "only some probes ran"
-    if request.device != lock.stack.device:
-        return f"the stack is made for {lock.stack.device}, and ran on {request.device}"
+    if options.device != lock.stack.device:
+        return f"the stack is made for {lock.stack.device}, and ran on {options.device}"
     return None
 
 
 def run(
     project: Project,
     lock: Lock,
-    request: Request,
+    options: Options,
     scratch: Path,
     on_build: Callable[[Step], None],
     on_event: Callable[[Event], None],
-) -> Outcome:
-    """Build what the lock asks for, run the suite in it, and write the certificate or the report."""
-    if reused := certified(project, lock, request):
+) -> Certification:
+    """Build the image or environment of a lock, run the suite in it, and write the certificate or the report."""
+    if reused := certified(project, lock, options):
         return reused
-    machine.hardware(request.device)  # a GPU that is not there is said before any work begins
+    machine.hardware(options.device)  # a missing GPU is an error before any work begins
     root = scratch / "suite"
     identity = sources.copy(project.smoke, root)
-    prepare = _in_image if request.engine == "docker" else _on_host
-    subject = prepare(project, lock, request, root, scratch, on_build)
-    statement = examine(lock, request, subject, identity, scratch, on_event)
+    prepare = _in_image if options.engine == "docker" else _on_host
+    subject = prepare(project, lock, options, root, scratch, on_build)
+    statement = examine(lock, options, subject, identity, scratch, on_event)
     doubts = against(statement, judgement.terms(project, lock, root / "smoke"), subject)
     earned = statement.predicate.issued is not None and not doubts
     where = (certificate.path if earned else certificate.report_path)(
-        project, lock.name, request.device, request.engine
+        project, lock.name, options.device, options.engine
     )
-    where.with_suffix(".dsse").unlink(missing_ok=True)  # its runner signed an earlier one
+    where.with_suffix(".dsse").unlink(missing_ok=True)  # the signature of an earlier one
     write(where, statement.to_json() if earned else statement.undated().to_json(), scratch)
-    return Outcome(statement, where if earned else None, None if earned else where, reused=False, doubts=doubts)
+    return Certification(statement, where if earned else None, None if earned else where, reused=False, doubts=doubts)
 
 
 def examine(
     lock: Lock,
-    request: Request,
+    options: Options,
     subject: Subject,
     identity: str,
     scratch: Path,
     on_event: Callable[[Event], None],
     differences: Differences | None = None,
 ) -> Statement:
-    """Run the suite, whose digest is `identity`, on a subject, and say what came of it; dated when all has passed."""
-    answer = suite.run(subject.runner, Asked(request.device, lock.versions, request.probes), scratch, on_event)
-    said = certificate.statement(
-        subject=subject.resource, lock=lock.digest, suite=identity, hardware=machine.hardware(request.device),
+    """Run the suite, whose digest is `identity`, on a subject; the statement is dated when everything has passed."""
+    answer = suite.run(subject.runner, suite.Request(options.device, lock.versions, options.probes), scratch, on_event)
+    statement = certificate.statement(
+        subject=subject.resource, lock=lock.digest, suite=identity, hardware=machine.hardware(options.device),
         engine=subject.engine, python=answer.python, probes=list(answer.results), differences=differences,
         inputs=subject.inputs,
     )  # fmt: skip
-    return said.dated(certificate.today()) if said.earned and not shortcoming(lock, request) else said
+    if statement.earned and not shortcoming(lock, options):
+        return statement.dated(certificate.today())
+    return statement
 
 
 def against(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, ...]:
-    """What speaks against a run that has passed; nothing is asked of one that has not."""
+    """What speaks against a run that has passed. A run that has not passed needs no judgement."""
     if statement.predicate.issued is None:
         return ()
     image = subject.resource.digest if subject.inputs else None
@@ -139,7 +143,7 @@ def against(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, 
 
 
 def _in_image(
-    project: Project, lock: Lock, request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
+    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
     docker = daemon.docker()
     engine.remove_leftovers(project, lock.name)
@@ -149,21 +153,21 @@ def _in_image(
     label, memory = engine.run_label(project, lock.name), suite.memory_mib()
     return Subject(
         Resource(name=built.reference, digest=certificate.bare(loaded.digest)),
-        Runner(engine.in_image(root, label, loaded.reference, lock.stack.python, request.device, memory)),
+        Runner(engine.in_image(root, label, loaded.reference, lock.stack.python, options.device, memory)),
         {"name": "docker", "version": docker.version, "buildkit": built.buildkit, "kernel": docker.kernel},
         built.inputs,
     )
 
 
 def _on_host(
-    project: Project, lock: Lock, _request: Request, root: Path, scratch: Path, on_build: Callable[[Step], None]
+    project: Project, lock: Lock, _options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
-    environment = hostenv.prepare(project, lock, scratch, lambda what: on_build(Step(0, 0, what)))
+    environment = hostenv.prepare(project, lock, scratch, lambda message: on_build(Step(0, 0, message)))
     return on_host(lock, environment, root, scratch)
 
 
 def on_host(lock: Lock, environment: Path, root: Path, scratch: Path) -> Subject:
-    """The lock, in an environment of this host; the suite lies below `root`."""
+    """The subject of a lock's environment on this host; the suite lies below `root`."""
     return Subject(
         Resource(name=f"lockfiles/{lock.name}", digest=certificate.bare(lock.digest)),
         suite.on_host(environment, root, scratch / "run"),

@@ -17,7 +17,7 @@ from builder.base import errors, reading
 from builder.base.project import Project, write
 from builder.certify import hostenv, suite
 from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Asked
+from builder.certify.suite import Request
 from builder.intent import stack
 from builder.intent.stack import Control, Stack
 from builder.lock import lockfile, resolve
@@ -175,7 +175,7 @@ def run(
         try:
             answer = suite.run(
                 suite.on_host(environment, root, own / "run"),
-                Asked(locked.control.device, lock.versions, probes),
+                Request(locked.control.device, lock.versions, probes),
                 own,
                 lambda _: None,
             )

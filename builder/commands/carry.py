@@ -15,7 +15,7 @@ from builder.base.project import Project
 from builder.bundle import archive, bundle, freeze, offline
 from builder.bundle.contents import read_unpacked
 from builder.certify import certificate
-from builder.certify.certify import Request
+from builder.certify.certify import Options
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
 from builder.image import build
 from builder.image.buildx import Step
@@ -109,7 +109,7 @@ def run_bundle(
     """What the entry script of a bundle hands over to: install, run the suite, write the statement."""
     home = project.find()
     lock, contents = read_unpacked(home)
-    request = Request(device, offline.ENGINE, tuple(probe or ()))
+    request = Options(device, offline.ENGINE, tuple(probe or ()))
     machine.hardware(device)  # a GPU that is not there is said before any work begins
     advisories = advisory.load_all(home)
     with home.holding(lock.name) as scratch, console.Working(lock.name) as work:

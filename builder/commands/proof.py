@@ -16,7 +16,7 @@ from builder import console
 from builder.base import errors, project, sources, text
 from builder.base.project import Project
 from builder.certify import certificate, certify, control, judgement
-from builder.certify.certify import Outcome, Request
+from builder.certify.certify import Certification, Options
 from builder.commands.common import AsJson, Device, EngineName, OneStack, print_json, refuse
 from builder.image import daemon
 from builder.intent import advisory, stack
@@ -59,7 +59,7 @@ def certify_(
     if device == Device.cuda and lock.stack.device == "cpu":
         raise typer.BadParameter(f"{name} is a cpu stack: its lock holds no CUDA", param_hint="--device")
     chosen = engine_name or answering_engine()
-    request = Request(device or lock.stack.device, chosen, tuple(probe or ()), force)
+    request = Options(device or lock.stack.device, chosen, tuple(probe or ()), force)
     advisories = advisory.load_all(home)  # a broken one is said before any work begins
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
@@ -104,7 +104,7 @@ def answering_engine() -> EngineName:
     return EngineName.docker
 
 
-def _print_head(lock: Lock, request: Request) -> None:
+def _print_head(lock: Lock, request: Options) -> None:
     console.err.print(
         f"{lock.stack.title}: {len(lock.python)} distributions and {len(lock.debian)} Debian packages locked, "
         f"engine {request.engine}, device {request.device}"
@@ -112,7 +112,7 @@ def _print_head(lock: Lock, request: Request) -> None:
 
 
 def _print_outcome(
-    home: Project, lock: Lock, request: Request, outcome: Outcome, advisories: Sequence[Advisory], as_json: bool
+    home: Project, lock: Lock, request: Options, outcome: Certification, advisories: Sequence[Advisory], as_json: bool
 ) -> None:
     name, predicate = lock.name, outcome.statement.predicate
     written = outcome.certificate or outcome.report

@@ -16,7 +16,8 @@ import typer
 from builder import console
 from builder.base import errors, project, text
 from builder.base.project import Project
-from builder.certify import certificate, judged
+from builder.certify import certificate
+from builder.certify import verdict as verdicts
 from builder.certify.certificate import Statement
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.image import build, daemon, oci
@@ -300,8 +301,8 @@ def use_(
             built = build.needed(home, lock)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
-        certificates = judged.folder(home, chosen)
-        judged.record(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
+        certificates = verdicts.folder(home, chosen)
+        verdicts.write(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
         changed = dotenv.pin(home, lock.stack, chosen, image, certificates, scratch)
     if as_json:
         print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})

@@ -12,7 +12,7 @@ from rich.table import Table
 from builder import console
 from builder.base import machine, project
 from builder.base.project import Project
-from builder.certify.certify import Request
+from builder.certify.certify import Options
 from builder.commands import proof
 from builder.commands.common import AsJson, EngineName, OneStack, Stacks, changes_json, print_json, selected
 from builder.image import daemon
@@ -71,7 +71,7 @@ def recertify_(
     chosen = engine_name or proof.answering_engine()
     if chosen == EngineName.docker:
         daemon.docker()  # whether one answers is said before any work begins
-    request = Request(lock.stack.device, chosen)
+    request = Options(lock.stack.device, chosen)
     machine.hardware(request.device)
     advisories = advisory.load_all(home)
     with home.holding(name) as scratch, console.Working(name) as work:

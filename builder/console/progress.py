@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from builder.base import text
+from builder.certify.transcript import Event
 from builder.console import terminal
 from builder.console.tables import STYLES
 from builder.image.buildx import Step
@@ -58,7 +59,7 @@ class Working(Line):
             self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None
         )
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: Event) -> None:
         """Show what the suite's runner reports."""
         if event["event"] == "start":
             self.progress.reset(

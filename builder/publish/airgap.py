@@ -18,7 +18,7 @@ from jinja2 import StrictUndefined, Template
 
 from builder.base import errors, sources
 from builder.base.project import Project
-from builder.certify import judged
+from builder.certify import verdict as verdicts
 from builder.image.build import Built
 from builder.lock.lockfile import Lock
 from builder.publish import attached, dotenv, keys, publish, signing, verify
@@ -71,7 +71,7 @@ def make(
         readable = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
         (partial / f"{name}.json").write_text(readable, encoding="utf-8")
     environment = _compose(project, lock, built, partial)
-    judged.record(project, lock, image, certificates, partial / JUDGED, scratch)
+    verdicts.write(project, lock, image, certificates, partial / JUDGED, scratch)
     folders.sign(partial, environment, key, scratch)
     progress("verifying it, offline")
     verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)

@@ -24,8 +24,8 @@ from builder.bisect.packages import Found, Question
 from builder.bisect.sides import Between
 from builder.certify import certificate, certify
 from builder.certify.certificate import ProbeResult, Statement
-from builder.certify.certify import Request
-from builder.certify.suite import Event
+from builder.certify.certify import Options
+from builder.certify.transcript import Event
 from builder.image import render
 from builder.image.buildx import Step
 from builder.intent import stack
@@ -81,7 +81,7 @@ class Watching:
 
 
 def run(
-    home: Project, name: str, upgrade: Sequence[str], request: Request, advisories: Sequence[Advisory], scratch: Path,
+    home: Project, name: str, upgrade: Sequence[str], request: Options, advisories: Sequence[Advisory], scratch: Path,
     watching: Watching,
 ) -> Result:  # fmt: skip
     """Try an upgrade. The caller holds the stack."""
@@ -101,7 +101,7 @@ def run(
 
 
 def _try(
-    made: Aside, old: Lock, upgrade: Sequence[str], request: Request, advisories: Sequence[Advisory], scratch: Path,
+    made: Aside, old: Lock, upgrade: Sequence[str], request: Options, advisories: Sequence[Advisory], scratch: Path,
     watching: Watching,
 ) -> Result:  # fmt: skip
     name, result = old.name, Result(old.name, "nothing", old)

@@ -13,7 +13,8 @@ import pytest
 from builder.base import errors, sources
 from builder.certify import suite
 from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Asked, Event
+from builder.certify.suite import Request
+from builder.certify.transcript import Event
 from tests.conftest import ROOT
 
 PROBES = ROOT / "tests" / "smoke" / "faulty"
@@ -72,7 +73,7 @@ def attack(tmp_path: Path) -> Attack:
         runner = suite.on_host(environment, root, scratch / "run")
         runner = suite.Runner([*runner.command, "--probes", str(PROBES)], runner.environment)
         events: list[Event] = []
-        answer = suite.run(runner, Asked("cpu", {}, probes or ("good",)), scratch, events.append)
+        answer = suite.run(runner, Request("cpu", {}, probes or ("good",)), scratch, events.append)
         return {result.name: result for result in answer.results}, events
 
     return run

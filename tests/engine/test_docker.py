@@ -216,7 +216,7 @@ def test_probes_run_without_privileges_and_cannot_reach_the_supervisor(
     tmp_path.chmod(0o755)
     loaded = daemon.load(built.image, built.reference)
     command = engine.in_image(tmp_path, "dev.vetted.run=test", loaded.reference, "3.11", "cpu", 2048)
-    asked = suite.Asked("cpu", {})
+    asked = suite.Request("cpu", {})
     runner = suite.Runner([*command, "--probes", "/vetted/own"])
     (tmp_path / "scratch").mkdir()
     (result,) = suite.run(runner, asked, tmp_path / "scratch", lambda _: None).results

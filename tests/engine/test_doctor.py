@@ -19,7 +19,7 @@ from builder.base.project import Project
 from builder.certify import control, hostenv, suite
 from builder.certify.certificate import ProbeResult
 from builder.certify.control import Locked
-from builder.certify.suite import Asked
+from builder.certify.suite import Request
 from tests.conftest import ROOT
 
 # Each control, what its run was asked for, and the advisory that it is an example of.
@@ -57,7 +57,7 @@ def probed(locked: Locked, environment: Path, home: Project, work: Path) -> list
     """What the probes that must fail on a control say of an environment."""
     work.mkdir()
     sources.copy(home.smoke, work / "suite")
-    asked = Asked(locked.control.device, locked.bad.versions, tuple(locked.control.expect.fails))
+    asked = Request(locked.control.device, locked.bad.versions, tuple(locked.control.expect.fails))
     answer = suite.run(suite.on_host(environment, work / "suite", work / "run"), asked, work, lambda _: None)
     return list(answer.results)
 

@@ -27,7 +27,7 @@ def results(workshop: Workshop) -> dict[str, ProbeResult]:
         environment = hostenv.prepare(workshop.project, lock, scratch, lambda _: None)
         runner = suite.on_host(environment, ROOT, scratch / "run")
         runner = dataclasses.replace(runner, command=[*runner.command, "--probes", str(SABOTAGE)])
-        asked = suite.Asked(device=lock.stack.device, distributions=lock.versions)
+        asked = suite.Request(device=lock.stack.device, distributions=lock.versions)
         answer = suite.run(runner, asked, scratch, lambda _: None)
     return {result.name: result for result in answer.results}
 

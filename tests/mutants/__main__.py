@@ -20,7 +20,7 @@ from rich.text import Text
 from builder import console
 from builder.base import errors, machine, project
 from builder.base.project import Project
-from builder.certify import hostenv, suite
+from builder.certify import hostenv, suite, transcript
 from builder.lock import audit, lockfile
 from tests.mutants import hunt, mutant
 from tests.mutants.hunt import Verdict
@@ -59,7 +59,7 @@ class Terminal:
         with self._lock:
             self._tasks[name] = self.progress.add_task("making the environment", total=None, name=name)
 
-    def event(self, name: str, event: suite.Event) -> None:
+    def event(self, name: str, event: transcript.Event) -> None:
         doing = {"start": "importing the stack", "begin": event.get("probe")}.get(event["event"])
         if doing:
             self.progress.update(self._tasks[name], description=str(doing))

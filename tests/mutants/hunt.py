@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from builder.base import errors, project, sources
 from builder.base.project import Project
-from builder.certify import suite
+from builder.certify import suite, transcript
 from builder.certify.certificate import ProbeResult
 from builder.lock.lockfile import Lock
 from tests.mutants import mutant as mutants
@@ -50,7 +50,7 @@ class Watcher(Protocol):
 
     def started(self, name: str) -> None: ...
 
-    def event(self, name: str, event: suite.Event) -> None: ...
+    def event(self, name: str, event: transcript.Event) -> None: ...
 
     def finished(self, name: str, verdict: Verdict | None, remembered: bool) -> None: ...
 
@@ -173,7 +173,7 @@ class Hunt:
     ) -> tuple[ProbeResult, ...]:
         folder.mkdir(exist_ok=True)
         runner = suite.on_host(environment, self.scratch / "suite", folder / "run")
-        asked = suite.Asked(self.lock.stack.device, self.lock.versions, order)
+        asked = suite.Request(self.lock.stack.device, self.lock.versions, order)
         return suite.run(runner, asked, folder, lambda event: self.watcher.event(name, event), until).results
 
     def _memory(self, what: str) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from builder.base import errors, sources
-from builder.certify import hostenv, suite
+from builder.certify import hostenv, transcript
 from tests.conftest import ROOT, TINY, Answer, Small, make_wheel, spawn
 from tests.mutants import __main__ as command_line
 from tests.mutants import hunt, mutant
@@ -357,7 +357,7 @@ class Notes:
     def started(self, name: str) -> None:
         self.events = [name]
 
-    def event(self, name: str, event: suite.Event) -> None:
+    def event(self, name: str, event: transcript.Event) -> None:
         assert name == self.events[0]
         self.events.append(" ".join(str(event[key]) for key in ("event", "probe") if key in event))
 

@@ -17,12 +17,12 @@ from builder.bundle.contents import CarriedFile, Contents, read_unpacked
 from builder.bundle.host import HostDistribution
 from builder.bundle.offline import Installed
 from builder.certify import certificate
-from builder.certify.certify import Outcome, Request
+from builder.certify.certify import Certification, Options
 from builder.lock import lockfile
 from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small, make_wheel
 from tests.unit.bundle.conftest import make, unpacked
 
-HOST = Request("cpu", "host")
+HOST = Options("cpu", "host")
 
 
 EXACT = [Installed("tiny-lib", "1.0", of_host=False)]
@@ -72,14 +72,14 @@ def test_long_lists_are_cut_for_people() -> None:
     assert lines[1].endswith("a7 1 and 12 more")
 
 
-Host = Callable[..., Outcome]
+Host = Callable[..., Certification]
 
 
 @pytest.fixture
 def on_host(bare: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """Bundle, carry, unpack, and run on a host that this Python stands for."""
 
-    def run(versions: dict[str, str] | None = None, python: Path | None = None) -> Outcome:
+    def run(versions: dict[str, str] | None = None, python: Path | None = None) -> Certification:
         folder, to = tmp_path / "carried", tmp_path / "to"
         make(bare, folder, versions)
         project = Project(unpacked(folder, to))

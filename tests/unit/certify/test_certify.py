@@ -10,10 +10,10 @@ import pytest
 
 from builder.base import machine, sources
 from builder.certify import certificate, certify, hostenv
-from builder.certify.certify import Outcome, Request
+from builder.certify.certify import Certification, Options
 from tests.conftest import BAD_RUN, GOOD_RUN, PYTHON, TINY, Small
 
-HOST = Request("cpu", "host")
+HOST = Options("cpu", "host")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def certified(small: Small) -> Small:
     return small
 
 
-def reused(small: Small, request: Request = HOST) -> Outcome | None:
+def reused(small: Small, request: Options = HOST) -> Certification | None:
     return certify.certified(small.project, small.lock, request)
 
 
@@ -37,9 +37,9 @@ def test_the_same_subject_suite_and_hardware_are_certified_already(certified: Sm
 
 
 @pytest.mark.parametrize(
-    "request_", [Request("cpu", "host", force=True), Request("cpu", "host", ("alpha",)), Request("cpu", "docker")]
+    "request_", [Options("cpu", "host", force=True), Options("cpu", "host", ("alpha",)), Options("cpu", "docker")]
 )
-def test_who_asks_for_more_gets_a_run(certified: Small, request_: Request) -> None:
+def test_who_asks_for_more_gets_a_run(certified: Small, request_: Options) -> None:
     assert reused(certified, request_) is None
 
 
@@ -89,7 +89,7 @@ def test_a_certificate_without_dates_does_not_spare_a_run(certified: Small) -> N
     assert reused(certified) is None
 
 
-def run(small: Small, request: Request = HOST) -> Outcome:
+def run(small: Small, request: Options = HOST) -> Certification:
     """Install the lock from its wheelhouse with the real uv, and run the suite in that environment."""
     return certify.run(small.project, small.lock, request, small.scratch(), lambda _: None, lambda _: None)
 
@@ -128,7 +128,7 @@ def test_a_run_that_fails_writes_a_report_and_leaves_the_certificate_alone(wheel
     path = wheels.issue()
     before = path.read_bytes()
     wheels.suite(script)
-    outcome = run(wheels, Request("cpu", "host", force=True))
+    outcome = run(wheels, Options("cpu", "host", force=True))
     assert outcome.statement.predicate.result == "FAILED"
     assert outcome.certificate is None
     assert outcome.report == certificate.report_path(wheels.project, TINY, "cpu", "host")
@@ -138,7 +138,7 @@ def test_a_run_that_fails_writes_a_report_and_leaves_the_certificate_alone(wheel
 
 
 def test_a_run_of_some_probes_writes_a_report_even_when_it_passes(wheels: Small) -> None:
-    outcome = run(wheels, Request("cpu", "host", ("alpha", "beta")))
+    outcome = run(wheels, Options("cpu", "host", ("alpha", "beta")))
     assert outcome.statement.predicate.result == "PASSED"
     assert outcome.certificate is None
     assert outcome.report is not None and outcome.report.is_file()

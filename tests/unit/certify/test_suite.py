@@ -15,7 +15,8 @@ from builder.base import errors, sources
 from builder.certify import certificate
 from builder.certify import suite as suites
 from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Asked, Event, Runner
+from builder.certify.suite import Request, Runner
+from builder.certify.transcript import Event
 from tests.conftest import GOOD_RUN, RUNNER, Small
 
 START = 'say("start", probes=["alpha", "beta", "gamma"], python="3.11.2")\n'
@@ -32,7 +33,7 @@ class Suite:
     def run(self, script: str, probes: Sequence[str] = ()) -> tuple[dict[str, ProbeResult], str]:
         path = self.scratch / "runner.py"
         path.write_text(script)
-        asked = Asked("cpu", self.small.lock.versions, tuple(probes))
+        asked = Request("cpu", self.small.lock.versions, tuple(probes))
         runner = Runner([sys.executable, str(path)])
         answer = suites.run(runner, asked, self.scratch, self.events.append, self.until)
         results, python = answer.results, answer.python
@@ -179,7 +180,7 @@ def test_an_engine_that_goes_away_is_not_called_a_crash_of_the_probes(
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(errors.MissingToolError, match="the Docker engine is not there, or went away"):
-        suites.run(Runner(["docker", "run"]), Asked("cpu", {}), suite.scratch, lambda _: None)
+        suites.run(Runner(["docker", "run"]), Request("cpu", {}), suite.scratch, lambda _: None)
 
 
 def test_passed_beside_a_number_that_is_out_of_its_bound_is_a_failure(suite: Suite) -> None:

@@ -1,4 +1,4 @@
-"""What the host judged of an image, as preflight reads it in the image."""
+"""The verdict on an image, which the host writes and preflight reads in the image."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from builder.certify import certificate, judged
+from builder.certify import certificate, verdict
 from builder.certify.certificate import ProbeResult
 from builder.image import context
-from runtime import preflight, verdict
+from runtime import preflight
+from runtime import verdict as mounted_verdict
 from tests.conftest import TINY, Small
 
 IMAGE = "sha256:" + "a" * 64
 
 
-def record(small: Small, image: str = IMAGE) -> Path:
-    target = judged.folder(small.project, TINY)
+def write(small: Small, image: str = IMAGE) -> Path:
+    target = verdict.folder(small.project, TINY)
     statements = certificate.of_stack(small.project, TINY).values()
-    judged.record(small.project, small.lock, image, statements, target, small.scratch())
+    verdict.write(small.project, small.lock, image, statements, target, small.scratch())
     return target
 
 
 def test_preflight_reads_in_the_image_what_was_judged_on_the_host(small: Small, tmp_path: Path) -> None:
     issued = small.issue("docker", subject=IMAGE)
     root = tmp_path / "container"
-    shutil.copytree(record(small), root / verdict.FOLDER)
+    shutil.copytree(write(small), root / mounted_verdict.FOLDER)
     (root / "etc/vetted").mkdir(parents=True)
     (root / preflight.STACK).write_text(json.dumps(context.description(small.project, small.lock)))
     image = preflight.stack(root)
-    mounted = verdict.read(root)
+    mounted = mounted_verdict.read(root)
     assert mounted is not None and mounted.applies_to(image)
-    (path,) = verdict.certificate_files(root, image)
+    (path,) = mounted_verdict.certificate_files(root, image)
     assert json.loads(path.read_text()) == json.loads(issued.read_text())
     hardware = certificate.read(issued).resource("hardware").annotations or {}
     assert [entry.hardware for entry in mounted.certificates] == [hardware["class"]]
@@ -42,7 +43,7 @@ def test_preflight_reads_in_the_image_what_was_judged_on_the_host(small: Small, 
 
 
 @pytest.mark.parametrize("kind", ["of another image", "expired", "failed"])
-def test_what_is_no_certificate_of_the_image_today_is_not_in_the_record(small: Small, kind: str) -> None:
+def test_what_is_no_certificate_of_the_image_today_is_not_in_the_verdict(small: Small, kind: str) -> None:
     other = "sha256:" + "b" * 64
     small.issue(
         "docker",
@@ -50,14 +51,14 @@ def test_what_is_no_certificate_of_the_image_today_is_not_in_the_record(small: S
         probes=[ProbeResult(name="alpha", outcome="failed")] if kind == "failed" else [],
         day=certificate.today() - (certificate.LIFETIME + datetime.timedelta(1)) if kind == "expired" else None,
     )
-    target = record(small)
-    assert json.loads((target / judged.RECORD).read_text())["certificates"] == []
-    assert list((target / judged.RAW).iterdir()) == []
+    target = write(small)
+    assert json.loads((target / verdict.VERDICT).read_text())["certificates"] == []
+    assert list((target / verdict.CERTIFICATES).iterdir()) == []
 
 
 def test_nothing_of_an_earlier_image_is_left(small: Small) -> None:
     small.issue("docker", subject=IMAGE)
-    target = record(small)
-    assert [path.name for path in (target / judged.RAW).iterdir()] == ["0.json"]
-    record(small, "sha256:" + "b" * 64)
-    assert list((target / judged.RAW).iterdir()) == []
+    target = write(small)
+    assert [path.name for path in (target / verdict.CERTIFICATES).iterdir()] == ["0.json"]
+    write(small, "sha256:" + "b" * 64)
+    assert list((target / verdict.CERTIFICATES).iterdir()) == []

@@ -12,7 +12,7 @@ import typer
 
 from builder import console
 from builder.base import errors, text
-from builder.commands import bisect, carry, doctor, pipeline, proof, registry, upgrade
+from builder.commands import bisect, carry, doctor, pipeline, proof, publish, upgrade, use, verify
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -35,9 +35,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "controls": proof.controls_,
     "outdated": upgrade.outdated_,
     "recertify": upgrade.recertify_,
-    "publish": registry.publish_,
-    "verify": registry.verify_,
-    "use": registry.use_,
+    "publish": publish.publish_,
+    "verify": verify.verify_,
+    "use": use.use_,
     "bundle": carry.bundle_,
     "doctor": doctor.doctor_,
 }

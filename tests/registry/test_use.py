@@ -59,7 +59,7 @@ def test_an_image_in_doubt_is_not_chosen(
     advise(certified.small, certificate.today())
     answer = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
     assert answer.code == 1
-    assert f"{repository}:{TINY} is in doubt; .env is as it was" in answer.err
+    assert f"{repository}:{TINY} is in doubt; .env is unchanged" in answer.err
     assert "withdrawn by VETTED-9001" in answer.err
     assert not (certified.root / ".env").exists()
 

@@ -18,7 +18,7 @@ from builder.base import errors
 from builder.base.machine import Hardware
 from builder.certify import certificate
 from builder.certify.certificate import Resource
-from builder.commands.registry import lines
+from builder.commands.verify import lines
 from builder.image import oci
 from builder.intent import stack
 from builder.publish import attached, dotenv, licences, publish, refusal, registry, signing, verify

@@ -1,0 +1,79 @@
+"""From a certificate to a registry: publish."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import project
+from builder.commands import remote
+from builder.commands.common import AsJson, OneStack, print_json, refuse
+from builder.commands.remote import Insecure
+from builder.image import build
+from builder.image.buildx import Step
+from builder.lock import audit, lockfile
+from builder.publish import keys, publish, timestamp
+
+
+def publish_(
+    name: OneStack,
+    where: Annotated[str, typer.Option("--registry", metavar="HOST/PATH", help="Where to.", show_default=False)],
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="cosign's private key; its password is in COSIGN_PASSWORD.", show_default=False
+        ),
+    ],
+    runner_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The public key that `certify --key` signed with.", show_default=False),
+    ] = None,
+    timestamp_server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="An RFC 3161 server: the image's own signature gets a timestamp.", show_default=False
+        ),
+    ] = None,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Push a certified image with its certificate, bill of materials and provenance, signed; then move its tag."""
+    repository = remote.repository(where, insecure)
+    if timestamp_server is not None:
+        try:
+            timestamp.server(timestamp_server)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--timestamp-server") from error
+    home = project.find()
+    lock = lockfile.load(home, name)
+    of_runner = keys.trusted(home, [runner_key])[0] if runner_key else None
+    with home.holding(name) as scratch:
+        refuse(name, audit.stale(lock))
+        built = build.needed(home, lock)
+        with console.Working(name) as work:
+            done = publish.publish(
+                home, lock, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
+                timestamp_server,
+            )  # fmt: skip
+    if as_json:
+        print_json(
+            {
+                "stack": name, "registry": str(repository), "image": done.image, "attestations": done.attestations,
+                "tags": list(done.tags), "changed": done.changed,
+                "certificates": [json.loads(statement.to_json()) for statement in done.certificates],
+            }
+        )  # fmt: skip
+        return
+    what = "published" if done.changed else "is published already"
+    console.out.print(f"{name}: {what}: {repository}:{name}\n  {repository}@{done.image}")
+    for statement in done.certificates:
+        console.out.print(
+            f"  certificate, bill of materials and provenance signed; expires {statement.predicate.expires}"
+        )
+    with_ = "the key and a timestamp" if timestamp_server else "the key alone"
+    console.note(f"signed with {with_}: no transparency log knows of it")
+    console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub")

@@ -1,0 +1,23 @@
+"""What the commands that reach a registry share: options, and the registry's name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from builder.publish.reference import Repository, parse_repository
+
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")
+]
+AllowRollback = Annotated[
+    bool, typer.Option("--allow-rollback", help="The tag may name an older release than one that was seen here.")
+]
+
+
+def repository(where: str, insecure: bool) -> Repository:
+    try:
+        return parse_repository(where, insecure=insecure)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--registry") from error

@@ -1,0 +1,218 @@
+"""From a registry or a carried folder to a verdict: verify."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import project, text
+from builder.base.project import Project
+from builder.commands.common import AsJson, print_json, refuse
+from builder.commands.remote import AllowRollback, Insecure
+from builder.image import build, oci
+from builder.image.oci import DIGEST
+from builder.lock import audit
+from builder.lock.lockfile import Lock
+from builder.publish import airgap, keys, rebuild, refusal, verify
+from builder.publish.rebuild import Rebuild
+from builder.publish.reference import Reference, parse_reference
+from builder.publish.verify import Verdict
+
+PublicKeys = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--key", metavar="FILE",
+        help="A public key, cosign.pub; given more than once, any may have signed. Required without --rebuild.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
+def verify_(
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder, or an OCI layout.",
+            show_default=False,
+        ),
+    ],
+    key: PublicKeys = None,
+    hardware: Annotated[
+        str | None, typer.Option(help="It must be certified on this, such as H200.", show_default=False)
+    ] = None,
+    rebuild_: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Build it from this project's lock too and compare the digests; without --key, only that."
+        ),
+    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="REF is a folder; no network is used.")] = False,
+    allow_rollback: AllowRollback = False,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a published image: signatures, release, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
+    if not key and not rebuild_:
+        raise typer.BadParameter("it is required, or --rebuild", param_hint="--key")
+    if hardware and not key:
+        raise typer.BadParameter("certificates are judged with --key", param_hint="--hardware")
+    home = project.find()
+    checks = Checks(keys.trusted(home, key or []), hardware, rebuild_)
+    with _temporary() as scratch:
+        if offline:
+            verdict, rebuilt = _carried(home, reference, checks, scratch)
+        else:
+            verdict, rebuilt = _published(home, _reference(reference, insecure), checks, scratch, allow_rollback)
+    _report(reference, verdict, rebuilt, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What an image is checked against: public keys and hardware, or a build of one's own."""
+
+    public: Sequence[Path]
+    hardware: str | None
+    rebuild: bool
+
+
+def _carried(home: Project, reference: str, checks: Checks, scratch: Path) -> tuple[Verdict | None, Rebuild | None]:
+    """Judge a carried folder, or an OCI layout."""
+    folder, image = _folder(reference)
+    layout, around = airgap.layout(folder)
+    verdict = verify.local(home, layout, image, checks.public, scratch, checks.hardware) if checks.public else None
+    if verdict and around is not None:
+        doubts = min((airgap.check(around, key, scratch) for key in checks.public), key=len)
+        verdict = dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts))
+    if not checks.rebuild:
+        return verdict, None
+    return verdict, rebuild.local(home, layout, verdict.image if verdict else image, _anew(home))
+
+
+def _published(
+    home: Project, reference: Reference, checks: Checks, scratch: Path, allow_rollback: bool
+) -> tuple[Verdict | None, Rebuild | None]:
+    """Judge an image in a registry."""
+    verdict = None
+    if checks.public:
+        with console.spinner(f"asking {reference.repository.host}"):
+            verdict = verify.remote(
+                home, reference, checks.public, scratch, checks.hardware, allow_rollback=allow_rollback
+            )
+    if not checks.rebuild:
+        return verdict, None
+    # The digest that was judged: the tag may have moved since.
+    return verdict, rebuild.remote(home, reference, verdict.image if verdict else None, _anew(home), scratch)
+
+
+def _reference(reference: str, insecure: bool) -> Reference:
+    if Path(reference).is_dir():
+        raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")
+    try:
+        return parse_reference(reference, insecure=insecure)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="REF") from error
+
+
+def _folder(reference: str) -> tuple[Path, str | None]:
+    """The folder that FOLDER or FOLDER@DIGEST names, and the digest."""
+    folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
+    if image and not DIGEST.fullmatch(image):
+        raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
+    return Path(folder).absolute(), image or None
+
+
+def _anew(home: Project) -> rebuild.Builder:
+    """Builds the image of a lock without anything that an earlier build left."""
+
+    def build_(lock: Lock, scratch: Path) -> oci.Image:
+        refuse(lock.name, audit.stale(lock))
+        with console.Working(lock.name) as work:
+            return build.anew(home, lock, scratch, work.step)
+
+    return build_
+
+
+def _report(reference: str, judged: Verdict | None, rebuilt: Rebuild | None, *, as_json: bool) -> None:
+    """Print the verdict. A doubt ends with 1."""
+    if judged is None:
+        assert rebuilt is not None
+        verdict, good = rebuilt.alone(reference), rebuilt.identical
+    else:
+        verdict = rebuilt.added_to(judged) if rebuilt else judged
+        good = verdict.good
+    if as_json:
+        build_ = (
+            {"rebuilt": rebuilt.digest, "identical": rebuilt.identical, "signed": judged is not None} if rebuilt else {}
+        )
+        print_json({**_as_json(verdict), "good": good, **build_})
+    else:
+        shown = list(lines(verdict))
+        if judged is None:
+            shown[-1] = ("identical, and not certified", "green") if good else ("not identical", "red")
+        for line, style in shown:
+            console.out.print(line, style=style)
+    if not good:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """A temporary folder. Raises StorageError when there is no room for it."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="vetted-") as temporary:
+            yield Path(temporary)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise refusal.disk_full(str(Path(tempfile.gettempdir(), "vetted-"))) from error
+        raise
+
+
+def _as_json(verdict: Verdict) -> dict[str, object]:
+    return {
+        "reference": verdict.reference, "image": verdict.image, "good": verdict.good, "stack": verdict.stack,
+        "lock": verdict.lock, "doubts": list(verdict.doubts), "notes": list(verdict.notes),
+        "certificates": [
+            {
+                "hardware": certificate.hardware, "issued": str(certificate.statement.predicate.issued),
+                "expires": str(certificate.statement.predicate.expires),
+                "passed": certificate.statement.predicate.passedTests,
+                "not_run": certificate.statement.predicate.notRun, "doubts": list(certificate.doubts),
+            }
+            for certificate in verdict.certificates
+        ],
+    }  # fmt: skip
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What a person reads, each line with its style. A registry wrote all of it: none of it commands the terminal."""
+    yield text.line(verdict.reference), "bold"
+    for what, value in (("image", verdict.image), ("stack", verdict.stack), ("lock", verdict.lock)):
+        if value:
+            yield text.line(f"  {what:<9} {value}"), ""
+    for certificate in verdict.certificates:
+        predicate = certificate.statement.predicate
+        probes = f"{len(predicate.passedTests)} of {len(predicate.probes)} probes passed"
+        dates = f"issued {predicate.issued}, expires {predicate.expires}"
+        yield text.line(f"  certified on {certificate.hardware}: {probes}; {dates}"), ""
+        yield from _doubts(certificate.doubts)
+    yield from _doubts(verdict.doubts)
+    for note in verdict.notes:
+        yield text.line(f"  {note}"), ""
+    yield ("verified", "green") if verdict.good else ("not verified", "red")
+
+
+def _doubts(doubts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for doubt in doubts:
+        first, *rest = doubt.splitlines() or [""]
+        yield text.line(f"  doubt: {first}"), "red"
+        yield from ((text.line(f"         {line}"), "red") for line in rest)

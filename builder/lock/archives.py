@@ -55,7 +55,7 @@ def of_hash(entry: Entry, offers: Sequence[File]) -> File:
         f"{entry.pin}: no file that is offered has the locked hash\n"
         f"expected sha256:{entry.sha256}\n"
         f"got      {' '.join(f'sha256:{file.sha256}' for file in offers[:1]) or 'nothing'}",
-        cause="the lock was edited, or the index serves other bytes than on the day of the lock",
+        cause="the lock was edited, or the index serves other bytes than when it was locked",
         next_step="git diff lockfiles/, then `vetted lock --check`",
     )
 
@@ -121,9 +121,9 @@ def _download(downloader: Downloader, project: Project, scratch: Path, file: Fil
     sha256 = downloader.save(file.url, partial, size=file.size, report=say)
     if sha256 != file.sha256:
         raise errors.NetworkError(
-            f"{file.name}: the file that was served is not the locked one\n"
+            f"{file.name}: the downloaded file is not the locked one\n"
             f"expected sha256:{file.sha256}\ngot      sha256:{sha256}",
-            cause="the download was cut short, or the index serves other bytes than on the day of the lock",
+            cause="the download was cut short, or the index serves other bytes than when it was locked",
             next_step="run this again; then vetted lock --check",
         )
     # Others may fetch the same file at the same time; what else lies there has another hash, or another name.

@@ -174,9 +174,9 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
             path = next(downloads.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb"))
             if (got := sha256_file(path)) != f"sha256:{entry.sha256}":
                 raise errors.NetworkError(
-                    f"{entry.name}={entry.version}: the package that was served is not the locked one\n"
+                    f"{entry.name}={entry.version}: the downloaded package is not the locked one\n"
                     f"expected sha256:{entry.sha256}\ngot      {got}",
-                    cause="debian.txt was edited, or the mirror serves other bytes than on the day of the lock",
+                    cause="debian.txt was edited, or the mirror serves other bytes than when it was locked",
                     next_step="git diff lockfiles/, then `vetted lock --check`",
                 )
             path.replace(files[entry])

@@ -30,7 +30,7 @@ def test_a_hash_mismatch_names_package_expected_and_got() -> None:
     error = errors.from_tool("installing", MISMATCH)
     assert (type(error), error.exit_code) == (errors.NetworkError, 5)
     assert error.what.splitlines() == [
-        "tiny-lib==1.0: the file that was served is not the locked one",
+        "tiny-lib==1.0: the downloaded file is not the locked one",
         "expected sha256:aaaa",
         "got      sha256:bbbb",
     ]
@@ -80,7 +80,11 @@ def test_what_a_real_tool_printed_is_called_by_its_name(provoked: str) -> None:
     ("error", "kind", "said"),
     [
         (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/x"), errors.StorageError, "/x does not exist"),
-        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), errors.StorageError, "the current folder"),
+        (
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)),
+            errors.StorageError,
+            "the current folder no longer exists",
+        ),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), errors.NetworkError, "the network did not answer"),
         (TimeoutError("timed out"), errors.NetworkError, "the network did not answer: timed out"),
         (OSError(errno.ENETUNREACH, "unreachable"), errors.NetworkError, "the network did not answer"),
@@ -129,7 +133,7 @@ def test_a_full_disk_is_told_with_what_to_do() -> None:
     with pytest.raises(OSError, match="No space left") as caught:
         Path("/dev/full").write_text("x")
     error = errors.from_os(caught.value)
-    assert "no space left on the disk; what was there before is untouched" in error.what
+    assert "no space left on the disk; existing files are unchanged" in error.what
     assert "VETTED_STATE" in error.next_step
 
 
@@ -163,5 +167,5 @@ def test_a_full_disk_of_this_machine_is_not_the_registrys() -> None:
 def test_oras_without_a_home_is_not_the_registrys_answer() -> None:
     place = parse_repository("127.0.0.1:5987/a/b", insecure=False)
     error = refusal.explain(place, "Error: failed to get user home directory: $HOME is not defined")
-    assert "there is no home folder" in error.what
+    assert "HOME is not set" in error.what
     assert "registry answers" not in error.what

@@ -179,7 +179,7 @@ def test_an_engine_that_goes_away_is_not_called_a_crash_of_the_probes(
     (tmp_path / "docker").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/runner.py"\n')
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(errors.MissingToolError, match="the Docker engine is not there, or went away"):
+    with pytest.raises(errors.MissingToolError, match="the Docker engine is not running"):
         suites.run(Runner(["docker", "run"]), Request("cpu", {}), suite.scratch, lambda _: None)
 
 

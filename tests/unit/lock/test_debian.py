@@ -137,7 +137,7 @@ def test_a_package_with_other_bytes_names_expected_and_got(mirror: Small) -> Non
     with pytest.raises(errors.NetworkError) as caught:
         fetch(mirror)
     assert caught.value.what.splitlines() == [
-        f"{NAME}={VERSION}: the package that was served is not the locked one",
+        f"{NAME}={VERSION}: the downloaded package is not the locked one",
         f"expected sha256:{hashlib.sha256(DEB).hexdigest()}",
         f"got      sha256:{hashlib.sha256(b'other bytes').hexdigest()}",
     ]

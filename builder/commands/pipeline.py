@@ -13,7 +13,7 @@ from rich.table import Table
 
 from builder import console
 from builder.base import errors, project, quantities, text
-from builder.certify import certificate
+from builder.certify import certificate, standing
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, render
 from builder.intent import stack
@@ -28,7 +28,7 @@ def list_(as_json: AsJson = False) -> None:
     rows = []
     for name in stack.names(home):
         lock = lockfile.load(home, name)
-        where = matrix.certified_where(home, lock, certificate.today())
+        where = standing.certified_on(home, lock, certificate.today())
         rows.append(
             {"stack": name, "device": lock.stack.device, "versions": matrix.versions(lock), "certified_on": where}
         )

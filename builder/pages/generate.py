@@ -57,7 +57,7 @@ def generated(project: Project) -> dict[Path, str]:
         if parts:
             texts[path] = _filled(project, path, text)
     if knowledge.path(project).parent.is_dir():
-        texts[knowledge.path(project)] = knowledge.text(project, lambda lock: matrix.certified_where(project, lock))
+        texts[knowledge.path(project)] = knowledge.text(project)
     texts[project.root / "docs" / "certificate.schema.json"] = json.dumps(certificate.schema(), indent=2) + "\n"
     return texts
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
 
 from builder.base.project import Project
+from builder.certify import standing
 from builder.intent import advisory, stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -21,14 +21,15 @@ def path(project: Project) -> Path:
     return project.root / "doctor" / "know" / "data.json"
 
 
-def text(project: Project, certified: Callable[[Lock], list[str]]) -> str:
-    """The file's content; `certified` says where a lock was. Raises BadInputError for a broken one."""
+def text(project: Project) -> str:
+    """The file's content. Raises BadInputError for a broken advisory, stack or lock."""
     known = [
         one.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
         for one in advisory.load_all(project)
         if not one.withdrawn
     ]
-    stacks = [_stack(lock, certified(lock)) for lock in (lockfile.load(project, name) for name in stack.names(project))]
+    locks = [lockfile.load(project, name) for name in stack.names(project)]
+    stacks = [_stack(lock, standing.certified_on(project, lock)) for lock in locks]
     return json.dumps({"advisories": known, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -1,0 +1,35 @@
+"""Where a stack is certified: which of its certificates count, and how one that has expired is shown."""
+
+from __future__ import annotations
+
+import datetime
+
+from builder.certify import certificate, standing
+from tests.conftest import GOOD_RUN, Small
+
+DAY = datetime.date(2026, 1, 1)
+LAST = DAY + certificate.LIFETIME
+
+
+def test_a_stack_without_certificates_is_certified_nowhere(small: Small) -> None:
+    assert standing.certified_on(small.project, small.lock) == []
+
+
+def test_the_subject_is_named_beside_the_hardware(small: Small) -> None:
+    hardware = certificate.read(small.issue("docker")).hardware
+    small.issue("host")
+    assert standing.certified_on(small.project, small.lock) == [f"{hardware} (image)", f"{hardware} (lock)"]
+
+
+def test_an_expired_certificate_says_so_only_when_a_day_is_given(small: Small) -> None:
+    small.issue(day=DAY)
+    (place,) = standing.certified_on(small.project, small.lock, LAST)
+    (late,) = standing.certified_on(small.project, small.lock, LAST + datetime.timedelta(1))
+    assert late == f"{place}, expired on {LAST}"
+    assert standing.certified_on(small.project, small.lock) == [place]
+
+
+def test_a_certificate_of_an_earlier_suite_does_not_count(small: Small) -> None:
+    small.issue()
+    small.suite(GOOD_RUN + "# another line\n")
+    assert standing.certified_on(small.project, small.lock) == []

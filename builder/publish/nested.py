@@ -1,7 +1,7 @@
-"""Bills of materials inside wheels (PEP 770): what compiled code says that it was made of.
+"""Bills of materials inside wheels (PEP 770), which name the components of compiled code.
 
-Packages wrote them, so nothing in them is believed to be well-formed: of CycloneDX and SPDX (both as JSON) only names,
-versions, package URLs, hashes and licences are taken over, all of them short; what cannot be read is named.
+Anybody may have written them, so nothing in them is trusted to be well-formed: of CycloneDX and SPDX 2 (both as JSON)
+only names, versions, package URLs, hashes and licences are read, all of them short. What cannot be read is reported.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ UNSAID = {"", "NOASSERTION", "NONE"}
 
 
 @dataclass(frozen=True)
-class Part:
-    """A component, as a file in a wheel names it."""
+class NestedComponent:
+    """A component that a bill in a wheel names."""
 
     name: str
     version: str | None = None
@@ -37,106 +37,106 @@ class Part:
 
 
 class UnreadableError(ValueError):
-    """It is no bill of materials that is read here; says why."""
+    """A file is not a bill of materials that is read here; the text says why."""
 
 
-def read(content: bytes, distribution: str) -> tuple[list[Part], list[str]]:
-    """The parts that a file in the wheel of a distribution names, and what was ignored. Raises UnreadableError."""
+def read(content: bytes, distribution: str) -> tuple[list[NestedComponent], list[str]]:
+    """The components that a bill in the wheel of a distribution names, and what was ignored. Raises UnreadableError."""
     try:
-        said = strictjson.loads(content)
+        document = strictjson.loads(content)
     except (ValueError, RecursionError):
         raise UnreadableError("it is not JSON that all readers read alike") from None
-    if isinstance(said, dict) and said.get("bomFormat") == "CycloneDX":
-        found = _cyclonedx(said)
-    elif isinstance(said, dict) and str(said.get("spdxVersion", "")).startswith("SPDX-2"):
-        found = _spdx(said)
+    if isinstance(document, dict) and document.get("bomFormat") == "CycloneDX":
+        named = _cyclonedx(document)
+    elif isinstance(document, dict) and str(document.get("spdxVersion", "")).startswith("SPDX-2"):
+        named = _spdx(document)
     else:
         raise UnreadableError("it is neither CycloneDX nor SPDX 2")
-    parts: dict[tuple[str, str | None, str | None], Part] = {}
-    for part in found:
-        if canonicalize_name(part.name) == distribution and not (part.purl or "").startswith("pkg:cargo/"):
+    components: dict[tuple[str, str | None, str | None], NestedComponent] = {}
+    for component in named:
+        if canonicalize_name(component.name) == distribution and not (component.purl or "").startswith("pkg:cargo/"):
             continue  # the distribution itself
-        if len(parts) == MOST:
-            return list(parts.values()), [f"all but the first {MOST} components"]
-        parts.setdefault((part.name, part.version, part.purl), part)
-    return list(parts.values()), []
+        if len(components) == MOST:
+            return list(components.values()), [f"all but the first {MOST} components"]
+        components.setdefault((component.name, component.version, component.purl), component)
+    return list(components.values()), []
 
 
-def _cyclonedx(said: dict[str, Any]) -> Iterator[Part]:
-    metadata = said.get("metadata")
+def _cyclonedx(document: dict[str, Any]) -> Iterator[NestedComponent]:
+    metadata = document.get("metadata")
     main = metadata.get("component") if isinstance(metadata, dict) else None
-    waiting = deque([(0, main), *((0, one) for one in _list(said.get("components")))])
+    waiting = deque([(0, main), *((0, entry) for entry in _list(document.get("components")))])
     while waiting:
-        depth, one = waiting.popleft()
-        if not isinstance(one, dict):
+        depth, entry = waiting.popleft()
+        if not isinstance(entry, dict):
             continue
         if depth < DEEPEST:
-            waiting += ((depth + 1, inner) for inner in _list(one.get("components")))
-        if name := _line(one.get("name")):
-            group = _line(one.get("group"))
-            hashes = ((each.get("alg"), each.get("content")) for each in _dicts(one.get("hashes")))
-            yield Part(
-                f"{group}/{name}" if group else name, _line(one.get("version")), _purl(one.get("purl")),
-                _hashes(hashes), tuple(_licences(one.get("licenses"))),
+            waiting += ((depth + 1, inner) for inner in _list(entry.get("components")))
+        if name := _line(entry.get("name")):
+            group = _line(entry.get("group"))
+            hashes = ((each.get("alg"), each.get("content")) for each in _dicts(entry.get("hashes")))
+            yield NestedComponent(
+                f"{group}/{name}" if group else name, _line(entry.get("version")), _purl(entry.get("purl")),
+                _hashes(hashes), tuple(_licences(entry.get("licenses"))),
             )  # fmt: skip
 
 
-def _licences(said: object) -> Iterator[str]:
-    for one in _dicts(said)[:8]:
-        inner = one.get("license")
-        held = inner if isinstance(inner, dict) else {}
-        if name := _line(one.get("expression")) or _line(held.get("id")) or _line(held.get("name")):
+def _licences(value: object) -> Iterator[str]:
+    for choice in _dicts(value)[:8]:
+        licence = choice.get("license")
+        fields = licence if isinstance(licence, dict) else {}
+        if name := _line(choice.get("expression")) or _line(fields.get("id")) or _line(fields.get("name")):
             yield name
 
 
-def _spdx(said: dict[str, Any]) -> Iterator[Part]:
-    for one in _dicts(said.get("packages")):
-        if name := _line(one.get("name")):
+def _spdx(document: dict[str, Any]) -> Iterator[NestedComponent]:
+    for package in _dicts(document.get("packages")):
+        if name := _line(package.get("name")):
             names = {"SHA1": "SHA-1", "SHA256": "SHA-256", "SHA384": "SHA-384", "SHA512": "SHA-512"}
             hashes = (
                 (names.get(str(each.get("algorithm"))), each.get("checksumValue"))
-                for each in _dicts(one.get("checksums"))
+                for each in _dicts(package.get("checksums"))
             )
             urls = (
                 _purl(each.get("referenceLocator"))
-                for each in _dicts(one.get("externalRefs"))
+                for each in _dicts(package.get("externalRefs"))
                 if each.get("referenceType") == "purl"
             )
-            declared = _line(one.get("licenseDeclared")) or ""
-            yield Part(
-                name, _line(one.get("versionInfo")), next((url for url in urls if url), None), _hashes(hashes),
+            declared = _line(package.get("licenseDeclared")) or ""
+            yield NestedComponent(
+                name, _line(package.get("versionInfo")), next((url for url in urls if url), None), _hashes(hashes),
                 () if declared in UNSAID else (declared,),
             )  # fmt: skip
 
 
-def _list(said: object) -> list[Any]:
-    return said if isinstance(said, list) else []
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
-def _dicts(said: object) -> list[dict[str, Any]]:
-    return [one for one in _list(said) if isinstance(one, dict)]
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [entry for entry in _list(value) if isinstance(entry, dict)]
 
 
-def _line(said: object) -> str | None:
-    """A short printable line, or nothing."""
-    if not isinstance(said, str):
+def _line(value: object) -> str | None:
+    """A short printable line; None when it is no text, or empty."""
+    if not isinstance(value, str):
         return None
-    return text.line(said.strip()[: LONGEST * 2], LONGEST) or None
+    return text.line(value.strip()[: LONGEST * 2], LONGEST) or None
 
 
-def _purl(said: object) -> str | None:
-    if not isinstance(said, str) or len(said) > LONGEST_URL or not said.isascii() or not said.isprintable():
+def _purl(value: object) -> str | None:
+    if not isinstance(value, str) or len(value) > LONGEST_URL or not value.isascii() or not value.isprintable():
         return None
     try:
-        return PackageURL.from_string(said).to_string()
+        return PackageURL.from_string(value).to_string()
     except ValueError:
         return None
 
 
-def _hashes(said: Iterator[tuple[object, object]]) -> tuple[tuple[str, str], ...]:
-    found = {}
-    for name, value in said:
+def _hashes(pairs: Iterator[tuple[object, object]]) -> tuple[tuple[str, str], ...]:
+    hashes = {}
+    for name, value in pairs:
         length = LENGTHS.get(name) if isinstance(name, str) else None
         if length and isinstance(value, str) and re.fullmatch(f"[0-9a-fA-F]{{{length}}}", value):
-            found[str(name)] = value.lower()
-    return tuple(sorted(found.items()))
+            hashes[str(name)] = value.lower()
+    return tuple(sorted(hashes.items()))

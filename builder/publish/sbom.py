@@ -1,9 +1,8 @@
-"""The bill of materials of an image, CycloneDX 1.6, from its lock: the same lock and image, the same bytes.
+"""The bill of materials of an image, CycloneDX 1.6: the same lock and image give the same bytes.
 
-Every Python distribution and Debian package with the hash of the file that was installed, its licence as the package
-declares it, and the patches; below a distribution the libraries that its wheel brings along and what its own bills of
-materials name. This module takes as long to import as the whole rest of the tool: only those who need a
-bill import it, when they do.
+It lists every Python distribution and Debian package with the hash of the installed file, the licence that the package
+declares, and the patches; below a distribution the libraries that its wheel vendors and the components that its own
+bills of materials name. This module takes as long to import as the rest of the tool: import it where it is needed.
 """
 
 from __future__ import annotations
@@ -28,15 +27,14 @@ from builder import __version__
 from builder.base.project import sha256_file
 from builder.image import oci
 from builder.lock.lockfile import Entry, Lock
-from builder.publish import libraries as bundled
-from builder.publish import licences
-from builder.publish.libraries import Bundled, Library
-from builder.publish.nested import Part
+from builder.publish import libraries, licences
+from builder.publish.libraries import Library, Vendored
+from builder.publish.nested import NestedComponent
 
 LOCK = "vetted:lock"  # the properties that this project adds
 VERSION = "vetted:version"
 UNKNOWN = "vetted:licence"
-BUNDLED = "vetted:bundled"  # where a library lies in site-packages, or that a bill in the wheel names a component
+BUNDLED = "vetted:bundled"  # the path of a library in site-packages, or where else a component was found
 IGNORED = "vetted:ignored"
 FORMAT = ("vetted:bill", "2")  # raised when what is read out of an image changes
 
@@ -44,31 +42,31 @@ FORMAT = ("vetted:bill", "2")  # raised when what is read out of an image change
 def make(lock: Lock, image: oci.Image) -> dict[str, Any]:
     """The bill of an image that was built from this lock. Raises BadInputError when a layer cannot be read."""
     declared = licences.read(image)
-    brought = bundled.read(image, lock.versions)
-    return of(lock, image.manifest, declared.python, declared.debian, brought)
+    vendored = libraries.read(image, lock.versions)
+    return of(lock, image.manifest, declared.python, declared.debian, vendored)
 
 
 def of(
     lock: Lock, image: str, python: Mapping[str, Sequence[str]], debian: Mapping[str, Sequence[str]],
-    brought: Bundled | None = None,
+    vendored: Vendored | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The bill of the image of that digest, whose distributions and packages declare these licences."""
-    brought = brought or Bundled()
+    """The bill of the image with this digest, whose distributions and packages declare these licences."""
+    vendored = vendored or Vendored()
     distributions = [_distribution(lock, entry, python.get(entry.name, ())) for entry in lock.python]
-    for entry, one in zip(lock.python, distributions, strict=True):
-        _add(one, brought, entry.name)
+    for entry, distribution in zip(lock.python, distributions, strict=True):
+        _add(distribution, vendored, entry.name)
     packages = [_package(lock, entry, debian.get(entry.name, ())) for entry in lock.debian]
     subject = Component(
         name=lock.name, version=image, type=ComponentType.CONTAINER, bom_ref=image,
         description=lock.stack.title, hashes=[_hash(image)],
     )  # fmt: skip
-    _add(subject, brought, "")
+    _add(subject, vendored, "")
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{image} {lock.digest}"),
         metadata=BomMetaData(
             component=subject,
             tools=None,
-            # The lock's own day, as in the image: a bill that is made again is the same.
+            # The lock's day, as in the image: the bill is reproducible.
             timestamp=datetime.datetime.fromtimestamp(lock.epoch, datetime.UTC),
             properties=[
                 Property(name=LOCK, value=lock.digest),
@@ -79,25 +77,29 @@ def of(
         components=[*distributions, *packages],
         dependencies=[
             Dependency(
-                ref=subject.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in (*distributions, *packages)]
+                ref=subject.bom_ref,
+                dependencies=[Dependency(ref=component.bom_ref) for component in (*distributions, *packages)],
             ),
             *(
-                Dependency(ref=one.bom_ref, dependencies=[Dependency(ref=c.bom_ref) for c in one.components])
-                for one in distributions
-                if one.components
+                Dependency(
+                    ref=distribution.bom_ref,
+                    dependencies=[Dependency(ref=component.bom_ref) for component in distribution.components],
+                )
+                for distribution in distributions
+                if distribution.components
             ),
         ],
     )
-    read: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
-    return read
+    bill: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    return bill
 
 
 def versions(bill: dict[str, Any]) -> dict[str, str]:
     """The Python distributions of a bill that `make` made: normalised name to version. Raises KeyError, TypeError."""
     return {
-        str(one["name"]): str(one["version"])
-        for one in bill["components"]
-        if str(one["purl"]).startswith("pkg:pypi/")
+        str(component["name"]): str(component["version"])
+        for component in bill["components"]
+        if str(component["purl"]).startswith("pkg:pypi/")
     }  # fmt: skip
 
 
@@ -108,12 +110,13 @@ def lock_of(bill: dict[str, Any]) -> str | None:
 
 def is_todays(bill: dict[str, Any], lock: Lock) -> bool:
     """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
-    said = _properties(bill)
-    return (lock_of(bill), said.get(VERSION), said.get(FORMAT[0])) == (lock.digest, __version__, FORMAT[1])
+    properties = _properties(bill)
+    expected = {LOCK: lock.digest, VERSION: __version__, FORMAT[0]: FORMAT[1]}
+    return all(properties.get(name) == value for name, value in expected.items())
 
 
 def _properties(bill: dict[str, Any]) -> dict[str, str]:
-    return {str(one["name"]): str(one["value"]) for one in bill["metadata"]["properties"]}
+    return {str(entry["name"]): str(entry["value"]) for entry in bill["metadata"]["properties"]}
 
 
 def _distribution(lock: Lock, entry: Entry, declared: Sequence[str]) -> Component:
@@ -136,8 +139,8 @@ def _distribution(lock: Lock, entry: Entry, declared: Sequence[str]) -> Componen
 
 
 def _package(lock: Lock, entry: Entry, declared: Sequence[str]) -> Component:
-    where: dict[str, str] = {"distro": lock.stack.debian}
-    return _component(entry, PackageURL("deb", "debian", entry.name, entry.version, where), declared)
+    qualifiers: dict[str, str] = {"distro": lock.stack.debian}
+    return _component(entry, PackageURL("deb", "debian", entry.name, entry.version, qualifiers), declared)
 
 
 def _component(
@@ -150,36 +153,37 @@ def _component(
     )  # fmt: skip
 
 
-def _add(owner: Component, brought: Bundled, name: str) -> None:
-    """Add what a wheel brings along below its distribution."""
-    for number, library in enumerate(brought.libraries.get(name, ())):
+def _add(owner: Component, vendored: Vendored, name: str) -> None:
+    """Add what a wheel vendors below its distribution."""
+    for number, library in enumerate(vendored.libraries.get(name, ())):
         owner.components.add(_library(library, f"{owner.bom_ref.value}#library-{number}"))
-    for number, part in enumerate(brought.parts.get(name, ())):
-        owner.components.add(_part(part, f"{owner.bom_ref.value}#part-{number}"))
-    for why in brought.ignored.get(name, ()):
-        owner.properties.add(Property(name=IGNORED, value=why))
+    for number, component in enumerate(vendored.components.get(name, ())):
+        owner.components.add(_nested(component, f"{owner.bom_ref.value}#part-{number}"))
+    for reason in vendored.ignored.get(name, ()):
+        owner.properties.add(Property(name=IGNORED, value=reason))
 
 
 def _library(library: Library, ref: str) -> Component:
-    known = [
+    versions = [
         Component(
             name=name, version=version, type=ComponentType.LIBRARY, bom_ref=f"{ref}-{number}",
             purl=PackageURL("generic", None, name, version),
             properties=[Property(name=BUNDLED, value="by a string in the library")],
         )
-        for number, (name, version) in enumerate(library.known)
+        for number, (name, version) in enumerate(library.versions)
     ]  # fmt: skip
     return Component(
-        name=library.name, version=library.version, type=ComponentType.LIBRARY, bom_ref=ref, components=known,
+        name=library.name, version=library.version, type=ComponentType.LIBRARY, bom_ref=ref, components=versions,
         hashes=[_hash(library.sha256)], properties=[Property(name=BUNDLED, value=library.path)],
     )  # fmt: skip
 
 
-def _part(part: Part, ref: str) -> Component:
+def _nested(component: NestedComponent, ref: str) -> Component:
     return Component(
-        name=part.name, version=part.version, type=ComponentType.LIBRARY, bom_ref=ref,
-        purl=PackageURL.from_string(part.purl) if part.purl else None, licenses=_licences(part.licences),
-        hashes=[HashType(alg=HashAlgorithm(name), content=value) for name, value in part.hashes],
+        name=component.name, version=component.version, type=ComponentType.LIBRARY, bom_ref=ref,
+        purl=PackageURL.from_string(component.purl) if component.purl else None,
+        licenses=_licences(component.licences),
+        hashes=[HashType(alg=HashAlgorithm(name), content=value) for name, value in component.hashes],
         properties=[Property(name=BUNDLED, value="by a bill of materials in the wheel")],
     )  # fmt: skip
 
@@ -190,7 +194,7 @@ def _hash(digest: str) -> HashType:
 
 def _licences(declared: Sequence[str]) -> list[License]:
     """One SPDX expression, or names: what a package declares, in CycloneDX's terms."""
-    by_package = LicenseAcknowledgement.DECLARED
+    acknowledgement = LicenseAcknowledgement.DECLARED
     if len(declared) == 1:
-        return [LicenseFactory().make_from_string(declared[0], license_acknowledgement=by_package)]
-    return [DisjunctiveLicense(name=one, acknowledgement=by_package) for one in declared]
+        return [LicenseFactory().make_from_string(declared[0], license_acknowledgement=acknowledgement)]
+    return [DisjunctiveLicense(name=name, acknowledgement=acknowledgement) for name in declared]

@@ -12,8 +12,7 @@ import pytest
 from builder.image import build, oci, origin
 from builder.image.origin import Origin
 from builder.lock.lockfile import Lock
-from builder.publish import libraries as bundled
-from builder.publish import nested, rebuild, sbom
+from builder.publish import libraries, nested, rebuild, sbom
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of, make_image
 
@@ -74,10 +73,10 @@ def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp
 INFO = "tiny_lib-1.0.dist-info/sboms"
 
 
-def described(small: Small, layout: Path, files: dict[str, str]) -> bundled.Bundled:
+def described(small: Small, layout: Path, files: dict[str, str]) -> libraries.Vendored:
     site = f"opt/venv/{small.lock.site_packages}"
     image = image_of(layout, [{f"{site}/{name}": text for name, text in files.items()}])
-    return bundled.read(image, small.lock.versions)
+    return libraries.read(image, small.lock.versions)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def described(small: Small, layout: Path, files: dict[str, str]) -> bundled.Bund
 def test_a_bill_in_a_wheel_is_hostile(small: Small, tmp_path: Path, text: str, why: str) -> None:
     """It is ignored, and the bill of the image says so."""
     found = described(small, tmp_path / "image", {f"{INFO}/x\x1b[2J.json": text})
-    assert found.parts == {"tiny-lib": []}
+    assert found.components == {"tiny-lib": []}
     (note,) = found.ignored["tiny-lib"]
     assert note.endswith(f".json: {why}") and note.isprintable()
     bill = sbom.of(small.lock, "sha256:" + "1" * 64, {}, {}, found)
@@ -105,7 +104,7 @@ def test_a_bill_in_a_wheel_names_more_than_anybody_reads(small: Small, tmp_path:
     """Components are counted, and so are those of all bills together."""
     many = json.dumps({"bomFormat": "CycloneDX", "components": [{"name": f"x{n}"} for n in range(nested.MOST + 1)]})
     found = described(small, tmp_path / "image", {f"{INFO}/{n}.json": many for n in range(12)})
-    assert len(found.parts["tiny-lib"]) <= nested.MOST
+    assert len(found.components["tiny-lib"]) <= nested.MOST
     assert found.ignored["tiny-lib"][0] == f"sboms/0.json: all but the first {nested.MOST} components"
     assert found.ignored[""] == ["2 libraries or bills of materials: too many"]
 
@@ -114,6 +113,6 @@ def test_names_in_a_bill_are_commands_to_a_terminal(small: Small, tmp_path: Path
     """Names are one printable line; what is no package URL is left out."""
     evil = {"name": "\x1b]52;c;x\x07" + "n" * 10_000, "version": "\u202e1", "purl": "pkg:pypi/\x1b[2J"}
     text = json.dumps({"bomFormat": "CycloneDX", "components": [evil]})
-    (part,) = described(small, tmp_path / "image", {f"{INFO}/x.json": text}).parts["tiny-lib"]
+    (part,) = described(small, tmp_path / "image", {f"{INFO}/x.json": text}).components["tiny-lib"]
     assert part.name.isprintable() and len(part.name) <= nested.LONGEST
     assert part.version is not None and part.version.isprintable() and part.purl is None

@@ -34,10 +34,10 @@ def test_the_variables_are_set_once_and_the_rest_stays(before: str, after: str) 
 def test_a_file_of_any_bytes_keeps_them(small: Small) -> None:
     path = dotenv.path(small.project)
     path.write_bytes(b"NAME=\xff\xfe\n")
-    held = small.lock.stack
-    assert dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    stack = small.lock.stack
+    assert dotenv.pin(small.project, stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
     assert path.read_bytes().startswith(b"NAME=\xff\xfe\n" + BOTH.encode())
-    assert not dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    assert not dotenv.pin(small.project, stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_a_stack_for_gpus_brings_its_compose_file_and_leaves_those_of_others(
     small: Small, before: str, device: Literal["cpu", "cuda"], files: str
 ) -> None:
     dotenv.path(small.project).write_text(before)
-    held = small.lock.stack.model_copy(update={"device": device})
-    dotenv.pin(small.project, held, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
+    stack = small.lock.stack.model_copy(update={"device": device})
+    dotenv.pin(small.project, stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
     assert f"COMPOSE_FILE={files}\n" in dotenv.path(small.project).read_text()
 
 
@@ -86,9 +86,9 @@ def test_results_belong_to_the_owner_of_the_folder_and_nothing_runs_as_root(smal
         assert dotenv.owner(small.project) == "4321:1234"
 
 
-@pytest.mark.parametrize(("total", "given"), [(4096, 3072), (8192, 6144), (65536, 63488), (1, 0)])
-def test_a_host_keeps_some_of_its_memory(total: int, given: int) -> None:
-    assert dotenv.memory(total) == given
+@pytest.mark.parametrize(("total", "memory"), [(4096, 3072), (8192, 6144), (65536, 63488), (1, 0)])
+def test_a_host_keeps_some_of_its_memory(total: int, memory: int) -> None:
+    assert dotenv.memory(total) == memory
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_limits_are_those_of_the_machine_unless_a_person_set_others(
     dotenv.path(small.project).write_text(before)
     dotenv.pin(small.project, small.lock.stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
     lines = [line.removeprefix("export ").split("=", 1) for line in dotenv.path(small.project).read_text().splitlines()]
-    found = {name.strip(): value.strip() for name, value in lines}
-    assert {name: found[name] for name in ("VETTED_MEMORY", "VETTED_PIDS")} == {**dotenv.limits(), **kept}
-    assert len(lines) == len(found)
+    variables = {name.strip(): value.strip() for name, value in lines}
+    assert {name: variables[name] for name in ("VETTED_MEMORY", "VETTED_PIDS")} == {**dotenv.limits(), **kept}
+    assert len(lines) == len(variables)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from builder.intent.stack import Stack
 from builder.lock.lockfile import PACKAGE, PIN, Entry, assemble
-from builder.publish import libraries as bundled
-from builder.publish import nested, sbom
-from builder.publish.nested import Part
+from builder.publish import libraries, nested, sbom
+from builder.publish.nested import NestedComponent
 from tests.conftest import Small
 from tests.registry.conftest import image_of, make_image
 
@@ -156,7 +155,7 @@ def test_the_bills_inside_a_wheel_are_merged(small: Small, tmp_path: Path) -> No
 
 
 def test_a_version_is_found_across_two_pieces(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundled, "PIECE", 1000)
+    monkeypatch.setattr(libraries, "PIECE", 1000)
     bill = bill_of(small, tmp_path / "image", {"tiny_lib.libs/libx.so": "x" * 990 + CRYPTO + "x" * 2000})
     assert of_tiny(bill)["components"][0]["version"] == "1.1.1k"
 
@@ -182,12 +181,15 @@ JSON = st.recursive(
 
 
 @given(JSON, st.booleans())
-def test_whatever_a_bill_in_a_wheel_says_the_bill_is_valid(said: Any, spdx: bool) -> None:
-    head = {"spdxVersion": "SPDX-2.3", "packages": said} if spdx else {"bomFormat": "CycloneDX", "components": said}
-    parts, _ = nested.read(json.dumps(head).encode(), "tiny-lib")
-    brought = bundled.Bundled(parts={"tiny": [*parts, Part("always", licences=("MIT AND", "x"))]})
+def test_whatever_a_bill_in_a_wheel_says_the_bill_is_valid(value: Any, spdx: bool) -> None:
+    cyclonedx = {"bomFormat": "CycloneDX", "components": value}
+    document = {"spdxVersion": "SPDX-2.3", "packages": value} if spdx else cyclonedx
+    components, _ = nested.read(json.dumps(document).encode(), "tiny-lib")
+    vendored = libraries.Vendored(
+        components={"tiny": [*components, NestedComponent("always", licences=("MIT AND", "x"))]}
+    )
     stack = Stack.model_validate(
         {"title": "Tiny", "device": "cpu", "python": "3.11", "debian": "bookworm", "requires": ["x==1"]}
     )
     lock = assemble("tiny", stack, (Entry("tiny", "1", "0" * 64),), (), (), 1, "", ())
-    assert refuses(sbom.of(lock, "sha256:" + "1" * 64, {}, {}, brought)) == ""
+    assert refuses(sbom.of(lock, "sha256:" + "1" * 64, {}, {}, vendored)) == ""

@@ -13,11 +13,14 @@ import typer
 from builder import console
 from builder.base import errors, project, sources, text
 from builder.base.project import Project
-from builder.bisect import draft, reproducer, sides
-from builder.bisect import packages as bisect_packages
-from builder.bisect import settings as bisect_config
-from builder.bisect.bisection import Journal
-from builder.bisect.packages import Found, Question
+from builder.bisect import configuration, draft, ends, reproducer, settings
+from builder.bisect.between import Between
+from builder.bisect.configuration import Configuration
+from builder.bisect.journal import Journal
+from builder.bisect.packages import BreakingChanges, Search
+from builder.bisect.question import Question
+from builder.bisect.settings import BreakingSettings
+from builder.bisect.trials import Server
 from builder.certify import hostenv
 from builder.commands.common import AsJson, changes_json, print_json
 from builder.intent import advisory, stack
@@ -30,13 +33,13 @@ app = typer.Typer(
 )
 
 Repeat = Annotated[
-    int, typer.Option(min=1, help="Ask each until one answer leads by this many. Raised when answers change.")
+    int, typer.Option(min=1, help="Try each set until one verdict leads by this many. Raised when outcomes change.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run of this very bisection answered.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget the trials of an earlier run of this bisection.")]
 
 
-@app.command()
-def packages(
+@app.command("packages")
+def packages_(
     good: Annotated[str, typer.Option(help="A stack, controls/NAME[/twin], or a file of pins.", show_default=False)],
     bad: Annotated[
         str, typer.Option(help="The same, or what the good one is moved to: 'trl==0.14.0'.", show_default=False)
@@ -62,51 +65,46 @@ def packages(
     if bool(probe) == bool(command):
         raise typer.BadParameter("name one probe, or a command after --, and not both", param_hint="--probe")
     question = Question(probe or "", tuple(command or ()), says, time_limit)
-    _known_probe(home, question.probe)
+    _check_probe(home, question.probe)
     advisories = advisory.load_all(home)
-    with home.holding("bisect") as scratch, console.Trying("bisect") as work:
-        work.say("reading the two ends")
-        first = sides.read(home, good, scratch, python=python)
-        second = sides.read(home, bad, scratch, python=python, good=first)
-        identity = sources.copy(home.smoke, scratch / "suite")
-        between = sides.Between(first, second, "")
+    with home.holding("bisect") as scratch, console.BisectionProgress("bisect") as progress:
+        progress.say("reading the two ends")
+        first = ends.read(home, good, scratch, python=python)
+        between = Between(first, ends.read(home, bad, scratch, python=python, good=first), "")
         if not between.changes:
             raise errors.BadInputError(
-                f"{good} and {bad} hold the same distributions", next_step="vetted bisect config, or other ends"
+                f"{good} and {bad} have the same distributions", next_step="vetted bisect config, or other ends"
             )
-        key = bisect_packages.key(between, question, identity)
-        between.name = key
-        if fresh:
-            (home.state / "bisect" / f"{key}.json").unlink(missing_ok=True)
-        journal = Journal.open(home, key, scratch, repeat)
-        journal.told = work.told
-        search = bisect_packages.Search(home, between, question, journal, scratch, work.say, scratch / "suite")
+        between.name = question.key(between, sources.copy(home.smoke, scratch / "suite"))
+        journal = Journal.open(home, between.name, scratch, repeat, fresh=fresh)
+        journal.on_trial = progress.trial
         with _resumable(journal, as_json):
-            found = search.run(advisories)
-        script = reproducer.make(home, found, question, journal.folder / "reproducer", scratch)
-        drafted = draft.make(home, found, question, journal.folder, scratch)
+            search = Search(home, between, question, journal, scratch, progress.say, scratch / "suite")
+            breaking = search.run(advisories)
+        script = reproducer.make(home, breaking, question, journal.folder / "reproducer", scratch)
+        drafted = draft.make(home, breaking, question, journal.folder, scratch)
     if as_json:
-        print_json(answer(found, len(between.changes), journal, script, drafted))
-        return
-    _print(home, found, len(between.changes), journal, script, drafted)
+        print_json(_packages_json(breaking, len(between.changes), journal, script, drafted))
+    else:
+        _print_packages(home, breaking, len(between.changes), journal, script, drafted)
 
 
 @contextmanager
 def _resumable(journal: Journal, as_json: bool) -> Iterator[None]:
-    """What was tried is shown whatever ends it, and an interruption says how to go on."""
+    """Show what was tried, whatever ends the search; after an interruption say how to go on."""
     try:
         yield
-    except (errors.VettedError, KeyboardInterrupt) as ended:
-        if not as_json and journal.rows:
+    except (errors.VettedError, KeyboardInterrupt) as end:
+        if not as_json and journal.sets:
             console.out.print(console.tried_table(journal.tried()))
-        if isinstance(ended, KeyboardInterrupt):
+        if isinstance(end, KeyboardInterrupt):
             console.note("interrupted: the same command goes on where it was")
-            raise typer.Exit(130) from ended
+            raise typer.Exit(130) from end
         raise
 
 
-def _known_probe(home: Project, probe: str) -> None:
-    """A misspelt probe is said before anything is installed."""
+def _check_probe(home: Project, probe: str) -> None:
+    """Refuse a misspelt probe before anything is installed."""
     names = [path.stem.replace("_", "-") for path in (home.smoke / "probes").glob("[!_]*.py")]
     if probe and names and probe not in names:
         close = difflib.get_close_matches(probe, names, n=1)
@@ -115,14 +113,15 @@ def _known_probe(home: Project, probe: str) -> None:
         )
 
 
-def answer(found: Found, changed: int, journal: Journal, script: Path, drafted: Path) -> dict[str, Any]:
-    """What was found, as JSON."""
+def _packages_json(
+    breaking: BreakingChanges, changed: int, journal: Journal, script: Path, drafted: Path
+) -> dict[str, Any]:
     return {
-        "culprits": changes_json(found.culprits),
-        "along": changes_json(found.along),
+        "culprits": changes_json(breaking.culprits),
+        "along": changes_json(breaking.dependencies),
         "changes": changed,
-        "fault": found.said.fault,
-        "reason": found.said.reason,
+        "fault": breaking.trial.fault,
+        "reason": breaking.trial.reason,
         "runs": journal.runs,
         "reproducer": str(script),
         "advisory": str(drafted),
@@ -130,28 +129,31 @@ def answer(found: Found, changed: int, journal: Journal, script: Path, drafted: 
     }
 
 
-def _print(home: Project, found: Found, changed: int, journal: Journal, script: Path, drafted: Path) -> None:
-    console.out.print(console.tried_table(journal.tried()))
-    console.out.print()
-    console.out.print(f"{changed} packages changed; {_needed(found.culprits)}, in {journal.runs} runs:")
-    for change in found.culprits:
-        console.out.print(f"  {change}", style="bold")
-    for change in found.along:
-        console.out.print(f"  {change}, because they require it")
-    console.out.print(text.line(f"it says: {found.said.reason or found.said.fault}"))
-    console.out.print(f"reproducer: {home.relative(script)}")
-    console.out.print(f"draft of an advisory: {home.relative(drafted)}")
-    console.out.print(f"next: read and complete the draft, then copy it to {home.relative(home.advisories)}/")
+def _print_packages(
+    home: Project, breaking: BreakingChanges, changed: int, journal: Journal, script: Path, drafted: Path
+) -> None:
+    out = console.out
+    out.print(console.tried_table(journal.tried()))
+    out.print()
+    out.print(f"{changed} packages changed; {_needed(breaking.culprits)}, in {journal.runs} runs:")
+    for change in breaking.culprits:
+        out.print(f"  {change}", style="bold")
+    for change in breaking.dependencies:
+        out.print(f"  {change}, because they require it")
+    out.print(text.line(f"it says: {breaking.trial.reason or breaking.trial.fault}"))
+    out.print(f"reproducer: {home.relative(script)}")
+    out.print(f"draft of an advisory: {home.relative(drafted)}")
+    out.print(f"next: read and complete the draft, then copy it to {home.relative(home.advisories)}/")
 
 
 def _needed(culprits: Sequence[object]) -> str:
     return "this one turns it red" if len(culprits) == 1 else f"these {len(culprits)} together turn it red"
 
 
-@app.command()
-def config(
-    path: Annotated[Path, typer.Option("--config", help="What `trl grpo --config` is given.", show_default=False)],
-    on: Annotated[
+@app.command("config")
+def config_(
+    path: Annotated[Path, typer.Option("--config", help="The file for `trl grpo --config`.", show_default=False)],
+    name: Annotated[
         str | None, typer.Option("--stack", help="Where to try it.", show_default="the first CPU stack")
     ] = None,
     python: Annotated[
@@ -170,64 +172,73 @@ def config(
 ) -> None:
     """Find the smallest set of settings that fails, and the largest that works. A tiny model stands in for yours."""
     home = project.find()
-    asked = bisect_config.read(path, keep or [])
-    with home.holding("bisect") as scratch, console.Trying(path.name) as work:
-        identity = sources.copy(home.smoke, scratch / "suite")
-        environment, device, named = _environment(home, on, python, scratch, work)
-        key = bisect_config.key(asked, named, identity)
-        if fresh:
-            (home.state / "bisect" / f"{key}.json").unlink(missing_ok=True)
-        journal = Journal.open(home, key, scratch, repeat)
-        journal.told = work.told
+    config = configuration.read(path, keep or [])
+    with home.holding("bisect") as scratch, console.BisectionProgress(path.name) as progress:
+        root = scratch / "suite"
+        suite = sources.copy(home.smoke, root)
+        environment, device, identity = _environment(home, name, python, scratch, progress)
+        journal = Journal.open(home, config.key(identity, suite), scratch, repeat, fresh=fresh)
+        journal.on_trial = progress.trial
         with (
             _resumable(journal, as_json),
-            bisect_config.Server(environment, device, asked, scratch / "suite", scratch, time_limit) as server,
+            Server(environment, device, config, root, scratch, time_limit) as server,
         ):
-            found = bisect_config.search(asked, journal, server.ask, work.say)
-        smallest = journal.folder / "smallest.yaml"
-        project.write(smallest, bisect_config.dump(asked, found.failing), scratch)
-        works = journal.folder / "works.yaml"
-        rest = [name for name in asked.settings if name not in found.without]
-        project.write(works, bisect_config.dump(asked, rest), scratch)
+            breaking = settings.Search(config, journal, server.run, progress.say).run()
+        smallest, works = journal.folder / "smallest.yaml", journal.folder / "works.yaml"
+        others = [setting for setting in config.settings if setting not in breaking.take_out]
+        project.write(smallest, configuration.dump(config.part(breaking.failing)), scratch)
+        project.write(works, configuration.dump(config.part(others)), scratch)
     if as_json:
-        print_json(
-            {
-                "failing": {name: asked.settings[name] for name in found.failing}, "take_out": list(found.without),
-                "fault": found.said.fault, "reason": found.said.reason, "trials": journal.runs,
-                "replaced": list(asked.replaced), "reduced": list(asked.reduced),
-                "smallest": str(smallest), "works": str(works), "tried": journal.tried(),
-            }
-        )  # fmt: skip
-        return
-    console.out.print(console.tried_table(journal.tried()))
-    console.out.print()
-    for name, (was, now) in asked.reduced.items():
-        console.out.print(text.line(f"reduced: {name} from {was} to {now}"))
-    if asked.replaced:
-        console.out.print(text.line(f"replaced by ours: {', '.join(asked.replaced)}"))
-    together = "this setting fails" if len(found.failing) == 1 else f"these {len(found.failing)} fail together"
-    console.out.print(f"of {len(asked.settings)} settings, {together}, in {journal.runs} trials:")
-    for name in found.failing:
-        console.out.print(text.line(f"  {name}: {asked.settings[name]}"), style="bold")
-    console.out.print(text.line(f"it says: {found.said.reason or found.said.fault}"))
-    console.out.print(text.line(f"all the rest works without {', '.join(found.without)}"))
-    console.out.print(f"the smallest that fails: {home.relative(smallest)}")
-    console.out.print(f"the largest that works: {home.relative(works)}")
+        print_json(_config_json(config, breaking, journal, smallest, works))
+    else:
+        _print_config(home, config, breaking, journal, smallest, works)
+
+
+def _config_json(
+    config: Configuration, breaking: BreakingSettings, journal: Journal, smallest: Path, works: Path
+) -> dict[str, Any]:
+    return {
+        "failing": config.part(breaking.failing), "take_out": list(breaking.take_out),
+        "fault": breaking.trial.fault, "reason": breaking.trial.reason, "trials": journal.runs,
+        "replaced": list(config.replaced), "reduced": list(config.reduced),
+        "smallest": str(smallest), "works": str(works), "tried": journal.tried(),
+    }  # fmt: skip
+
+
+def _print_config(
+    home: Project, config: Configuration, breaking: BreakingSettings, journal: Journal, smallest: Path, works: Path
+) -> None:
+    out = console.out
+    out.print(console.tried_table(journal.tried()))
+    out.print()
+    for name, (yours, ours) in config.reduced.items():
+        out.print(text.line(f"reduced: {name} from {yours} to {ours}"))
+    if config.replaced:
+        out.print(text.line(f"replaced by ours: {', '.join(config.replaced)}"))
+    together = "this setting fails" if len(breaking.failing) == 1 else f"these {len(breaking.failing)} fail together"
+    out.print(f"of {len(config.settings)} settings, {together}, in {journal.runs} trials:")
+    for name in breaking.failing:
+        out.print(text.line(f"  {name}: {config.settings[name]}"), style="bold")
+    out.print(text.line(f"it says: {breaking.trial.reason or breaking.trial.fault}"))
+    out.print(text.line(f"all the rest works without {', '.join(breaking.take_out)}"))
+    out.print(f"the smallest that fails: {home.relative(smallest)}")
+    out.print(f"the largest that works: {home.relative(works)}")
 
 
 def _environment(
-    home: Project, on: str | None, python: Path | None, scratch: Path, work: console.Trying
+    home: Project, name: str | None, python: Path | None, scratch: Path, progress: console.BisectionProgress
 ) -> tuple[Path, str, str]:
-    """Where the trials run: the environment, its device, and a name that changes with it."""
+    """The environment of the trials, its device, and an identity that changes with it."""
     if python is not None:
-        if on is not None:
+        if name is not None:
             raise typer.BadParameter("name a stack or a Python, and not both", param_hint="--python")
         if not python.is_file():
             raise errors.BadInputError(f"{python} is not a Python", next_step="--python .venv/bin/python")
         return python.absolute().parent.parent, "cpu", str(python.absolute())
-    name = on or next((one for one in stack.names(home) if stack.load(home, one).device == "cpu"), None)
-    if name is None:
+    cpu_stacks = (name for name in stack.names(home) if stack.load(home, name).device == "cpu")
+    chosen = name or next(cpu_stacks, None)
+    if chosen is None:
         raise errors.BadInputError("the project has no CPU stack", next_step="--stack NAME, or --python PATH")
-    lock = lockfile.load(home, name)
+    lock = lockfile.load(home, chosen)
     (scratch / "host").mkdir(exist_ok=True)
-    return hostenv.prepare(home, lock, scratch / "host", work.say), lock.stack.device, lock.digest
+    return hostenv.prepare(home, lock, scratch / "host", progress.say), lock.stack.device, lock.digest

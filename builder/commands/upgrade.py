@@ -20,6 +20,8 @@ from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.upgrade import compare, outdated, recertify
+from builder.upgrade.recertification import Progress, Recertification
+from builder.upgrade.report import WORDS
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
@@ -71,12 +73,12 @@ def recertify_(
     chosen = engine_name or proof.answering_engine()
     if chosen == EngineName.docker:
         daemon.docker()  # whether one answers is said before any work begins
-    request = Options(lock.stack.device, chosen)
-    machine.hardware(request.device)
+    options = Options(lock.stack.device, chosen)
+    machine.hardware(options.device)
     advisories = advisory.load_all(home)
-    with home.holding(name) as scratch, console.Working(name) as work:
-        watching = recertify.Watching(work.step, work.event)
-        result = recertify.run(home, name, [*(upgrade or ()), *(more or ())], request, advisories, scratch, watching)
+    with home.holding(name) as scratch, console.Working(name) as working:
+        progress = Progress(working.step, working.event)
+        result = recertify.run(home, name, [*(upgrade or ()), *(more or ())], options, advisories, scratch, progress)
     if as_json:
         print_json(_json(result))
     else:
@@ -85,17 +87,16 @@ def recertify_(
         raise typer.Exit(1)
 
 
-def _json(result: recertify.Result) -> dict[str, Any]:
-    found = result.found
+def _json(result: Recertification) -> dict[str, Any]:
     return {
         "stack": result.name, "outcome": result.outcome, "old": result.old.digest,
         "new": result.new.digest if result.new else None,
         "difference": result.difference.words() if result.difference else [],
-        "said": result.said,
+        "said": result.explanation,
         "findings": [finding.what for finding in result.findings],
         "red": [probe.name for probe in result.red],
-        "worse": [str(one) for one in result.worse],
-        "culprits": changes_json(found.culprits) if found else [],
+        "worse": [str(regression) for regression in result.worse],
+        "culprits": changes_json(result.breaking.culprits) if result.breaking else [],
         "no_culprit": result.no_culprit,
         "reproducer": str(result.reproducer) if result.reproducer else None,
         "advisory": str(result.advisory) if result.advisory else None,
@@ -103,7 +104,7 @@ def _json(result: recertify.Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(home: Project, result: recertify.Result, advisories: Sequence[Advisory]) -> None:
+def _print(home: Project, result: Recertification, advisories: Sequence[Advisory]) -> None:
     out = console.out
     if result.difference:
         for line in result.difference.words():
@@ -112,8 +113,8 @@ def _print(home: Project, result: recertify.Result, advisories: Sequence[Advisor
     if result.outcome == "nothing":
         out.print(f"{result.name}: nothing newer fits; the lock stays as it is")
         return
-    if result.said:
-        out.print(result.said)
+    if result.explanation:
+        out.print(result.explanation)
     for finding in result.findings:
         out.print(f"{finding.what}\n  fix: {finding.fix}")
     if result.statement and result.new:
@@ -124,14 +125,14 @@ def _print(home: Project, result: recertify.Result, advisories: Sequence[Advisor
             out.print("no last certificate of this device and engine: its numbers were compared with nothing")
         elif why := compare.comparable(result.before, result.statement):
             out.print(f"times and memory were not compared: {why}")
-    for one in result.worse:
-        out.print(f"worse: {one}", style="red")
+    for regression in result.worse:
+        out.print(f"worse: {regression}", style="red")
     out.print()
     if result.outcome == "green" and result.new:
         out.print(f"recertified: {result.old.digest} → {result.new.digest}")
         return
-    out.print(f"{result.name}: the candidate {recertify.WORDS[result.outcome]}; everything stays as it was")
-    for culprit in result.found.culprits if result.found else ():
+    out.print(f"{result.name}: the candidate {WORDS[result.outcome]}; everything stays as it was")
+    for culprit in result.breaking.culprits if result.breaking else ():
         out.print(f"  culprit: {culprit}", style="bold")
     if result.no_culprit:
         out.print(f"  culprit not found: {result.no_culprit}")

@@ -1,12 +1,12 @@
 """What a person sees: calm progress on stderr while work is under way, the answer on stdout."""
 
-from builder.console.bisection import Trying, tried_table
+from builder.console.bisection import BisectionProgress, tried_table
 from builder.console.failures import reasons, surprises
 from builder.console.progress import Counting, Working
 from builder.console.tables import bound, controls_table, number, plain, results_table
 from builder.console.terminal import Console, err, note, out, spinner, verbatim
 
 __all__ = [
-    "Console", "Counting", "Trying", "Working", "bound", "controls_table", "err", "note", "number", "out", "plain",
-    "reasons", "results_table", "spinner", "surprises", "tried_table", "verbatim",
+    "BisectionProgress", "Console", "Counting", "Working", "bound", "controls_table", "err", "note", "number", "out",
+    "plain", "reasons", "results_table", "spinner", "surprises", "tried_table", "verbatim",
 ]  # fmt: skip

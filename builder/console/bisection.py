@@ -9,19 +9,19 @@ from rich.table import Table
 from rich.text import Text
 
 from builder.base import text
-from builder.bisect.bisection import Row, Said
+from builder.bisect.journal import Trial, TriedSet
 from builder.console.progress import Line
 
 VERDICTS = {"green": "green", "red": "red", "other": "yellow", "unclear": "yellow", "flaky": "yellow"}
 NAMED = 3  # changes of a set that are named in a line
 
 
-class Trying(Line):
-    """Every set that was tried leaves a line behind."""
+class BisectionProgress(Line):
+    """Every trial leaves a line behind."""
 
-    def told(self, row: Row, said: Said) -> None:
-        """A set was tried once."""
-        self.leave(said.outcome, VERDICTS.get(said.outcome, ""), _few(row.changes))
+    def trial(self, tried: TriedSet, trial: Trial) -> None:
+        """Show a trial."""
+        self.leave(trial.outcome, VERDICTS.get(trial.outcome, ""), _few(tried.changes))
 
 
 def _few(changes: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
-"""A copy of one stack to work on: everything else is the project's own. And the step that puts it in place.
+"""A copy of one stack to work on, beside everything else of the project; and the step that puts it in place.
 
-What is made aside may come to nothing, or be killed; the project's stack stays as it was until one system call
-exchanges the two folders.
+The project's stack stays as it was, whatever fails or is killed, until one system call exchanges the two folders.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors
-from builder.base.project import Project, sha256, sha256_file, write
+from builder.base.project import Project, remove, sha256, sha256_file, write
 from builder.certify import hostenv
 from builder.image import render
 from builder.lock import archives, lockfile
@@ -28,58 +27,58 @@ RENAME_EXCHANGE = 2
 class Aside(Project):
     """The project as it would be with another lock of one stack. Its root is a folder of its own."""
 
-    of: Project
+    home: Project
     name: str
     copied: str  # the digest of the stack's folder, as it was copied
 
     @property
     def state(self) -> Path:
-        """Its environments and images are its own; what was downloaded is shared."""
-        return self.of.state / "aside" / self.name
+        """Environments and images are its own; downloads are shared."""
+        return self.home.state / "aside" / self.name
 
     @property
     def smoke(self) -> Path:
-        return self.of.smoke
+        return self.home.smoke
 
     @property
     def runtime(self) -> Path:
-        return self.of.runtime
+        return self.home.runtime
 
     @property
     def advisories(self) -> Path:
-        return self.of.advisories
+        return self.home.advisories
 
 
 def make(project: Project, name: str, folder: Path) -> Aside:
     """A copy of a stack below `folder`."""
-    made = Aside(folder, project, name, _digest(project.stack_dir(name)))
-    shutil.copytree(project.stack_dir(name), made.stack_dir(name))
+    copy = Aside(folder, project, name, _digest(project.stack_dir(name)))
+    shutil.copytree(project.stack_dir(name), copy.stack_dir(name))
     (folder / "images").mkdir()
     for shared in ("patches", "templates"):
         if (project.root / "images" / shared).is_dir():
             (folder / "images" / shared).symlink_to(project.root / "images" / shared)
-    made.state.mkdir(parents=True, exist_ok=True)
-    for kept in ("debs", archives.FOLDER):
-        (project.state / kept).mkdir(parents=True, exist_ok=True)
-        if not (made.state / kept).exists():
-            (made.state / kept).symlink_to(project.state / kept)
-    return made
+    copy.state.mkdir(parents=True, exist_ok=True)
+    for downloads in ("debs", archives.FOLDER):
+        (project.state / downloads).mkdir(parents=True, exist_ok=True)
+        if not (copy.state / downloads).exists():
+            (copy.state / downloads).symlink_to(project.state / downloads)
+    return copy
 
 
-def adopt(made: Aside, scratch: Path) -> None:
+def adopt(copy: Aside, scratch: Path) -> None:
     """Put the copy of a stack in the place of the project's own, in one step.
 
-    The Dockerfile and the documents follow from the lock. A note that they have to is written first; whoever finds it
-    renders them, so that a kill in between leaves nothing behind that the next command does not finish.
+    The Dockerfile and the documents are rendered from the lock. A note says that this has to be done, and is written
+    first: after a kill, the next command finds it and renders them.
     """
-    home, name = made.of, made.name
+    home, name = copy.home, copy.name
     target = home.stack_dir(name)
     # Beside the project's folders, and not in a state that may lie on another disk.
     staged = home.root / ".vetted" / "swap" / name
-    shutil.rmtree(staged, ignore_errors=True)
+    remove(staged)
     staged.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(made.stack_dir(name), staged)
-    if _digest(target) != made.copied:
+    shutil.copytree(copy.stack_dir(name), staged)
+    if _digest(target) != copy.copied:
         raise errors.VettedError(
             f"{home.relative(target)} was changed while the candidate was tried; nothing was put in place",
             cause="somebody edited stack.toml, or git changed the branch",
@@ -90,8 +89,8 @@ def adopt(made: Aside, scratch: Path) -> None:
     write(_note(home, name), "rendering\n", scratch)
     _exchange(staged, target)
     _flush(target.parent)
-    shutil.rmtree(staged, ignore_errors=True)  # by now the old one
-    _move_state(made)
+    remove(staged)  # by now the old one
+    _move_state(copy)
     finish(home, name, scratch)
 
 
@@ -118,22 +117,22 @@ def _note(home: Project, name: str) -> Path:
     return home.state / "recertify" / f"{name}.pending"
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Exchange two folders: at every moment, each name is one of them, whole."""
+def _exchange(path: Path, other: Path) -> None:
+    """Exchange two folders: at every moment, each path is one of them, whole."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) != 0:
+    if libc.renameat2(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) != 0:
         error = ctypes.get_errno()
         if error in (errno.EINVAL, errno.ENOSYS, errno.EXDEV):
             raise errors.StorageError(
                 f"this disk cannot exchange two folders in one step; {other} is as it was",
                 cause="a network file system, or .vetted on another disk than lockfiles",
-                next_step=f"cp -r {one}/. {other}/",
+                next_step=f"cp -r {path}/. {other}/",
             )
         raise OSError(error, os.strerror(error), str(other))
 
 
 def _flush(path: Path) -> None:
-    """Have the disk keep it, so that a power cut cannot leave empty files behind the new name."""
+    """Write to the disk, so that a power cut cannot leave empty files under the new name."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -141,16 +140,16 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _move_state(made: Aside) -> None:
-    """What was built and installed for the new lock is the project's own now."""
+def _move_state(copy: Aside) -> None:
+    """Move what was built and installed for the new lock to the project."""
     for kind in ("host", "images"):
-        source, target = made.state / kind, made.of.state / kind
+        source, target = copy.state / kind, copy.home.state / kind
         for path in source.iterdir() if source.is_dir() else ():
             target.mkdir(parents=True, exist_ok=True)
             if (target / path.name).is_dir():
-                shutil.rmtree(target / path.name)
+                remove(target / path.name)
             path.rename(target / path.name)
             if kind == "host" and (target / path.name).is_dir():
-                for old in target.glob(f"{made.name}-????????????"):
+                for old in target.glob(f"{copy.name}-????????????"):
                     if old.name != path.name:
                         hostenv.remove(old)

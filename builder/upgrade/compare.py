@@ -1,7 +1,7 @@
-"""The numbers of two runs of the suite, side by side: what became worse by more than it does by itself.
+"""The numbers of two runs of the suite, side by side: what became worse by more than chance.
 
-The tolerances come from thirty runs of one stack under load (docs/evidence/false-alarms.json); those of memory, which
-they did not record, from its certificates and reports.
+The tolerances come from thirty runs of one stack under load (docs/evidence/false-alarms.json). They did not record
+memory: its tolerances come from the stack's certificates and reports.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TOTAL = Tolerance(2.0, 20.0, "the slowest runs of all probes together took 1.94 
 # Peaks are sampled, and a short one of several processes is met by chance.
 MEMORY = Tolerance(2.0, 600.0, "the peak is sampled: from run to run of one stack, that of one probe moved by 490 MiB")
 TOTAL_MEMORY = Tolerance(1.3, 512.0, "added over all probes, two runs of one stack were 2 % apart")
-# Of its bound. Numbers with a lower bound prove that a probe would notice; how large they are says nothing.
+# A share of its bound. Numbers with a lower bound prove that a probe would notice; their size means nothing.
 AGREEMENT = 0.5
 AGREEMENT_WHY = "in thirty runs no number moved by more than 0.41 of its bound"
 
 
 @dataclass(frozen=True)
-class Worse:
-    """One number that became worse beyond its tolerance. `probe` is empty for the whole suite."""
+class Regression:
+    """A number that became worse beyond its tolerance. `probe` is empty for the whole suite."""
 
     probe: str
     what: str
@@ -49,57 +49,62 @@ class Worse:
 def comparable(old: Statement, new: Statement) -> str:
     """Why times and memory cannot be compared; "" when they can."""
     for name, key in (("hardware", "class"), ("engine", "name")):
-        was, is_ = ((one.resource(name).annotations or {}).get(key) for one in (old, new))
-        if was != is_:
-            return f"other {name}: {was}, now {is_}"
+        before, after = ((statement.resource(name).annotations or {}).get(key) for statement in (old, new))
+        if before != after:
+            return f"other {name}: {before}, now {after}"
     if old.resource("suite").digest != new.resource("suite").digest:
         return "another suite"
     return ""
 
 
-def worse(old: Statement, new: Statement) -> list[Worse]:
+def regressions(old: Statement, new: Statement) -> list[Regression]:
     """Every number of the new run that is worse than in the old one, beyond its tolerance."""
-    before = {one.name: one for one in old.predicate.probes if one.outcome == "passed"}
-    after = {one.name: one for one in new.predicate.probes if one.outcome == "passed"}
+    before, after = _passed(old), _passed(new)
     both = [name for name in after if name in before]
-    found = [one for name in both for one in agreement(before[name], after[name])]
+    worse = [regression for name in both for regression in agreement(before[name], after[name])]
     if comparable(old, new):
-        return found
+        return worse
     for name in both:
-        found += _beyond(name, "seconds", before[name].seconds, after[name].seconds, SECONDS)
-        found += memory(before[name], after[name])
-    took = [sum(side[name].seconds for name in both) for side in (before, after)]
-    held = [sum(side[name].peak_memory_mib for name in both) for side in (before, after)]
-    found += _beyond("", "seconds of the whole suite", took[0], took[1], TOTAL)
-    return found + _beyond("", "peak memory of all probes, added, in MiB", held[0], held[1], TOTAL_MEMORY)
+        worse += _beyond(name, "seconds", before[name].seconds, after[name].seconds, SECONDS)
+        worse += memory(before[name], after[name])
+    seconds = [sum(side[name].seconds for name in both) for side in (before, after)]
+    peaks = [sum(side[name].peak_memory_mib for name in both) for side in (before, after)]
+    worse += _beyond("", "seconds of the whole suite", seconds[0], seconds[1], TOTAL)
+    return worse + _beyond("", "peak memory of all probes, added, in MiB", peaks[0], peaks[1], TOTAL_MEMORY)
 
 
-def memory(before: ProbeResult, after: ProbeResult) -> list[Worse]:
-    """Did a probe take more memory?"""
+def memory(before: ProbeResult, after: ProbeResult) -> list[Regression]:
+    """The regression of a probe's memory, if any."""
     return _beyond(before.name, "peak memory in MiB", before.peak_memory_mib, after.peak_memory_mib, MEMORY)
 
 
-def agreement(before: ProbeResult, after: ProbeResult) -> list[Worse]:
-    """Which of a probe's numbers came much nearer to their upper bound, though they keep it?"""
+def agreement(before: ProbeResult, after: ProbeResult) -> list[Regression]:
+    """The numbers of a probe that came much nearer to their upper bound, though they keep it."""
     old = _shares(before.measurements)
+    why = f"{AGREEMENT} more: {AGREEMENT_WHY}"
     return [
-        Worse(before.name, f"{name}, as a share of its bound,", old[name], share, f"{AGREEMENT} more: {AGREEMENT_WHY}")
+        Regression(before.name, f"{name}, as a share of its bound,", old[name], share, why)
         for name, share in _shares(after.measurements).items()
         if name in old and share - old[name] > AGREEMENT
     ]
 
 
+def _passed(statement: Statement) -> dict[str, ProbeResult]:
+    return {probe.name: probe for probe in statement.predicate.probes if probe.outcome == "passed"}
+
+
 def _shares(measurements: list[Measurement]) -> Mapping[str, float]:
+    """Each number with an upper bound, as a share of it."""
     shares = {}
-    for one in measurements:
-        most = (one.bound or {}).get("at_most")
-        if isinstance(most, int | float) and most > 0 and isinstance(one.value, int | float):
-            shares[one.name] = one.value / most
+    for measurement in measurements:
+        most = (measurement.bound or {}).get("at_most")
+        if isinstance(most, int | float) and most > 0 and isinstance(measurement.value, int | float):
+            shares[measurement.name] = measurement.value / most
     return shares
 
 
-def _beyond(probe: str, what: str, before: float, after: float, tolerance: Tolerance) -> list[Worse]:
+def _beyond(probe: str, what: str, before: float, after: float, tolerance: Tolerance) -> list[Regression]:
     if after <= before * tolerance.times or after - before <= tolerance.more:
         return []
     why = f"{tolerance.times:g} times and {tolerance.more:g} more: {tolerance.why}"
-    return [Worse(probe, what, before, after, why)]
+    return [Regression(probe, what, before, after, why)]

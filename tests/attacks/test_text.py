@@ -18,8 +18,8 @@ from rich.text import Text
 
 from builder import console
 from builder.base import errors, reading, text
-from builder.bisect import settings as bisect_config
-from builder.bisect.bisection import Journal
+from builder.bisect import configuration
+from builder.bisect.journal import Journal
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.console import terminal
 from builder.image.buildx import Step
@@ -208,7 +208,7 @@ def test_json_that_is_no_object(small: Small, how: str) -> None:
     journal = small.project.state / "bisect" / "key.json"
     journal.parent.mkdir(parents=True)
     journal.write_bytes(UNREADABLE[how])
-    assert Journal.open(small.project, "key", small.root).rows == {}
+    assert Journal.open(small.project, "key", small.root).sets == {}
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_journal_of_another_shape(small: Small, said: object) -> None:
     journal.parent.mkdir(parents=True)
     journal.write_text(json.dumps(said))
     opened = Journal.open(small.project, "key", small.root)
-    assert (opened.rows, opened.lead, opened.tried()) == ({}, 1, [])
+    assert (opened.sets, opened.lead, opened.tried()) == ({}, 1, [])
 
 
 @pytest.mark.parametrize("epoch", ["-1", "true", "99999999999999", "1.5", '"1"', "[]"])
@@ -245,7 +245,7 @@ def test_yaml_that_no_reader_can_take(tmp_path: Path, said: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(said)
     with pytest.raises(errors.BadInputError, match=r"config\.yaml"):
-        bisect_config.read(path, [])
+        configuration.read(path, [])
 
 
 def test_yaml_that_grows_when_it_is_read(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_yaml_that_grows_when_it_is_read(tmp_path: Path) -> None:
     rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     path.write_text("\n".join(["a0: &a0 [1, 2]", *rows]))
     with pytest.raises(errors.BadInputError, match="more than 10000 values"):
-        bisect_config.read(path, [])
+        configuration.read(path, [])
 
 
 def test_evidence_of_another_shape(small: Small) -> None:

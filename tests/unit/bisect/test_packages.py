@@ -315,6 +315,24 @@ def test_any_command_will_do_in_place_of_a_probe(parts: Parts) -> None:
     assert tomlfile.read(Advisory, Path(answer.json["advisory"]), "draft").probes == []
 
 
+def test_a_command_may_leave_folders_deeper_than_python_can_follow(parts: Parts) -> None:
+    """Python's own removal of the environment ends in a RecursionError, or leaves them behind."""
+    parts.pins(parts.bad, {**dict.fromkeys(NAMES, GOOD), "part-c": BAD})
+    code = (
+        "import os, part_c, sys\n"
+        "os.chdir(sys.prefix)\n"
+        "for _ in range(1200): os.mkdir('d'); os.chdir('d')\n"
+        "sys.exit('RuntimeError: c' if part_c.version == '2.0' else 0)"
+    )
+    answer = parts.command(
+        parts.small.root, "bisect", "packages", "--good", "good.txt", "--bad", "bad.txt", "--python", PYTHON,
+        "--json", "--", "python", "-c", code,
+    )  # fmt: skip
+    assert answer.code == 0, answer.out + answer.err
+    assert names(answer.json["culprits"]) == ["part-c"]
+    assert list((parts.small.project.state / "host").iterdir()) == []
+
+
 def test_a_command_that_hangs_or_cannot_say_is_an_outcome(parts: Parts) -> None:
     code = (
         "import part_c, part_d, sys, time\n"
@@ -406,7 +424,7 @@ def test_ends_that_do_not_answer_as_they_should_end_with_1(parts: Parts, broken:
         ("--bad", "controls/nope", "there is no control nope"),
         ("--bad", "part-a==", "nor a requirement"),
         ("--bad", "README.md", "not a pinned distribution"),
-        ("--bad", "good.txt", "hold the same distributions"),
+        ("--bad", "good.txt", "have the same distributions"),
     ],
 )
 def test_ends_that_cannot_be_read_end_with_3(parts: Parts, option: str, value: str, said: str) -> None:

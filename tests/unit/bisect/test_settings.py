@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from builder.base import errors
-from builder.bisect import settings as bisect_config
+from builder.bisect import configuration, trials
 from tests.conftest import ROOT, Small, spawn
 from tests.unit.conftest import Command
 
@@ -82,8 +82,8 @@ def bench(wheels: Small, command: Command, monkeypatch: pytest.MonkeyPatch) -> B
     shutil.rmtree(wheels.project.smoke)
     shutil.copytree(ROOT / "smoke", wheels.project.smoke, ignore=shutil.ignore_patterns("__pycache__"))
     made = Bench(wheels, command)
-    monkeypatch.setattr(bisect_config, "TRIAL", made.trial)
-    monkeypatch.setattr(bisect_config, "PACKAGES", ())
+    monkeypatch.setattr(trials, "PROGRAM", made.trial)
+    monkeypatch.setattr(configuration, "PACKAGES", ())
     return made
 
 
@@ -131,14 +131,14 @@ def test_what_is_ours_is_replaced_and_what_is_long_reduced_unless_asked(tmp_path
         "model_name_or_path: big\ndataset_name: theirs\noutput_dir: out\nmax_steps: 900\n"
         "max_completion_length: 8\ndeepspeed: zero3.json\nreward_funcs: [accuracy_reward]\n"
     )
-    asked = bisect_config.read(config, [])
+    asked = configuration.read(config, [])
     assert dict(asked.settings) == {
         "max_steps": 2, "max_completion_length": 8, "deepspeed": str(tmp_path / "zero3.json")
     }  # fmt: skip
     assert asked.replaced == ("model_name_or_path", "dataset_name", "output_dir", "reward_funcs")
     assert asked.reduced == {"max_steps": (900, 2)}
     assert "deepspeed" in asked.packages and "vllm" not in asked.packages
-    kept = bisect_config.read(config, ["model", "max_steps"])
+    kept = configuration.read(config, ["model", "max_steps"])
     assert (kept.settings["model_name_or_path"], kept.settings["max_steps"]) == ("big", 900)
     assert kept.ours == ("data", "reward")
 
@@ -147,11 +147,11 @@ def test_what_is_ours_is_replaced_and_what_is_long_reduced_unless_asked(tmp_path
     ("text", "said"),
     [
         ("a: [", "not YAML"),
-        ("- a\n", "holds no settings"),
-        ("", "holds no settings"),
-        ("1: 2\n", "holds no settings"),
+        ("- a\n", "has no settings"),
+        ("", "has no settings"),
+        ("1: 2\n", "has no settings"),
         ("a: 2026-01-01\n", "not JSON serializable"),
-        ("output_dir: x\n", "holds nothing to search"),
+        ("output_dir: x\n", "has nothing to search"),
     ],
 )
 def test_a_file_that_is_no_configuration_ends_with_3(bench: Bench, text: str, said: str) -> None:
@@ -162,7 +162,7 @@ def test_a_file_that_is_no_configuration_ends_with_3(bench: Bench, text: str, sa
 def test_a_file_that_is_not_there_ends_with_3(bench: Bench) -> None:
     assert "does not exist" in bench.ask(code=3)["error"]["what"]
     with pytest.raises(errors.BadInputError, match="not UTF-8 text"):
-        bisect_config.read(Path(sys.executable), [])
+        configuration.read(Path(sys.executable), [])
 
 
 def test_a_configuration_that_works_ends_with_1(bench: Bench) -> None:
@@ -182,8 +182,8 @@ def test_killed_in_the_middle_nothing_of_it_stays_and_it_goes_on(bench: Bench) -
     bench.write({"slow": 1, **{f"a{number:02}": number for number in range(25)}})
     whole = bench.ask()["trials"]
     bench.log.unlink()
-    change = f"b.PACKAGES = (); b.TRIAL = pathlib.Path({str(bench.trial)!r})"
-    patch = f"import pathlib; from builder import cli; from builder.bisect import settings as b; {change}"
+    change = f"configuration.PACKAGES = (); trials.PROGRAM = pathlib.Path({str(bench.trial)!r})"
+    patch = f"import pathlib; from builder import cli; from builder.bisect import configuration, trials; {change}"
     argv = ["vetted", *bench.argv("--fresh")]
     with spawn(["-c", f"import sys; sys.argv = {argv!r}; {patch}; cli.main()"], bench.small.root) as child:
         deadline = time.monotonic() + 60

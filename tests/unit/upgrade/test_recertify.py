@@ -284,7 +284,7 @@ def probe(seconds: float = 1.0, memory: float = 100.0, share: float = 0.1) -> Pr
 )
 def test_a_number_is_worse_beyond_its_tolerance_only(small: Small, after: ProbeResult, what: list[str]) -> None:
     before = statement(small, [probe()])
-    assert [one.what for one in compare.worse(before, statement(small, [after]))] == what
+    assert [regression.what for regression in compare.regressions(before, statement(small, [after]))] == what
 
 
 def test_on_other_hardware_only_agreement_is_compared(small: Small) -> None:
@@ -292,5 +292,5 @@ def test_on_other_hardware_only_agreement_is_compared(small: Small) -> None:
     text = before.to_json().replace(str((before.resource("hardware").annotations or {})["class"]), "another machine")
     other = certificate.Statement.model_validate(json.loads(text))
     after = statement(small, [probe(seconds=99.0, memory=9999.0, share=0.9)])
-    assert [one.what for one in compare.worse(other, after)] == ["loss, as a share of its bound,"]
+    assert [regression.what for regression in compare.regressions(other, after)] == ["loss, as a share of its bound,"]
     assert compare.comparable(other, after).startswith("other hardware: another machine")

@@ -28,17 +28,17 @@ PROBE = Probe(
     bounds=(
         Bound(
             "conversations_differ",
-            "conversations that were not trained on as the template writes them",
+            "conversations that were trained on other tokens than those of the template",
             "prompts",
             equals=0,
             headline=True,
         ),
-        Bound("texts_differ", "texts without the tokenizer's own special token, or with two", "prompts", equals=0),
-        Bound("tokens_cut", "of a prompt that is longer than 512 tokens", "tokens", equals=0),
+        Bound("texts_differ", "texts without the tokenizer's special token, or with two", "prompts", equals=0),
+        Bound("tokens_cut", "tokens lost from a prompt of more than 512 tokens", "tokens", equals=0),
         Bound("completions_differ", "completions that were not trained on as sampled", "completions", equals=0),
         Bound(
             "prompts_seen",
-            "different ones, in three runs; fewer, and something was not compared",
+            "different prompts in three runs; with fewer, something was not compared",
             "prompts",
             equals=PROMPTS + PROMPTS + 1,
         ),
@@ -63,26 +63,26 @@ def run(context: Context) -> Iterator[Reading]:
     texts = [" ".join(words[i:]) for i in range(PROMPTS)]
     long = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x" * LONG}]
 
-    chats, chats_seen, wrong = _differing(
+    chats, chats_count, wrong = _differing(
         context, tokenizer, {tuple(_of_template(tokenizer, prompt)): prompt for prompt in conversations}
     )
     yield Reading("conversations_differ", len(chats), "; ".join(chats))
-    plain, plain_seen, also_wrong = _differing(
+    plain, plain_count, also_wrong = _differing(
         context, tokenizer, {tuple(tokenizer(text)["input_ids"]): text for text in texts}
     )
     yield Reading("texts_differ", len(plain), "; ".join(plain))
     expected = _of_template(tokenizer, long)
     recorder = _train(context, tokenizer, [long])
-    seen = {tuple(prompt) for prompt, _ in recorder.pairs()}
-    cut = max(abs(len(expected) - len(prompt)) for prompt in seen)
-    yield Reading("tokens_cut", cut, f"{len(expected)} tokens became {sorted(map(len, seen))}")
+    trained = {tuple(prompt) for prompt, _ in recorder.pairs()}
+    cut = max(abs(len(expected) - len(prompt)) for prompt in trained)
+    yield Reading("tokens_cut", cut, f"{len(expected)} tokens became {sorted(map(len, trained))}")
     wrong += [*also_wrong, *_completions(recorder, tokenizer)]
     yield Reading("completions_differ", len(wrong), "; ".join(wrong))
-    yield Reading("prompts_seen", chats_seen + plain_seen + len(seen))
+    yield Reading("prompts_seen", chats_count + plain_count + len(trained))
 
 
 def _tokenizer() -> Any:
-    """One that begins every text with a special token, as its chat template does."""
+    """A tokenizer that begins every text with a special token, as its chat template does."""
     from tokenizers.processors import TemplateProcessing
 
     tokenizer = tiny.make_tokenizer()
@@ -95,7 +95,7 @@ def _tokenizer() -> Any:
 
 
 def _of_template(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
-    """The template's text as tokens, and nothing besides."""
+    """The tokens of the template's text, without any others."""
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
@@ -125,17 +125,21 @@ def _train(context: Context, tokenizer: Any, prompts: list[Any]) -> Recorder:
 def _differing(
     context: Context, tokenizer: Any, expected: dict[tuple[int, ...], Any]
 ) -> tuple[list[str], int, list[str]]:
-    """The prompts that were not trained on as expected, how many different ones were, and completions that differ."""
+    """Prompts that were not trained on as expected, the number of different ones, and completions that differ."""
     recorder = _train(context, tokenizer, list(expected.values()))
-    seen = {tuple(prompt) for prompt, _ in recorder.pairs()}
-    strange = [repr(tokenizer.decode(prompt)) for prompt in sorted(seen - expected.keys())]
-    missing = [repr(tokenizer.decode(prompt)) for prompt in sorted(expected.keys() - seen)]
-    said = f"trained on {', '.join(strange) or 'nothing else'}"
-    return [f"{prompt} was not trained on ({said})" for prompt in missing], len(seen), _completions(recorder, tokenizer)
+    trained = {tuple(prompt) for prompt, _ in recorder.pairs()}
+    strange = [repr(tokenizer.decode(prompt)) for prompt in sorted(trained - expected.keys())]
+    missing = [repr(tokenizer.decode(prompt)) for prompt in sorted(expected.keys() - trained)]
+    others = f"trained on {', '.join(strange) or 'nothing else'}"
+    return (
+        [f"{prompt} was not trained on ({others})" for prompt in missing],
+        len(trained),
+        _completions(recorder, tokenizer),
+    )
 
 
 def _completions(recorder: Recorder, tokenizer: Any) -> list[str]:
-    """Completions that were trained on otherwise than they were sampled, up to their end of sequence."""
+    """Completions that were trained on differently than sampled, up to their end of sequence."""
     sampled: dict[tuple[int, ...], list[list[int]]] = {}
     for generation in recorder.generations:
         for prompt, completion in zip(generation.prompts, generation.completions, strict=True):

@@ -24,7 +24,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 
 STOP, STEPS = 2, 4
 
-# What a resume can lose: the reading that must notice it, a file to delete, and options.
+# What a resume can lose: the reading that must detect it, a file to delete, and options.
 LOSSES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "the optimizer": ("moments_different", "optimizer.pt", {}),
     "the random states": ("completions_different", "rng_state.pth", {}),
@@ -77,7 +77,7 @@ Journal = dict[str, dict[str, Any]]
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train, resume and compare; then resume without this and that."""
+    """Train, resume and compare; then resume with something lost."""
     model = tiny.save(context.directory / "model", context.seed)
     straight = _train(context, model, save_strategy="steps", save_steps=STOP)
     checkpoint = context.directory / "trainer" / f"checkpoint-{STOP}"
@@ -94,7 +94,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 class Reward(grpo.Reward):
-    """A reward that keeps what it was asked about, and draws random numbers, as a user's reward may."""
+    """A reward that records its arguments, and draws random numbers, as a user's reward may."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Reward(grpo.Reward):
 
 
 def _train(context: Context, model: Path, checkpoint: Path | None = None, **options: Any) -> Journal:
-    """What happened after STOP, and where it led, each by a name that tells where to look."""
+    """What happened after STOP, and the final state: for each reading, values by a name that shows their place."""
     reward = Reward()
     # Two passes for each step, so that steps and batches of data are not the same number.
     options = {"gradient_accumulation_steps": 2, "lr_scheduler_type": "linear", "max_steps": STEPS, **options}
@@ -140,21 +140,21 @@ def _train(context: Context, model: Path, checkpoint: Path | None = None, **opti
 
 
 def _last(share: float, values: list[Any]) -> dict[str, Any]:
-    """The last values, by their place, which says how many there are in all."""
+    """The last values, by their place and their number."""
     kept = values[round(len(values) * (1 - share)) :]
     return {f"{i} of {len(kept)}": value for i, value in enumerate(kept)}
 
 
-def _compare(one: Journal, other: Journal) -> dict[str, list[str]]:
-    """What differs, by the name of its reading."""
-    return {name: list(_differences(values, other[name])) for name, values in one.items()}
+def _compare(straight: Journal, resumed: Journal) -> dict[str, list[str]]:
+    """The differences by reading."""
+    return {name: list(_differences(values, resumed[name])) for name, values in straight.items()}
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+def _differences(straight: Mapping[str, Any], resumed: Mapping[str, Any]) -> Iterator[str]:
     import torch
 
-    for name in dict.fromkeys((*one, *other)):
-        a, b = one.get(name), other.get(name)
+    for name in dict.fromkeys((*straight, *resumed)):
+        a, b = straight.get(name), resumed.get(name)
         if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
             if not torch.equal(a, b):
                 yield f"{name} by up to {(a - b).abs().max().item():.3g}"

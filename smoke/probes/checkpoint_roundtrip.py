@@ -25,10 +25,10 @@ PROBE = Probe(
     matters="the checkpoint is what gets deployed, not the model in memory",
     bounds=(
         Bound("tensors_different", "saving and loading copies bits", "tensors", equals=0, headline=True),
-        Bound("tensors_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),
+        Bound("tensors_untrained", "every saved tensor must have changed in training", "tensors", equals=0),
         Bound("tokens_different", "the same weights choose the same tokens", "tokens", equals=0),
         Bound("adapter_different", "saving and loading copies the bits of an adapter, too", "tensors", equals=0),
-        Bound("adapter_untrained", "no saved tensor may be what it was before training", "tensors", equals=0),
+        Bound("adapter_untrained", "every saved tensor must have changed in training", "tensors", equals=0),
         Bound("adapter_tokens_different", "the same adapter chooses the same tokens", "tokens", equals=0),
         Bound("token_ids_different", "the saved tokenizer gives every text the same tokens", "tokens", equals=0),
         *grpo.BOUNDS,
@@ -50,31 +50,33 @@ def run(context: Context) -> Iterator[Reading]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = tiny.save(context.directory / "model", context.seed)
-    done = grpo.train(context, model)
-    yield from grpo.check(done.trainer, done.reward)
-    trained, saved = _save(done, context.directory / "saved")
+    finished = grpo.train(context, model)
+    yield from grpo.check(finished.trainer, finished.reward)
+    trained, saved = _save(finished, context.directory / "saved")
     loaded = AutoModelForCausalLM.from_pretrained(saved).to(trained.device)
-    yield from _compare(done, trained, loaded, ("tensors_different", "tensors_untrained", "tokens_different"))
+    yield from _compare(finished, trained, loaded, ("tensors_different", "tensors_untrained", "tokens_different"))
 
     text = "".join(tiny.VOCABULARY)
     expected, tokens = tiny.make_tokenizer()(text).input_ids, AutoTokenizer.from_pretrained(saved)(text).input_ids
     different = sum(a != b for a, b in itertools.zip_longest(expected, tokens))
     yield Reading("token_ids_different", different, f"{expected} became {tokens}")
 
-    done = grpo.train(context, model, peft_config=LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"))
-    trained, saved = _save(done, context.directory / "adapter")
+    finished = grpo.train(context, model, peft_config=LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"))
+    trained, saved = _save(finished, context.directory / "adapter")
     base = AutoModelForCausalLM.from_pretrained(model).to(trained.device)
     loaded = PeftModel.from_pretrained(base, saved, is_trainable=True)
-    yield from _compare(done, trained, loaded, ("adapter_different", "adapter_untrained", "adapter_tokens_different"))
+    yield from _compare(
+        finished, trained, loaded, ("adapter_different", "adapter_untrained", "adapter_tokens_different")
+    )
 
 
-def _save(done: grpo.Run, directory: Path) -> tuple[Any, Path]:
+def _save(finished: grpo.Run, directory: Path) -> tuple[Any, Path]:
     """Save through the trainer; returns the model as it is in memory, and the directory."""
-    done.trainer.save_model(str(directory))
-    return done.trainer.accelerator.unwrap_model(done.trainer.model), directory
+    finished.trainer.save_model(str(directory))
+    return finished.trainer.accelerator.unwrap_model(finished.trainer.model), directory
 
 
-def _compare(done: grpo.Run, trained: Any, loaded: Any, names: tuple[str, str, str]) -> Iterator[Reading]:
+def _compare(finished: grpo.Run, trained: Any, loaded: Any, names: tuple[str, str, str]) -> Iterator[Reading]:
     """Compare tensors with those in memory and those before training, and the tokens that the models choose."""
     import torch
 
@@ -86,17 +88,17 @@ def _compare(done: grpo.Run, trained: Any, loaded: Any, names: tuple[str, str, s
     ]
     yield Reading(names[0], len(different), ", ".join(different))
     trainable = [name for name, parameter in loaded.named_parameters() if parameter.requires_grad]
-    untrained = [name for name in trainable if torch.equal(weights[name], done.before[name])]
+    untrained = [name for name in trainable if torch.equal(weights[name], finished.before[name])]
     yield Reading(names[1], len(untrained), ", ".join(untrained))
     prompt = tiny.make_tokenizer()("count the letters", return_tensors="pt").to(trained.device)
     tokens, again = (_greedy(model, prompt) for model in (trained, loaded))
     yield Reading(names[2], (tokens != again).sum().item(), f"{tokens.tolist()} became {again.tolist()}")
 
 
-def _same_bits(one: Any, other: Any) -> bool:
+def _same_bits(a: Any, b: Any) -> bool:
     import torch
 
-    return bool(one.dtype == other.dtype and torch.equal(one, other))
+    return bool(a.dtype == b.dtype and torch.equal(a, b))
 
 
 def _greedy(model: Any, prompt: Any) -> Any:

@@ -38,19 +38,19 @@ PROBE = Probe(
         ),
         Bound(
             "copies",
-            "of cuBLAS and cuBLASLt, those of which more than one file is loaded: which one a call reaches is chance",
+            "of cuBLAS and cuBLASLt, those with several loaded files: a call may reach any of them",
             "libraries",
             equals=0,
         ),
         Bound(
             "shadowed",
-            "loaded files of no installed distribution, as when LD_LIBRARY_PATH leads to another CUDA",
+            "loaded files of no installed distribution, e.g. because LD_LIBRARY_PATH points to another CUDA",
             "files",
             equals=0,
         ),
         Bound(
             "version_differs",
-            "loaded files that call themselves another version than the distribution that they belong to",
+            "loaded files that report another version than their distribution",
             "files",
             equals=0,
         ),
@@ -67,7 +67,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Make torch load cuBLAS, and judge what it loaded."""
+    """Make torch load cuBLAS, and judge the loaded files."""
     if context.device == "cpu":
         raise ON_A_CPU()
     import torch
@@ -87,9 +87,9 @@ def run(context: Context) -> Iterator[Reading]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with the loaded libraries: one line for each fault.
+    """The faults of the loaded libraries, a line each.
 
-    `version` is the oldest of the loaded ones, as a number, NaN when there is none.
+    `version` is the oldest loaded version as a number, NaN if there is none.
     """
 
     version: float
@@ -109,7 +109,7 @@ def judge(loaded: Mapping[str, Version], owners: Mapping[str, tuple[str, str]]) 
             shadowed.append(f"{path} {_text(version)}")
             continue
         name, installed = owners[path]
-        # A distribution's version has a fourth part, the build, which the library does not tell.
+        # A distribution's version has a fourth part, the build, which the library does not report.
         if _text(version) != ".".join(installed.split(".")[:3]) and name.startswith("nvidia-cublas"):
             differs.append(f"{path} is {_text(version)}, and {name} {installed} is installed")
     return Verdict(
@@ -137,7 +137,7 @@ def _number(version: Version) -> int:
 
 
 def _version(path: str) -> Version:
-    """Ask the very file that is loaded. What it tells needs no handle, and so no GPU memory."""
+    """The version that the loaded file itself reports, without a handle and so without GPU memory."""
     library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     prefix = "cublasLt" if "libcublasLt" in path else "cublas"
     ask = getattr(library, f"{prefix}GetProperty")

@@ -32,7 +32,7 @@ GENERATIONS = 4
 # loaded batches as a step has micro-batches: an even number, and one of two workers would load none of them.
 GROUPS, MICRO_BATCHES = 2, 3
 PROMPTS = [f"say {letter}" for letter in "abcdefghijkl"]
-# How long a worker that has been told to end may take for it.
+# How long a worker may take to exit.
 END_S = 5.0
 
 PROBE = Probe(
@@ -87,8 +87,8 @@ PROBE = Probe(
 )
 
 
-class _Note(grpo.Reward):
-    """The usual reward, which notes the prompts of the rows, and the processes that loaded them with what they drew."""
+class _RowReward(grpo.Reward):
+    """The usual reward, which also records the rows' prompts, and the processes that loaded them with their draws."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def run(context: Context) -> Iterator[Reading]:
     before = linux.descendants(os.getpid())
     model = tiny.save(context.directory / "model", context.seed)
     alone = _train(context, model)
-    notes = {
+    rewards = {
         f"{WORKERS} workers": _train(context, model, dataloader_num_workers=WORKERS),
         f"{WORKERS} persistent workers": _train(
             context, model, dataloader_num_workers=WORKERS, dataloader_persistent_workers=True
@@ -116,30 +116,32 @@ def run(context: Context) -> Iterator[Reading]:
 
     differ = [
         f"row {i} with {name}: {theirs!r} instead of {ours!r}"
-        for name, note in notes.items()
-        for i, (ours, theirs) in enumerate(itertools.zip_longest(alone.prompts, note.prompts))
+        for name, reward in rewards.items()
+        for i, (ours, theirs) in enumerate(itertools.zip_longest(alone.prompts, reward.prompts))
         if ours != theirs
     ]
     yield Reading("rows_differ", len(differ), "; ".join(differ[:4]))
-    wrong = [f"{what} with {name}" for name, note in {"no worker": alone, **notes}.items() for what in _wrong(note)]
+    wrong = [
+        f"{what} with {name}" for name, reward in {"no worker": alone, **rewards}.items() for what in _wrong(reward)
+    ]
     yield Reading("prompts_wrong", len(wrong), "; ".join(wrong[:4]))
-    loaders = {name: note.draws.keys() - {os.getpid()} for name, note in notes.items()}
+    loaders = {name: reward.draws.keys() - {os.getpid()} for name, reward in rewards.items()}
     used = "; ".join(f"{len(pids)} with {name}" for name, pids in loaders.items())
     yield Reading("workers_used", sum(map(len, loaders.values())), used)
-    repeated = [f"{what} with {name}" for name, note in notes.items() for what in _repeated(note)]
+    repeated = [f"{what} with {name}" for name, reward in rewards.items() for what in _repeated(reward)]
     yield Reading("draws_repeated", len(repeated), "; ".join(repeated[:4]))
     yield Reading("workers_left", len(left), f"of {used}: {sorted(left)}")
 
 
-def _train(context: Context, model: Any, **options: Any) -> _Note:
-    """Train, and return what the rows were. The trainer is gone afterwards."""
+def _train(context: Context, model: Any, **options: Any) -> _RowReward:
+    """Train, and return the recorded rows. The trainer is freed."""
     from datasets import Dataset
 
-    note = _Note()
+    reward = _RowReward()
     trainer = grpo.make_trainer(
         context,
         model,
-        note,
+        reward,
         train_dataset=Dataset.from_dict({"prompt": PROMPTS}).with_transform(_load),
         max_steps=-1,
         num_train_epochs=EPOCHS,
@@ -150,27 +152,27 @@ def _train(context: Context, model: Any, **options: Any) -> _Note:
         **options,
     )
     trainer.train()
-    return note
+    return reward
 
 
 def _load(rows: dict[str, list[str]]) -> dict[str, list[Any]]:
-    """Add to the rows which process loads them, and the first random numbers that it drew for that."""
+    """Add to the rows the process that loads them, and the first random numbers that it draws."""
     count = len(rows["prompt"])
     return {**rows, "loader": [os.getpid()] * count, "draws": [_draw(os.getpid())] * count}
 
 
 @functools.cache
 def _draw(_process: int) -> list[float]:
-    """A number from each generator of this process; torch's, with which the trainer samples, only tells its seed."""
+    """A number from each random generator of this process; only the seed of torch's, which the trainer samples with."""
     import numpy as np
     import torch
 
     return [random.random(), np.random.random(), torch.initial_seed()]
 
 
-def _wrong(note: _Note) -> Iterator[str]:
+def _wrong(reward: _RowReward) -> Iterator[str]:
     """What is wrong with the groups and the epochs of a run."""
-    groups = [note.prompts[i : i + GENERATIONS] for i in range(0, len(note.prompts), GENERATIONS)]
+    groups = [reward.prompts[i : i + GENERATIONS] for i in range(0, len(reward.prompts), GENERATIONS)]
     for i, group in enumerate(groups):
         if len(group) != GENERATIONS or len(set(group)) != 1:
             yield f"group {i} is {group}"
@@ -183,16 +185,16 @@ def _wrong(note: _Note) -> Iterator[str]:
         yield f"{len(groups)} groups in all"
 
 
-def _repeated(note: _Note) -> Iterator[str]:
+def _repeated(reward: _RowReward) -> Iterator[str]:
     """First numbers that several processes drew."""
-    for name, numbers in zip(("random", "NumPy", "torch"), zip(*note.draws.values(), strict=True), strict=True):
+    for name, numbers in zip(("random", "NumPy", "torch"), zip(*reward.draws.values(), strict=True), strict=True):
         for number, count in Counter(numbers).items():
             if count > 1:
                 yield f"{count} processes drew {number} from {name}"
 
 
 def _left(before: set[int]) -> set[int]:
-    """The child processes that are still there although no trainer needs them."""
+    """The child processes that still run although no trainer needs them."""
     import gc
 
     gc.collect()

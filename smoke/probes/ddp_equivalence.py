@@ -27,7 +27,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "of the tensor that is furthest off, relative to its gradient: 1.1e-6 to 5.6e-6 over 24 seeds, the "
+            "the relative error of the worst tensor's gradient: 1.1e-6 to 5.6e-6 over 24 seeds, the "
             "rounding of float32; 0.24 with advantages within a rank, 1 or more with gradients that are not averaged",
             at_most=1e-4,
             headline=True,
@@ -38,11 +38,11 @@ PROBE = Probe(
             "because it is small next to them; as large as gradient_error when broken",
             at_most=5e-4,
         ),
-        Bound("ranks_differ", "after training both ranks hold the same bits", "tensors", equals=0),
+        Bound("ranks_differ", "after training both ranks have the same bits", "tensors", equals=0),
         Bound(
             "lost_effect",
             "what gradient_error would be, over all tensors, without half of the completions: 0.38 to 0.76 over 24 "
-            "seeds. Below its bound, the comparison could not tell",
+            "seeds. Below its bound, the comparison proves nothing",
             at_least=0.1,
         ),
     ),
@@ -58,7 +58,7 @@ PROBE = Probe(
 
 def run(context: Context) -> Iterator[Reading]:
     """Train on both ranks, and compare with the reference."""
-    # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
+    # Every rank writes its own copy, from the same seed: with torch.distributed set up, only rank 0 would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     # Without it, the trainer takes several processes on CPUs for one.
     options: dict[str, Any] = {"use_cpu": True} if context.device == "cpu" else {}

@@ -32,10 +32,10 @@ GENERATIONS = 4
 PROBE = Probe(
     matters="evaluation selects the best checkpoint, and training continues from the state that it leaves behind",
     bounds=(
-        Bound("evaluations", "those logged with a reward: one every other step", equals=STEPS // EVERY),
+        Bound("evaluations", "evaluations logged with a reward: one every other step", equals=STEPS // EVERY),
         Bound(
             "eval_reward_error",
-            "the reward that is logged against the mean of those given: 7.1e-10 to 1.8e-8 over 12 seeds, the rounding "
+            "the logged reward against the mean of the rewards: 7.1e-10 to 1.8e-8 over 12 seeds, the rounding "
             "of float32; 0.04 when only the last batch counts",
             at_most=1e-5,
             headline=True,
@@ -80,7 +80,7 @@ PROBE = Probe(
 
 @dataclass(frozen=True)
 class Batch:
-    """What the reward was once asked about, and in which mode the model was."""
+    """One call of the reward, and the mode that the model was in."""
 
     part: str
     prompts: list[str]
@@ -94,13 +94,13 @@ class Reward(grpo.Reward):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[Batch] = []
+        self.calls: list[Batch] = []
         self.trainer: Any = None
 
     def __call__(self, completions: list[str], **columns: Any) -> list[float]:
         rewards = super().__call__(completions)
         (part,) = set(columns["part"])
-        self.seen.append(Batch(part, columns["prompts"], completions, rewards, self.trainer.model.training))
+        self.calls.append(Batch(part, columns["prompts"], completions, rewards, self.trainer.model.training))
         return rewards
 
 
@@ -113,16 +113,16 @@ def run(context: Context) -> Iterator[Reading]:
     )
     logged = [entry["eval_reward"] for entry in trainer.state.log_history if "eval_reward" in entry]
     yield Reading("evaluations", len(logged), f"logged {trainer.state.log_history}")
-    batches = [batch for batch in reward.seen if batch.part == "eval"]
+    batches = [batch for batch in reward.calls if batch.part == "eval"]
     size = len(batches) // max(1, len(logged))
-    given = [batches[i : i + size] for i in range(0, len(batches), size)]
-    means = [statistics.fmean(reward for batch in one for reward in batch.rewards) for one in given]
+    evaluations = [batches[i : i + size] for i in range(0, len(batches), size)]
+    means = [statistics.fmean(reward for batch in evaluation for reward in batch.rewards) for evaluation in evaluations]
     errors = [abs(a - b) for a, b in zip(means, logged, strict=False)]
     yield Reading("eval_reward_error", extremes.largest(errors, default=math.nan), f"given {means}, logged {logged}")
-    wrong = [text for one in given for text in _wrong(one)]
+    wrong = [text for evaluation in evaluations for text in _wrong(evaluation)]
     yield Reading("eval_prompts_wrong", len(wrong), ", ".join(wrong))
     switched = [
-        f"{batch.part} batch {i}" for i, batch in enumerate(reward.seen) if batch.training != (batch.part == "train")
+        f"{batch.part} batch {i}" for i, batch in enumerate(reward.calls) if batch.training != (batch.part == "train")
     ]
     yield Reading("wrong_mode", len(switched), ", ".join(switched))
     changed = list(_differences(alone, trainer))
@@ -159,7 +159,7 @@ def _train(context: Context, model: Path, **options: Any) -> tuple[Any, Reward]:
 
 
 def _keep_random_states(trainer: Any) -> None:
-    """Put the random states back, after an evaluation, to what they were before it."""
+    """Restore the random states after an evaluation."""
     import numpy
     import torch
     from transformers import TrainerCallback
@@ -180,44 +180,44 @@ def _keep_random_states(trainer: Any) -> None:
 
 
 def _wrong(batches: list[Batch]) -> Iterator[str]:
-    """The prompts that one evaluation did not ask for once per generation, with how often it did."""
+    """The prompts that one evaluation did not request once per generation, with their counts."""
     counts = collections.Counter(prompt for batch in batches for prompt in batch.prompts)
     for prompt in dict.fromkeys((*_prompts("eval", PROMPTS)["prompt"], *counts)):
         if counts[prompt] != GENERATIONS:
             yield f"{prompt!r} {counts[prompt]} times"
 
 
-def _differences(one: Any, other: Any) -> Iterator[str]:
+def _differences(alone: Any, evaluated: Any) -> Iterator[str]:
     """Where two runs differ: what they logged of their steps, and their parameters at the end."""
     import torch
 
     def steps(trainer: Any) -> list[dict[str, float]]:
         return [entry for entry in trainer.state.log_history if "loss" in entry]
 
-    for a, b in zip(steps(one), steps(other), strict=True):
+    for a, b in zip(steps(alone), steps(evaluated), strict=True):
         for key in ("loss", "grad_norm", "learning_rate", "reward", "reward_std"):
             # As log, TRL 0.16 takes the step before an evaluation for a part of it.
             if a.get(key) != b.get(key):
                 yield f"{key} of step {a['step']}: {a.get(key)} became {b.get(key)}"
-    before: Mapping[str, Any] = grpo.snapshot(one.model)
-    for name, parameter in grpo.snapshot(other.model).items():
+    before: Mapping[str, Any] = grpo.snapshot(alone.model)
+    for name, parameter in grpo.snapshot(evaluated.model).items():
         if not torch.equal(parameter, before[name]):
             yield f"{name} by up to {(parameter - before[name]).abs().max().item():.3g}"
 
 
 def _new_policy_gain(trainer: Any, reward: Reward, seed: int) -> float:
-    """Replace the policy and evaluate; how much more likely is what it samples under the new policy than the old?"""
+    """Replace the policy and evaluate: how much more likely are the samples under the new policy than under the old?"""
     tokenizer = tiny.make_tokenizer()
     policy = trainer.accelerator.unwrap_model(trainer.model)
     old = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     new = {name: tensor.to(policy.device) for name, tensor in tiny.make_model(seed).state_dict().items()}
     new["lm_head.weight"] *= 2  # so that it is surer of its tokens
     policy.load_state_dict(new)
-    count = len(reward.seen)
+    count = len(reward.calls)
     trainer.evaluate()
     pairs = [
         (tokenizer(prompt).input_ids, tokenizer(completion).input_ids)
-        for batch in reward.seen[count:]
+        for batch in reward.calls[count:]
         for prompt, completion in zip(batch.prompts, batch.completions, strict=True)
         if completion
     ]

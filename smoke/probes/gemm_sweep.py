@@ -30,7 +30,7 @@ LAYERS = (
 )
 ROWS = (1, 16, 63, 64, 256, 4096)
 
-# What rounding the right result costs at most, relative: half a unit in the last place.
+# The largest relative error from rounding the right result: half a unit in the last place.
 ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 STRIDE = 61
@@ -61,12 +61,12 @@ PROBE = Probe(
         Bound(
             "missing_tile",
             f"the error if the last {TILE} of 14688 terms were left out: 0.18 to 0.22 over 12 seeds. Below its bound, "
-            "the errors could not tell",
+            "the errors prove nothing",
             at_least=0.1,
         ),
         Bound(
             "tf32_error",
-            "what error_float32 would be in TF32: 0.0010 to 0.0013 over 12 seeds. Below its bound, it could not tell",
+            "what error_float32 would be in TF32: 0.0010 to 0.0013 over 12 seeds. Below its bound, it proves nothing",
             at_least=3e-4,
         ),
     ),
@@ -83,7 +83,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Compute the products, compare them with float64, and show what wrong ones would look like."""
+    """Compute the products, compare them with float64, and measure the error of wrong ones."""
     numbers = Numbers(context)
     for dtype, shapes in _shapes(context.device).items():
         errors = [error for shape in shapes for error in _layer(numbers, shape, dtype)]
@@ -108,7 +108,7 @@ def _shapes(device: str) -> dict[str, tuple[Shape, ...]]:
 
 
 class Numbers:
-    """Random numbers of unit variance, drawn once: a matrix of some name and size is always the same one."""
+    """Random numbers of unit variance, drawn once: the same name and size give the same matrix."""
 
     def __init__(self, context: Context) -> None:
         import torch
@@ -157,17 +157,17 @@ def _layer(numbers: Numbers, shape: Shape, dtype: str) -> Iterator[tuple[float, 
         ("dy.T @ x", lambda: backward(weight), of_weight, exact_dw, rows),
     )
     for name, compute, compared, exact, terms in products:
-        what = f"{dtype} {name} with {rows} rows, {inputs} inputs, {outputs} outputs"
-        print(what, flush=True)
-        yield _error(compute().detach()[compared].double(), exact, terms), what
+        product = f"{dtype} {name} with {rows} rows, {inputs} inputs, {outputs} outputs"
+        print(product, flush=True)
+        yield _error(compute().detach()[compared].double(), exact, terms), product
 
 
 def _sample(count: int) -> list[int]:
-    """The rows of a product that are compared: float64 is slow, and no tile has so few rows as lie between two."""
+    """The rows of a product to compare: not all, because float64 is slow, but at least one in every tile."""
     return sorted({*range(0, count, STRIDE), count - 1})
 
 
 def _error(result: Any, exact: Any, terms: int) -> float:
-    """The largest error of a sum of so many terms, relative to it, or to its standard deviation where it is smaller."""
+    """The largest error of a sum of `terms` terms, relative to the sum, or to its standard deviation if larger."""
     worst: float = ((result - exact).abs() / exact.abs().clamp(min=terms**0.5)).max().item()
     return worst

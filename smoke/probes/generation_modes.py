@@ -23,7 +23,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 PROMPTS = 4
 GENERATIONS = 2
 NEW_TOKENS = 32
-# Two, because the mode is changed and changed back around the generation of the first.
+# Two, because the mode changes and changes back around the generation of the first.
 STEPS = 2
 
 # Of the whole model and LoRA.
@@ -46,14 +46,14 @@ PROBE = Probe(
         Bound(
             "last_token_only",
             "what first_choices would be if each token were chosen from the one before it alone: 0 to 0.21 over 24 "
-            "seeds. Above its bound, first_choices could not tell",
+            "seeds. Above its bound, first_choices proves nothing",
             at_most=0.9,
         ),
-        Bound("tokens", "those compared: of no completion is a part missing", equals=TOKENS),
+        Bound("tokens", "tokens compared: no part of any completion is missing", equals=TOKENS),
         Bound(
             "checkpointing",
             "the share of the loss's forward passes that recompute activations: all, also after a generation. Below "
-            "it, first_choices says nothing of the mode that it asks about",
+            "it, first_choices proves nothing about that mode",
             equals=1,
         ),
     ),
@@ -76,7 +76,7 @@ def run(context: Context) -> Iterator[Reading]:
     tiny.make_tokenizer().save_pretrained(directory)
     lora = {
         "peft_config": LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"),
-        # Up to 0.15 the default, reentrant checkpointing finds no gradient below the adapters, and says so.
+        # Up to 0.15 the default, reentrant checkpointing, fails: it finds no gradient below the adapters.
         "gradient_checkpointing_kwargs": {"use_reentrant": False},
     }
     recorders = {"whole model": _train(context, directory), "LoRA": _train(context, directory, **lora)}
@@ -95,7 +95,7 @@ def run(context: Context) -> Iterator[Reading]:
     )
     yield Reading("last_token_only", alone / tokens)
     yield Reading("tokens", tokens)
-    passes = [done.checkpointing for recorder in recorders.values() for done in recorder.trained]
+    passes = [forward.checkpointing for recorder in recorders.values() for forward in recorder.trained]
     yield Reading("checkpointing", sum(passes) / len(passes), str(passes))
 
 
@@ -136,7 +136,7 @@ def _regrets(policy: Any, prompt: list[int], completion: list[int]) -> list[floa
 
 
 def _first_of_last(policy: Any, prompt: list[int], completion: list[int]) -> int:
-    """How many of the tokens are the first choice of a policy that sees only the token before."""
+    """The number of tokens that are the first choice of a policy that sees only the previous token."""
     import torch
 
     before = torch.tensor([prompt[-1], *completion[:-1]], device=policy.device)[:, None]

@@ -25,7 +25,7 @@ COMPLETIONS = 8
 
 # By the names that GRPOConfig and generate() share. None of them hides the effect of another.
 HIDDEN = {"temperature": 0.5, "top_k": 30, "top_p": 0.7, "min_p": 0.1, "repetition_penalty": 1.5}
-# Those of generate(), where GRPOConfig has no such option; up to 0.15 it has only the temperature.
+# The defaults of generate(), for options that GRPOConfig lacks; up to 0.15 it has only the temperature.
 NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
 UNUSUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2}
 HIDDEN_LENGTH = 5
@@ -36,7 +36,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "defaults_distance",
-            "total variation between the distribution sampled from and the one asked for, of the token where they "
+            "total variation between the distribution sampled from and the requested one, of the token where they "
             "differ most: 5.9e-8 to 1.2e-7 over 24 seeds, the rounding of float32. Each hidden setting gives 0.067 or "
             "more",
             at_most=1e-3,
@@ -50,7 +50,7 @@ PROBE = Probe(
         Bound(
             "hidden_effect",
             "what defaults_distance would be with the one hidden setting that shows least: 0.067 to 0.12 over 24 "
-            "seeds. Below its bound, it could not tell",
+            "seeds. Below its bound, it proves nothing",
             at_least=0.02,
         ),
         Bound(
@@ -71,7 +71,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Sample both ways, and compare with what was asked for."""
+    """Sample both ways, and compare with the requested settings."""
     known = adapter.known_options()
     hidden = {name: value for name, value in HIDDEN.items() if name in known}
     directory = _save(context, hidden)
@@ -95,12 +95,12 @@ def run(context: Context) -> Iterator[Reading]:
         )
         recorder = Recorder(trainer, scores=True)
         trainer.train()
-        (done,) = recorder.generations
-        asked = NEUTRAL | {option: getattr(trainer.args, option) for option in hidden}
-        distance = _distance(done, asked)
-        yield Reading(name, distance, "" if distance < 1e-3 else _explain(done, asked, hidden))
+        (generation,) = recorder.generations
+        requested = NEUTRAL | {option: getattr(trainer.args, option) for option in hidden}
+        distance = _distance(generation, requested)
+        yield Reading(name, distance, "" if distance < 1e-3 else _explain(generation, requested, hidden))
         if options is defaults:
-            effects = {option: _effect(done, asked, {option: value}) for option, value in hidden.items()}
+            effects = {option: _effect(generation, requested, {option: value}) for option, value in hidden.items()}
             yield Reading("hidden_effect", extremes.smallest(effects.values()), str(effects))
         errors.append(abs(max(len(completion) for _, completion in recorder.pairs()) - length))
     yield Reading("length_error", extremes.largest(errors), f"with the defaults and with unusual settings: {errors}")
@@ -126,35 +126,39 @@ def _prompts() -> Any:
     return Dataset.from_list([{"prompt": [{"role": "user", "content": f"say it {i:02}"}]} for i in range(32)])
 
 
-def _distance(done: Generation, settings: Mapping[str, Any]) -> float:
+def _distance(generation: Generation, settings: Mapping[str, Any]) -> float:
     """Total variation between what each token was sampled from and what these settings make of its logits, at most."""
     return extremes.largest(
-        float((done.scores[row, i].softmax(0) - _apply(settings, done.logits[row, i], before)).abs().sum()) / 2
-        for row, i, before in _positions(done)
+        float((generation.scores[row, i].softmax(0) - _apply(settings, generation.logits[row, i], before)).abs().sum())
+        / 2
+        for row, i, before in _positions(generation)
     )
 
 
-def _effect(done: Generation, settings: Mapping[str, Any], change: Mapping[str, Any]) -> float:
+def _effect(generation: Generation, settings: Mapping[str, Any], change: Mapping[str, Any]) -> float:
     """Total variation between the distributions with and without a change of the settings, at most."""
     pairs = [
-        (_apply(settings, done.logits[row, i], before), _apply({**settings, **change}, done.logits[row, i], before))
-        for row, i, before in _positions(done)
+        (
+            _apply(settings, generation.logits[row, i], before),
+            _apply({**settings, **change}, generation.logits[row, i], before),
+        )
+        for row, i, before in _positions(generation)
     ]
-    return extremes.largest(float((one - other).abs().sum()) / 2 for one, other in pairs)
+    return extremes.largest(float((original - changed).abs().sum()) / 2 for original, changed in pairs)
 
 
-def _explain(done: Generation, settings: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
-    """Which of the hidden settings, in place of those asked for, come closest to what was sampled from."""
+def _explain(generation: Generation, settings: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
+    """The hidden settings that, in place of the requested ones, best explain the samples."""
     subsets = [dict(part) for n in range(len(hidden) + 1) for part in itertools.combinations(hidden.items(), n)]
-    distances = [_distance(done, {**settings, **subset}) for subset in subsets]
+    distances = [_distance(generation, {**settings, **subset}) for subset in subsets]
     best = min(range(len(subsets)), key=distances.__getitem__)
     return f"asked for {dict(settings)}; as if {subsets[best]} were asked for, it is {distances[best]:.2g}"
 
 
-def _positions(done: Generation) -> Iterator[tuple[int, int, list[int]]]:
+def _positions(generation: Generation) -> Iterator[tuple[int, int, list[int]]]:
     """Row, index and the tokens before it, of each token up to the end of its sequence."""
     eos = tiny.VOCABULARY.index("<eos>")
-    for row, (prompt, completion) in enumerate(zip(done.prompts, done.completions, strict=True)):
+    for row, (prompt, completion) in enumerate(zip(generation.prompts, generation.completions, strict=True)):
         for i in range(len(up_to(completion, eos))):
             yield row, i, prompt + completion[:i]
 
@@ -163,9 +167,9 @@ def _apply(settings: Mapping[str, Any], logits: Any, before: list[int]) -> Any:
     """The distribution that these settings make of the logits of a token after those `before`: (vocabulary,)."""
     import torch
 
-    logits, seen = logits.clone(), sorted(set(before))
+    logits, penalised = logits.clone(), sorted(set(before))
     penalty = settings["repetition_penalty"]
-    logits[seen] = torch.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+    logits[penalised] = torch.where(logits[penalised] > 0, logits[penalised] / penalty, logits[penalised] * penalty)
     logits /= settings["temperature"]
     if settings["top_k"]:
         logits[logits < logits.topk(settings["top_k"]).values[-1]] = -torch.inf

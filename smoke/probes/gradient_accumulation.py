@@ -26,7 +26,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "of the tensor that is furthest off, relative to its gradient: 1.1e-6 to 5.9e-6 over 36 seeds, the "
+            "the relative error of the worst tensor's gradient: 1.1e-6 to 5.9e-6 over 36 seeds, the "
             "rounding of float32; 0.75 when the loss is scaled twice",
             at_most=1e-4,
             headline=True,
@@ -40,7 +40,7 @@ PROBE = Probe(
         Bound(
             "lost_effect",
             "gradient_error, over all tensors, without half of the completions: 0.37 to 0.84 over 36 seeds. Below its "
-            "bound, the comparison could not tell",
+            "bound, the comparison proves nothing",
             at_least=0.1,
         ),
     ),

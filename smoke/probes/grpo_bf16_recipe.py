@@ -21,7 +21,7 @@ from typing import Any
 from smoke.kit import adapter, extremes, gemms, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
-# The options of the report, but for shorter completions (of 200 tokens there) in smaller groups (16 there).
+# The options of the report, except for shorter completions (200 tokens there) and smaller groups (16 there).
 LEARNING_RATE = 5e-6
 WARMUP = 0.1
 MAX_GRAD_NORM = 0.1
@@ -36,7 +36,7 @@ COMPLETION_LENGTH = 8
 SCHEDULED = 20
 STEPS = 6
 
-# Units in the last place that a weight has to move to be missed when it does not. Rounding alone makes up for 6.
+# Units in the last place that a weight has to move for a lost update to show. Rounding alone explains 6.
 VISIBLE = 16
 
 PROBE = Probe(
@@ -52,7 +52,7 @@ PROBE = Probe(
         Bound(
             "lost_in_bfloat16",
             "what updates_lost would be at least if the weights were kept in bfloat16: 0.967 to 0.972 over 26 runs. "
-            "Below its bound, updates_lost could not tell",
+            "Below its bound, updates_lost proves nothing",
             at_least=0.5,
         ),
         Bound(
@@ -97,7 +97,7 @@ PROBE = Probe(
         ),
         Bound(
             "norm_unclipped",
-            "the smallest norm before clipping: 1.1 to 2.2 over 26 runs. Below its bound, norm_used could not tell",
+            "the smallest norm before clipping: 1.1 to 2.2 over 26 runs. Below its bound, norm_used proves nothing",
             at_least=2 * MAX_GRAD_NORM,
         ),
         Bound(
@@ -130,7 +130,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train as in the report, and compare what happened with what was asked for."""
+    """Train as in the report, and compare with the configuration."""
     import torch
 
     directory = context.directory / "model"
@@ -167,7 +167,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _dtypes(trainer: Any, products: Counter[gemms.Product]) -> Iterator[Reading]:
-    """In what the weights and the optimizer's state are kept, and in what the forward multiplies."""
+    """The dtypes of the weights, of the optimizer's state and of the forward's matrix products."""
     import torch
 
     weights = {name: str(p.dtype) for name, p in trainer.model.named_parameters() if p.dtype != torch.float32}
@@ -184,7 +184,7 @@ def _dtypes(trainer: Any, products: Counter[gemms.Product]) -> Iterator[Reading]
 
 
 class Listener:
-    """Listens to a training run, and follows it in float64 from nothing but the gradients of its micro-steps."""
+    """Records a training run, and recomputes it in float64 from the gradients of its micro-steps alone."""
 
     def __init__(self, model: Any) -> None:
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -221,7 +221,7 @@ class Listener:
         return Follow()
 
     def step(self, groups: list[dict[str, Any]]) -> None:
-        """Look at what the optimizer is about to use, and do the same step in float64."""
+        """Record the gradients that the optimizer will use, and take the same step in float64."""
         norm = _norm(self.summed)
         factor = min(1, MAX_GRAD_NORM / norm) if norm else 1
         clipped = {name: factor * summed for name, summed in self.summed.items()}
@@ -238,7 +238,7 @@ class Listener:
             summed.zero_()
 
     def gradients(self, logged: list[float]) -> Iterator[Reading]:
-        """What came into each step."""
+        """Readings of the gradients and learning rates of the steps."""
         counts = Counter(self.finite[name] for name in self.parameters)
         yield Reading(
             "micro_steps_finite", extremes.smallest(counts), f"micro-steps with a finite gradient, tensors: {counts}"
@@ -246,7 +246,7 @@ class Listener:
         yield Reading("norm_used", extremes.largest(self.used_norms), f"of the steps: {self.used_norms}")
         yield Reading("norm_unclipped", extremes.smallest(self.norms), f"of the steps: {self.norms}")
         yield Reading("clip_error", extremes.largest(self.errors), f"of the steps: {self.errors}")
-        errors = [abs(one - other) / other for one, other in zip(logged, self.norms, strict=True)]
+        errors = [abs(log_norm - norm) / norm for log_norm, norm in zip(logged, self.norms, strict=True)]
         yield Reading("logged_norm_error", extremes.largest(errors), f"logged {logged}, were {self.norms}")
         expected = [_rate(step) for step in range(STEPS)]
         off = [abs(r - expected[i]) / LEARNING_RATE for i, rates in enumerate(self.rates) for r in rates]
@@ -256,7 +256,7 @@ class Listener:
         yield Reading("decay_misplaced", len(wrong), f"weight decay of {wrong}")
 
     def weights(self) -> Iterator[Reading]:
-        """What the weights have become, beside what they should have."""
+        """Readings of the weights, compared with their expected values."""
         import torch
 
         errors: dict[str, float] = {}

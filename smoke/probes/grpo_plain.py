@@ -20,8 +20,8 @@ PROBE = Probe(
         replace(grpo.MOVED, headline=True),
         Bound(
             "steps_left_out",
-            f"of {grpo.STEPS}, with three prompts of which two are a batch: 0 over 12 seeds; 1 where the sampler says "
-            "that an epoch has two batches, and has one",
+            f"of {grpo.STEPS}, with three prompts and batches of two: 0 over 12 seeds; 1 if the sampler reports two "
+            "batches per epoch, but has one",
             "steps",
             equals=0,
         ),
@@ -40,9 +40,9 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Train, and check that training happened."""
     model = tiny.save(context.directory / "model", context.seed)
-    done = grpo.train(context, model)
-    yield from grpo.check(done.trainer, done.reward)
-    yield grpo.moved(done.before, done.trainer.model)
+    finished = grpo.train(context, model)
+    yield from grpo.check(finished.trainer, finished.reward)
+    yield grpo.moved(finished.before, finished.trainer.model)
     size = adapter.batch_of(2 * grpo.GENERATIONS, grpo.GENERATIONS)
     few = grpo.train(context, model, train_dataset=tiny.make_prompts(3), per_device_train_batch_size=size)
     taken = few.trainer.state.global_step

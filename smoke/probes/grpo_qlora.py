@@ -26,7 +26,7 @@ PROBE = Probe(
             "layers",
             equals=quantized.LAYERS,
         ),
-        Bound("frozen_changed", "what is frozen stays as it is, bit for bit", "tensors", equals=0),
+        Bound("frozen_changed", "frozen tensors do not change, bit for bit", "tensors", equals=0),
         Bound("gradients_outside", "only the adapter may get gradients", "tensors", equals=0),
         Bound("gradients_adapter", "A and B of 14 layers", "tensors", equals=2 * quantized.LAYERS),
         Bound(
@@ -49,7 +49,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train the adapter; compare everything else with what it was, and note who got gradients."""
+    """Train the adapter; check that nothing else changed, and record which parameters got gradients."""
     import torch
 
     model = quantized.load(tiny.save(context.directory / "model", context.seed), quantized.device(context))
@@ -78,7 +78,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _frozen_bits(model: Any) -> dict[str, Any]:
-    """Everything but the adapter, by name: the packed 4-bit weights, their scales, and what is not quantised."""
+    """All tensors except the adapter, by name: the packed 4-bit weights, their scales, and unquantised weights."""
     return {name: value.detach().cpu().clone() for name, value in model.state_dict().items() if "lora_" not in name}
 
 

@@ -32,7 +32,7 @@ PROBE = Probe(
             "training_diff",
             "the largest difference that the trainer itself saw between vLLM's log-probabilities and its own; 0.014 to "
             "0.034 over 48 seeds; 2.9 or more without a sync, 0.56 when only the output layer is stale; 0 where TRL "
-            "does not look",
+            "does not compare",
             "nats",
             at_most=0.1,
         ),
@@ -52,7 +52,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train, and look into vLLM at every generation."""
+    """Train, and compare the weights at every generation."""
     colocate.register("qwen2")
     reward = grpo.Reward()
     model = tiny.save(context.directory / "model", context.seed)

@@ -39,7 +39,7 @@ PROBE = Probe(
         Bound(
             "update_effect",
             "last_generation_diff if the evaluation sampled from the weights before the first step: 4.0 to 5.8 over 12 "
-            "seeds. Below its bound, it could not tell",
+            "seeds. Below its bound, it proves nothing",
             "nats",
             at_least=0.1,
         ),
@@ -58,14 +58,14 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train on both ranks, then look at what each holds and what they gather."""
+    """Train on both ranks, then check the part of each rank and the gathered weights."""
     import torch
     import torch.distributed as dist
 
-    # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
+    # Every rank writes its own copy, from the same seed: with torch.distributed set up, only rank 0 would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     reward = grpo.Reward()
-    policy = tiny.make_model(context.seed).eval()  # whole, and only before the trainer says that ZeRO-3 is on
+    policy = tiny.make_model(context.seed).eval()  # whole, so before the trainer turns ZeRO-3 on
     before = grpo.snapshot(policy)
     trainer = grpo.make_trainer(
         context,
@@ -79,12 +79,12 @@ def run(context: Context) -> Iterator[Reading]:
     trainer.train()
     yield from grpo.check(trainer, reward)
 
-    # Before anything else gathers them: afterwards even a parameter that training keeps whole is divided again.
+    # Before anything gathers them: afterwards even a parameter that training keeps whole is divided again.
     parameters = dict(trainer.model_wrapped.module.named_parameters())
     whole = [name for name, p in parameters.items() if p.numel() >= p.ds_numel]
     yield Reading("whole_parameters", len(whole), ", ".join(whole))
-    held = sum(p.ds_tensor.numel() for p in parameters.values())
-    yield Reading("share_held", held / sum(p.ds_numel for p in parameters.values()))
+    local = sum(p.ds_tensor.numel() for p in parameters.values())
+    yield Reading("share_held", local / sum(p.ds_numel for p in parameters.values()))
 
     trainer.evaluate()
     gathered = zero.gather(parameters)

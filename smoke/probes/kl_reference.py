@@ -29,8 +29,8 @@ PROBE = Probe(
     bounds=(
         Bound(
             "kl_error",
-            "between what is logged and what the parameters say, at most: 1.0e-7 to 2.6e-6 over 36 seeds; as much as "
-            "kl_last when the reference is the policy or the adapter stays on",
+            "the largest difference between the logged value and that of the parameters: 1.0e-7 to 2.6e-6 over 36 "
+            "seeds; as much as kl_last when the reference is the policy or the adapter stays on",
             "nats",
             at_most=1e-4,
             headline=True,
@@ -44,8 +44,8 @@ PROBE = Probe(
         ),
         Bound(
             "kl_last",
-            "what the parameters say of the training that moved least: 0.15 to 1.6 over 36 seeds. Below its bound, "
-            "kl_error could not tell",
+            "that of the parameters in the training that moved least: 0.15 to 1.6 over 36 seeds. Below its bound, "
+            "kl_error proves nothing",
             "nats",
             at_least=0.05,
         ),
@@ -61,7 +61,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train both ways, and compare what is logged with what the parameters say."""
+    """Train both ways, and compare the logged KL divergence with that of the parameters."""
     import torch
     from peft import LoraConfig
 
@@ -72,24 +72,24 @@ def run(context: Context) -> Iterator[Reading]:
     logged: dict[str, list[float]] = {}
     computed: dict[str, list[float]] = {}
     changed = []
-    for what, options in (
+    for case, options in (
         ("all weights", {"learning_rate": LEARNING_RATE}),
         ("adapter", {"learning_rate": ADAPTER_RATE, "peft_config": lora}),
     ):
         training = scripted.Training(context, script, model, max_steps=STEPS, beta=BETA, **options)
         steps = training.run()
-        logged[what] = [entry["kl"] for entry in training.trainer.state.log_history if "kl" in entry]
-        if what == "adapter":
+        logged[case] = [entry["kl"] for entry in training.trainer.state.log_history if "kl" in entry]
+        if case == "adapter":
             policies = [_plain(step.before, merge=True) for step in steps]
             base = _plain(steps[-1].after, merge=False)
         else:
             policies = [step.before for step in steps]
             base = grpo.snapshot(training.trainer.ref_model)
-        computed[what] = [_kl(script, policy, initial) for policy in policies]
-        changed += [f"{what}: {name}" for name in initial if not torch.equal(base[name], initial[name])]
+        computed[case] = [_kl(script, policy, initial) for policy in policies]
+        changed += [f"{case}: {name}" for name in initial if not torch.equal(base[name], initial[name])]
     detail = f"logged {logged}, computed {computed}"
-    # Of tensors, because their max() and min() do not pass over what is not a number.
-    first, second = (torch.tensor([values[what] for what in values]) for values in (logged, computed))
+    # As tensors, because their max() and min() do not skip NaN.
+    first, second = (torch.tensor([values[case] for case in values]) for values in (logged, computed))
     yield Reading("kl_error", (first - second).abs().max().item(), detail)
     yield Reading("kl_first", first[:, 0].abs().max().item(), detail)
     yield Reading("kl_least", first.min().item(), detail)

@@ -28,14 +28,14 @@ PROBE = Probe(
     bounds=(
         Bound(
             "logits_per_prompt_token",
-            "by how many rows the largest tensor as wide as the vocabulary grows with each token of a prompt: 0 over "
+            "the rows that the largest tensor as wide as the vocabulary grows by with each token of a prompt: 0 over "
             "36 seeds, 1 where all logits are made",
             at_most=0.01,
             headline=True,
         ),
         Bound(
             "logits_per_prompt_token_if_all",
-            "the same when the model is asked for all logits: 1 over 36 seeds. Below its bound, it could not be seen",
+            "the same when the model is asked for all logits: 1 over 36 seeds. Below its bound, this proves nothing",
             at_least=0.9,
         ),
     ),
@@ -79,13 +79,13 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _largest(work: Callable[[], Any]) -> int:
-    """The largest number of rows in any one tensor as wide as the vocabulary that `work` makes."""
+    """The largest number of rows of a tensor as wide as the vocabulary that `work` creates."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     largest = 0
 
-    class Watch(TorchDispatchMode):
+    class Largest(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal largest
             result = function(*args, **(kwargs or {}))
@@ -94,6 +94,6 @@ def _largest(work: Callable[[], Any]) -> int:
                     largest = max(largest, leaf.numel() // VOCABULARY)
             return result
 
-    with Watch():
+    with Largest():
         work()
     return largest

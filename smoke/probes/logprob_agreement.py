@@ -38,7 +38,7 @@ PROBE = Probe(
         Bound(
             "shift_effect",
             "what max_abs_diff would be with every score one position off: 0.9 to 2.4 over 40 seeds. Below its bound, "
-            "the comparison could not tell",
+            "the comparison proves nothing",
             "nats",
             at_least=0.5,
         ),

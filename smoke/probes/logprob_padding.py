@@ -33,8 +33,8 @@ PROBE = Probe(
         ),
         Bound(
             "unmasked_effect",
-            "how far off the scores of the prompt that shows least would be with its padding attended to: 0.08 to 0.44 "
-            "over 40 seeds. Below its bound, the comparison could not tell",
+            "the error of the least affected prompt's scores if its padding were attended to: 0.08 to 0.44 "
+            "over 40 seeds. Below its bound, the comparison proves nothing",
             "nats",
             at_least=0.02,
         ),
@@ -61,8 +61,8 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _unmasked(trainer: Any, model: Any, prompts: list[list[int]], completions: list[list[int]]) -> Iterator[float]:
-    """For each padded prompt, how far off its completion's scores are with the padding attended to."""
+    """For each padded prompt, the error of its completion's scores with the padding attended to."""
     token = trainer.processing_class.pad_token_id
     for prompt, completion in zip(prompts, completions, strict=True):
-        seen = completion_logprobs(model, [token] * (max(PROMPTS) - len(prompt)) + prompt, completion)
-        yield (seen - completion_logprobs(model, prompt, completion)).abs().max().item()
+        unmasked = completion_logprobs(model, [token] * (max(PROMPTS) - len(prompt)) + prompt, completion)
+        yield (unmasked - completion_logprobs(model, prompt, completion)).abs().max().item()

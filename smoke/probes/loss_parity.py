@@ -34,7 +34,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "of the tensor that is furthest off, relative to its gradient, at temperature 1 and with equally long "
+            "the relative error of the worst tensor's gradient, at temperature 1 and with equally long "
             "prompts: 1.7e-6 to 3.5e-6 over 40 seeds, the rounding of float32; 0.2 where truncated completions still "
             "count (TRL 0.22 to 1.5), 1.4 with scores at wrong positions (TRL 0.14 with Transformers 4.52)",
             at_most=1e-4,
@@ -60,7 +60,7 @@ PROBE = Probe(
         Bound(
             "least_effect",
             "gradient_error, over all tensors, if the one option that shows least was ignored: 0.078 to 0.45 over 40 "
-            "seeds. Below its bound, the comparison could not tell",
+            "seeds. Below its bound, the comparison proves nothing",
             at_least=0.02,
         ),
     ),
@@ -77,7 +77,7 @@ PROBE = Probe(
 
 @dataclass(frozen=True)
 class Case:
-    """One way to train, and how the trainer could get it wrong: fields of the objective that are not as asked for."""
+    """One way to train, and possible mistakes: wrong fields of the objective, by name."""
 
     name: str
     options: dict[str, Any]
@@ -87,24 +87,24 @@ class Case:
     reading: str = "gradient_error"
 
     def objective(self) -> Objective:
-        """What the reference has to compute."""
-        given = self.options
+        """The objective of the reference."""
+        options = self.options
         return Objective(
-            average=adapter.averages()[given.get("loss_type", "")],
+            average=adapter.averages()[options.get("loss_type", "")],
             length=scripted.ALLOWED,
             epsilon=EPSILON,
             epsilon_high=EPSILON_HIGH,
-            beta=given["beta"],
-            temperature=given.get("temperature", 1.0),
-            scale=given.get("scale_rewards", True),
-            mask_truncated=given.get("mask_truncated_completions", False),
-            weight_kl=given.get("use_bias_correction_kl", False),
+            beta=options["beta"],
+            temperature=options.get("temperature", 1.0),
+            scale=options.get("scale_rewards", True),
+            mask_truncated=options.get("mask_truncated_completions", False),
+            weight_kl=options.get("use_bias_correction_kl", False),
         )
 
 
 def run(context: Context) -> Iterator[Reading]:
     """Train each way, compare with the reference, and with references that are wrong."""
-    found: dict[str, dict[str, float]] = {bound.name: {} for bound in PROBE.bounds}
+    readings: dict[str, dict[str, float]] = {bound.name: {} for bound in PROBE.bounds}
     models: dict[str, tuple[Path, Any]] = {}
     for case in _cases():
         if case.architecture not in models:
@@ -119,18 +119,18 @@ def run(context: Context) -> Iterator[Reading]:
         for number, step in enumerate(steps, 1):
             expected = parity.Expected(plain, script, step, steps[0].before, case.objective())
             error, tensor = expected.furthest(step.gradients)
-            found[case.reading][f"{case.name}, step {number}, {tensor}"] = error
+            readings[case.reading][f"{case.name}, step {number}, {tensor}"] = error
             if case.reading == "gradient_error":
-                found["loss_error"][f"{case.name}, step {number}"] = abs(step.loss - expected.loss)
-        # Of the second step: in the first there are neither clipped ratios nor a KL divergence.
-        for what, fields in case.wrong.items():
-            found["least_effect"][f"{case.name}: {what}"] = expected.effect(**fields)
-    for name, values in found.items():
+                readings["loss_error"][f"{case.name}, step {number}"] = abs(step.loss - expected.loss)
+        # For the second step: in the first there are neither clipped ratios nor a KL divergence.
+        for mistake, fields in case.wrong.items():
+            readings["least_effect"][f"{case.name}: {mistake}"] = expected.effect(**fields)
+    for name, values in readings.items():
         yield Reading(name, *extremes.outermost(values, least=name == "least_effect"))
 
 
 def _cases() -> Iterator[Case]:
-    """What this TRL can do, with all options spelled out."""
+    """The cases that this TRL supports, with all options explicit."""
     known, averages = adapter.known_options(), adapter.averages()
     first, *others = averages
     common = {
@@ -144,7 +144,9 @@ def _cases() -> Iterator[Case]:
     masked: dict[str, dict[str, Any]] = {"not masked": {"mask_truncated": False}}
     wrong: dict[str, dict[str, Any]] = {
         **{
-            f"mean per {what}": {"average": what} for what in ("sequence", "token", "length") if what != averages[first]
+            f"mean per {average}": {"average": average}
+            for average in ("sequence", "token", "length")
+            if average != averages[first]
         },
         "no KL divergence": {"beta": 0.0},
     }

@@ -26,7 +26,7 @@ from smoke.kit import adapter, grpo, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 WARM_UP = 5
-# What lives at the end of the warm-up is not counted, what takes its place is.
+# Tensors from before the end of the warm-up are not counted, those that replace them are.
 SETTLE = 2
 FLAT = 24
 KEPT = 6
@@ -66,7 +66,7 @@ PROBE = Probe(
 
 
 class _Gauge:
-    """What is in use after each step: how many tensors, and how much memory in MiB."""
+    """The number of tensors and the memory in MiB in use after each step."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -78,7 +78,7 @@ class _Gauge:
         self.last: Counter[str] = Counter()
 
     def read(self) -> None:
-        """Take down what is in use now."""
+        """Record the current use."""
         gc.collect()
         self.last = Counter(map(_describe, _live()))
         self.first = self.first or self.last
@@ -117,24 +117,24 @@ def run(context: Context) -> Iterator[Reading]:
     flat, leaking = _Gauge(context.device), _Gauge(context.device)
     ids = torch.ones(SEQUENCES, 32, dtype=torch.long, device=trainer.model.device)
     kept: list[Any] = []
-    found = ""
+    growth = ""
 
     def measure(step: int) -> None:
-        nonlocal found
+        nonlocal growth
         if step == WARM_UP:
-            # What lives now would only take time, to visit and to count.
+            # The objects alive now would only take time to visit and count.
             gc.collect()
             gc.freeze()
         elif WARM_UP + SETTLE < step <= WARM_UP + SETTLE + FLAT:
             flat.read()
         elif step > WARM_UP + SETTLE + FLAT:
-            found = found or _growth(flat)
+            growth = growth or _growth(flat)
             kept.append(trainer.model(input_ids=ids).logits)
             leaking.read()
 
     grpo.at_step_end(trainer, measure)
     trainer.train()
-    yield Reading("tensors_per_step", _slope(flat.tensors), found)
+    yield Reading("tensors_per_step", _slope(flat.tensors), growth)
     shown = " ".join(f"{mib:.2f}" for mib in flat.memory)
     yield Reading("memory_per_step", _slope(flat.memory), f"MiB after the steps: {shown}")
     yield Reading("kept_tensors_per_step", _slope(leaking.tensors))
@@ -161,7 +161,7 @@ def _describe(tensor: Any) -> str:
 
 
 def _growth(gauge: _Gauge) -> str:
-    """Which tensors became more from the first reading to the last, and what keeps one of the most frequent of them."""
+    """The kinds of tensors that grew in number from the first reading to the last, and what keeps one of them."""
     if gauge.tensors[-1] <= gauge.tensors[0]:
         return ""
     grown = (gauge.last - gauge.first).most_common(3)
@@ -171,11 +171,11 @@ def _growth(gauge: _Gauge) -> str:
     keepers = filter(None, (_keeper(same[i], same) for i in range(len(same) // 2, len(same))))
     keeper = next(keepers, "nothing that Python shows")
     gc.freeze()
-    return f"in {FLAT} steps {', '.join(f'{count} x {what}' for what, count in grown)} more; kept by {keeper}"
+    return f"in {FLAT} steps {', '.join(f'{count} x {kind}' for kind, count in grown)} more; kept by {keeper}"
 
 
 def _keeper(thing: Any, ours: list[Any]) -> str:
-    """What refers to it, besides our list, and to that: "list in _kept in GRPOTrainer". Empty when nothing does."""
+    """The chain of objects that refer to it, except our list: "list in _kept in GRPOTrainer". May be empty."""
     path: list[str] = []
     while len(path) < 5 and (holder := _holder(thing, ours)) is not None:
         names = [str(key) for key, value in holder.items() if value is thing] if isinstance(holder, dict) else []

@@ -49,7 +49,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "of the tensor of the adapter that is farthest off, relative: 1.4e-6 to 2.4e-6 over 12 seeds, the rounding "
+            "the relative error of the worst tensor of the adapter: 1.4e-6 to 2.4e-6 over 12 seeds, the rounding "
             "of float32; 0.09 with a backward 2% off, 1 when a layer passes no gradient on, 4.8 with an adapter scaled "
             "by alpha / sqrt(r)",
             at_most=1e-4,
@@ -129,7 +129,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _weight_errors(context: Context) -> Iterator[Reading]:
-    """How far bitsandbytes is from the definition: with weights in float32 and bfloat16, scales quantised and not."""
+    """The errors of bitsandbytes against the definition: weights in float32 and bfloat16, scales quantised and not."""
     import torch
     from bitsandbytes import functional
 
@@ -139,15 +139,15 @@ def _weight_errors(context: Context) -> Iterator[Reading]:
     code = torch.tensor(NF4, dtype=torch.float64)
     errors: dict[str, list[tuple[float, str]]] = {"code": [], "scale": [], "decoded": [], "rounded": []}
     for dtype, double in itertools.product((torch.float32, torch.bfloat16), (False, True)):
-        given = weights.to(dtype)
+        original = weights.to(dtype)
         packed, state = functional.quantize_4bit(
-            given.to(context.device), blocksize=BLOCK, compress_statistics=double, quant_type="nf4"
+            original.to(context.device), blocksize=BLOCK, compress_statistics=double, quant_type="nf4"
         )
         rounded = functional.dequantize_4bit(packed, state)
         state.dtype = torch.float32  # what it decodes to
         decoded, rounded, blocks = (
             tensor.cpu().double().view(-1, BLOCK)
-            for tensor in (functional.dequantize_4bit(packed, state), rounded, given)
+            for tensor in (functional.dequantize_4bit(packed, state), rounded, original)
         )
         exact = blocks.abs().amax(dim=1, keepdim=True)
         # The largest weight of a block has code 1 or -1: it decodes to the scale.
@@ -163,14 +163,14 @@ def _weight_errors(context: Context) -> Iterator[Reading]:
 
 
 def _nearest(decoded: Any, exact: Any, code: Any) -> tuple[Any, float]:
-    """The values of the code that were decoded, and how much farther from the exact ones they are than the nearest."""
+    """The decoded values of the code, and how much farther they are from the exact values than the nearest ones."""
     chosen = code[(decoded[..., None] - code).abs().argmin(dim=-1)]
     excess = (exact - chosen).abs() - (exact[..., None] - code).abs().amin(dim=-1)
     return chosen, excess.max().item()
 
 
 def _scale_error(scales: Any, exact: Any) -> float:
-    """How far quantised scales are from their definition, in units of the largest of 256.
+    """The error of quantised scales against their definition, in units of the largest of 256.
 
     That is: from a value of their own code, or from the one that is nearest to the exact scale less the mean of all.
     """
@@ -273,8 +273,8 @@ def _loss(logits: Any, tokens: list[int]) -> Any:
     return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(tokens[1:], device=logits.device))
 
 
-def _distance(one: Any, other: Any) -> float:
+def _distance(result: Any, expected: Any) -> float:
     """The norm of the difference, as a share of the norm of the second."""
-    one, other = (tensor.detach().cpu().double() for tensor in (one, other))
-    share: float = ((one - other).norm() / other.norm()).item()
+    result, expected = (tensor.detach().cpu().double() for tensor in (result, expected))
+    share: float = ((result - expected).norm() / expected.norm()).item()
     return share

@@ -34,7 +34,7 @@ PROBE = Probe(
         ),
         Bound(
             "noticed_plain",
-            "whether the plain model is wrapped or refused: 1, or the second GPU was not seen and nothing is shown",
+            "whether the plain model is wrapped or refused; if not, Trainer did not see the second GPU",
             equals=1,
         ),
     ),
@@ -48,7 +48,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """See what becomes of both models."""
+    """Check how Trainer treats both models."""
     directory = tiny.save(context.directory / "model", context.seed)
     plain = _fate(context, directory)
     quantised = quantized.load(directory, quantized.device(context))
@@ -58,7 +58,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _fate(context: Context, model: Any, **options: Any) -> str:
-    """The class of what Trainer trains in place of the model, or "refused"."""
+    """The class that Trainer wraps the model in, or "refused"."""
     with _two_gpus(context.device):
         try:
             trainer = grpo.make_trainer(context, model, grpo.Reward(), **options)

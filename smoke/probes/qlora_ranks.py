@@ -32,18 +32,18 @@ PROBE = Probe(
         ),
         Bound(
             "gradient_error",
-            "how far the gradient that the optimizer is given is from the mean of what the ranks had on their own, "
-            "relative, at the worst step: 0.0018 to 0.0020 over 12 seeds, from averaging in bfloat16; 0.7 or more when "
+            "the relative distance of the gradient that the optimizer gets from the mean of the ranks' own gradients, "
+            "at the worst step: 0.0018 to 0.0020 over 12 seeds, from averaging in bfloat16; 0.7 or more when "
             "each keeps its own",
             at_most=0.01,
         ),
         Bound(
             "gradients_differ",
-            "how far apart the ranks' own gradients are, relative: 1.1 to 1.5 over 12 seeds. Below its bound, "
-            "gradient_error could not tell",
+            "the relative distance between the ranks' own gradients: 1.1 to 1.5 over 12 seeds. Below its bound, "
+            "gradient_error proves nothing",
             at_least=0.3,
         ),
-        Bound("frozen_differ", "both ranks hold the same 4-bit weights and scales, bit for bit", "tensors", equals=0),
+        Bound("frozen_differ", "both ranks have the same 4-bit weights and scales, bit for bit", "tensors", equals=0),
         Bound("elsewhere", "every tensor of a rank, scales included, is on its own device", "tensors", equals=0),
         grpo.MOVED,
         *grpo.BOUNDS,
@@ -60,10 +60,10 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train on both ranks, and compare what they have."""
+    """Train on both ranks, and compare them."""
     import torch.distributed as dist
 
-    # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
+    # Every rank writes its own copy, from the same seed: with torch.distributed set up, only rank 0 would write.
     directory = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     cpu = context.device == "cpu"
     reward = grpo.Reward()
@@ -104,7 +104,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _device(context: Context) -> str | int:
-    """The rank's own device, asked for the way that a user does, on a GPU."""
+    """The rank's own device; on a GPU, determined as a user does it."""
     if context.device == "cpu":
         return quantized.device(context)
     from accelerate import PartialState
@@ -114,7 +114,7 @@ def _device(context: Context) -> str | int:
 
 
 def _tensors(model: Any) -> dict[str, Any]:
-    """All parameters and buffers, and what a 4-bit layer needs to decode its weight."""
+    """All parameters and buffers, and the tensors that a 4-bit layer needs to decode its weight."""
     import torch
 
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -127,7 +127,7 @@ def _tensors(model: Any) -> dict[str, Any]:
 
 
 def _note_gradients(trainer: Any) -> tuple[list[Any], list[Any]]:
-    """For each step, the rank's own gradient of the adapter, and the one that the optimizer is given."""
+    """For each step, the rank's own gradient of the adapter, and the one that the optimizer gets."""
     import torch
     from transformers import TrainerCallback
 
@@ -154,7 +154,7 @@ def _note_gradients(trainer: Any) -> tuple[list[Any], list[Any]]:
     return own, used
 
 
-def _distance(one: Any, other: Any) -> float:
+def _distance(result: Any, expected: Any) -> float:
     """The norm of the difference, as a share of the norm of the second."""
-    share: float = ((one - other).norm() / other.norm()).item()
+    share: float = ((result - expected).norm() / expected.norm()).item()
     return share

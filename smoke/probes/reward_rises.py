@@ -24,7 +24,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 
 RUNS = 3
 STEPS = 10
-END = 3  # steps whose rewards count as where a run ends
+END = 3  # the last steps, whose mean reward is the final reward of a run
 GENERATIONS = 8
 SEQUENCES = 128
 LEARNING_RATE = 6e-3
@@ -43,13 +43,13 @@ PROBE = Probe(
         ),
         Bound(
             "reward_start",
-            "before anything is learnt: 0.13 to 0.18 over 36 seeds. Above its bound, reward_end could not tell",
+            "before anything is learnt: 0.13 to 0.18 over 36 seeds. Above its bound, reward_end proves nothing",
             at_most=0.3,
         ),
         Bound(
             "first_update_error",
             "how far the largest change of a parameter in the first step is from the learning rate, as a share of it: "
-            "7e-6 over 36 seeds, the rounding of float32; 0.5 at half the learning rate, 1 when that of a warm-up",
+            "7e-6 over 36 seeds, the rounding of float32; 0.5 at half the learning rate, 1 with that of a warm-up",
             at_most=1e-3,
         ),
     ),
@@ -64,7 +64,7 @@ PROBE = Probe(
 
 
 class Reward(grpo.Reward):
-    """The share of lower-case letters among the characters: what there is to learn is in every token."""
+    """The share of lower-case letters among the characters: every token contributes."""
 
     @staticmethod
     def score(text: str) -> float:
@@ -72,7 +72,7 @@ class Reward(grpo.Reward):
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train three times, and compare where the rewards end."""
+    """Train three times, and check the final rewards."""
     # How fast a policy learns depends on its first weights more than on anything else here: always the same ones.
     model = tiny.save(context.directory / "model", seed=0)
     draw = random.Random(context.seed)
@@ -87,7 +87,7 @@ def run(context: Context) -> Iterator[Reading]:
 
 
 def _train(context: Context, model: Any, seed: int) -> tuple[list[float], float]:
-    """The mean reward of every step, and how far the first of them moved the parameter that it moved most."""
+    """The mean reward of every step, and the largest change of a parameter in the first step."""
     from datasets import Dataset
 
     reward = Reward()

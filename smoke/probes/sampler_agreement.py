@@ -58,7 +58,7 @@ PROBE = Probe(
         Bound(
             "raw_effect",
             "sampler_diff at temperature 0.7 or 1.3 if vLLM left the temperature out; 0.30 to 0.40 over 48 seeds. "
-            "Below its bound, sampler_diff could not tell",
+            "Below its bound, sampler_diff proves nothing",
             "nats",
             at_least=0.2,
         ),
@@ -121,7 +121,7 @@ PROBE = Probe(
             "tokens",
             at_least=30,
         ),
-        Bound("sequences_altered", "vLLM's tokens are what the loss is given, to the last one", "sequences", equals=0),
+        Bound("sequences_altered", "the loss gets exactly vLLM's tokens", "sequences", equals=0),
         Bound(
             "completions_repeated",
             "of 16 random tokens, no two are alike: none over 48 seeds, 228 when every request has the same seed",
@@ -142,10 +142,10 @@ PROBE = Probe(
 
 
 @dataclass
-class Step:
-    """One step of training: what vLLM was asked, what it answered, and what the trainer made of it."""
+class SampledStep:
+    """One step of training: the settings requested of vLLM, its answers, and what the trainer computed from them."""
 
-    asked: dict[str, float]
+    requested: dict[str, float]
     answers: list[colocate.Answer] = field(default_factory=list)
     # By the tokens of a sequence, what the loss was given for it.
     used: dict[tuple[int, ...], dict[str, Any]] = field(default_factory=dict)
@@ -154,15 +154,15 @@ class Step:
     @property
     def truncates(self) -> bool:
         """Whether some tokens are never to be sampled."""
-        return bool(self.asked["top_k"] > 0 or 0 < self.asked["top_p"] < 1 or self.asked["min_p"])
+        return bool(self.requested["top_k"] > 0 or 0 < self.requested["top_p"] < 1 or self.requested["min_p"])
 
 
 @dataclass
 class Scores:
-    """Of tokens, their log-probability under the policy: as it is, with the temperature, and with truncation.
+    """Log-probabilities of tokens under the policy: raw, with the temperature (scaled), and with truncation (target).
 
-    Then what is expected of the last, and from a sampler without temperature; which tokens are outside of what is to
-    be sampled, and how likely that is for a sampler that does not truncate.
+    Also the mean and variance of the last, and its mean for a sampler without temperature; which tokens are excluded
+    by truncation (outside), and how likely those are for a sampler that does not truncate.
     """
 
     raw: Any
@@ -185,7 +185,9 @@ def run(context: Context) -> Iterator[Reading]:
             options = {option: value for option, value in setting.items() if option in adapter.known_options()}
             if options:
                 step = _step(context, directory, options)
-                measured[name] = dict(_measure(step, [_score(policy, answer, step.asked) for answer in step.answers]))
+                measured[name] = dict(
+                    _measure(step, [_score(policy, answer, step.requested) for answer in step.answers])
+                )
     for bound in PROBE.bounds:
         values = {name: numbers[bound.name] for name, numbers in measured.items() if bound.name in numbers}
         # Where this TRL has no such option, or takes no log-probabilities from vLLM, nothing of it can be wrong.
@@ -208,8 +210,8 @@ def _make_policy(context: Context) -> tuple[Path, Any]:
     return directory, model.to(context.device).eval()
 
 
-def _step(context: Context, directory: Path, options: dict[str, Any]) -> Step:
-    """Let a trainer with these options take one step, and note what goes in and out of vLLM and into the loss."""
+def _step(context: Context, directory: Path, options: dict[str, Any]) -> SampledStep:
+    """Take one step with these options, and record the input and output of vLLM and the input of the loss."""
     trainer = colocate.make_trainer(
         context,
         directory,
@@ -219,7 +221,9 @@ def _step(context: Context, directory: Path, options: dict[str, Any]) -> Step:
         max_completion_length=LENGTH,
         **options,
     )
-    step = Step({name: getattr(trainer.args, name, None) or 0 for name in ("temperature", "top_k", "top_p", "min_p")})
+    step = SampledStep(
+        {name: getattr(trainer.args, name, None) or 0 for name in ("temperature", "top_k", "top_p", "min_p")}
+    )
     engine = adapter.sampler(trainer)
     generate, compute_loss = engine.generate, trainer.compute_loss
 
@@ -255,12 +259,12 @@ def _rows(inputs: Any) -> dict[tuple[int, ...], dict[str, Any]]:
     return rows
 
 
-def _score(policy: Any, answer: colocate.Answer, asked: dict[str, float]) -> Scores:
+def _score(policy: Any, answer: colocate.Answer, requested: dict[str, float]) -> Scores:
     import torch
 
     rows = next_token_logprobs(policy, answer.prompt + answer.tokens, len(answer.tokens)).cpu()
-    scaled = torch.log_softmax(rows / asked["temperature"], dim=-1)
-    kept, loosely_kept = _kept(scaled, asked, 0.0), _kept(scaled, asked, MARGIN)
+    scaled = torch.log_softmax(rows / requested["temperature"], dim=-1)
+    kept, loosely_kept = _kept(scaled, requested, 0.0), _kept(scaled, requested, MARGIN)
     target = scaled - torch.where(kept, scaled, -math.inf).logsumexp(dim=-1, keepdim=True)
     chances = torch.where(kept, target, -math.inf).exp()
     mean = (chances * target).sum(dim=-1)
@@ -277,45 +281,47 @@ def _score(policy: Any, answer: colocate.Answer, asked: dict[str, float]) -> Sco
     )
 
 
-def _kept(rows: Any, asked: dict[str, float], margin: float) -> Any:
+def _kept(rows: Any, requested: dict[str, float], margin: float) -> Any:
     """Which tokens top_k, top_p and min_p leave, and those that are less likely than these by up to `margin` nats."""
     import torch
 
     kept = torch.ones_like(rows, dtype=torch.bool)
-    if asked["min_p"]:
-        kept &= rows >= rows.max(dim=-1, keepdim=True).values + math.log(asked["min_p"]) - margin
-    if asked["top_k"] > 0:
-        kept &= rows >= rows.topk(int(asked["top_k"]), dim=-1).values[:, -1:] - margin
-    if 0 < asked["top_p"] < 1:
+    if requested["min_p"]:
+        kept &= rows >= rows.max(dim=-1, keepdim=True).values + math.log(requested["min_p"]) - margin
+    if requested["top_k"] > 0:
+        kept &= rows >= rows.topk(int(requested["top_k"]), dim=-1).values[:, -1:] - margin
+    if 0 < requested["top_p"] < 1:
         ordered = rows.sort(dim=-1, descending=True).values
         # As few as reach top_p together: those before which the sum is still below it. Rounding moves that sum, too.
         before = ordered.exp().cumsum(dim=-1) - ordered.exp()
-        last = torch.where(before < asked["top_p"] + margin / 10, ordered, math.inf).min(dim=-1, keepdim=True).values
+        last = (
+            torch.where(before < requested["top_p"] + margin / 10, ordered, math.inf).min(dim=-1, keepdim=True).values
+        )
         kept &= rows >= last - margin
     return kept
 
 
-def _measure(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+def _measure(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
     """The numbers of one step, by the name of their bound."""
     yield from _measure_answers(step, scores)
     yield from _measure_uses(step, scores)
     yield from _measure_samples(step, scores)
 
 
-def _measure_answers(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
-    """What vLLM says of the tokens that it has sampled."""
+def _measure_answers(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """Check the log-probabilities that vLLM reports."""
     import torch
 
     target = torch.cat([score.target for score in scores])
     answered = [answer.logprobs for answer in step.answers if answer.logprobs is not None]
     if answered:
         yield "sampler_diff", (torch.tensor(list(itertools.chain(*answered))) - target).abs().mean().item()
-    if step.asked["temperature"] != 1:
+    if step.requested["temperature"] != 1:
         yield "raw_effect", (torch.cat([score.raw for score in scores]) - target).abs().mean().item()
 
 
-def _measure_uses(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
-    """What the trainer makes of it."""
+def _measure_uses(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """Check what the trainer computes from vLLM's answers."""
     import torch
 
     rows = [step.used.get((*answer.prompt, *answer.tokens)) for answer in step.answers]
@@ -344,8 +350,8 @@ def _measure_uses(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float
             yield "ratio_log_error", abs(step.logged - mean)
 
 
-def _measure_samples(step: Step, scores: list[Scores]) -> Iterator[tuple[str, float]]:
-    """Whether the tokens are distributed as asked."""
+def _measure_samples(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
+    """Check that the tokens have the requested distribution."""
     import torch
 
     outside = torch.cat([score.outside for score in scores])
@@ -358,14 +364,14 @@ def _measure_samples(step: Step, scores: list[Scores]) -> Iterator[tuple[str, fl
 
     mean, deviation = total(s.mean for s in scores), math.sqrt(total(s.variance for s in scores))
     yield "sampling_z", abs(total(s.target for s in scores) - mean) / deviation
-    if step.asked["temperature"] != 1:
+    if step.requested["temperature"] != 1:
         yield "sampling_z_ignored", abs(total(s.mean_ignored for s in scores) - mean) / deviation
     # Short ones may well be alike.
     sequences = Counter((*a.prompt, *a.tokens) for a in step.answers if len(a.tokens) == LENGTH)
     yield "completions_repeated", float(sum(sequences.values()) - len(sequences))
 
 
-# Over the settings: how the worst is found.
+# The worst value over the settings, by bound.
 _WORST: dict[str, Callable[[Iterable[float]], float]] = {
     "sampler_diff": extremes.largest,
     "raw_effect": extremes.smallest,

@@ -31,7 +31,7 @@ PROBE = Probe(
             equals=0,
             headline=True,
         ),
-        Bound("stops", "completions that end by such a token. With fewer, tokens_past_stop says little", at_least=4),
+        Bound("stops", "completions that end by such a token. With fewer, tokens_past_stop proves little", at_least=4),
         Bound(
             "ends_lost",
             "completions that end by the end of sequence, when it is the padding token, and are not trained on to it",
@@ -39,7 +39,7 @@ PROBE = Probe(
             equals=0,
         ),
         Bound("tokens_past_end", "tokens trained on behind it, when it is the padding token", "tokens", equals=0),
-        Bound("ends", "completions that end by it. With fewer, ends_lost says little", at_least=4),
+        Bound("ends", "completions that end by it. With fewer, ends_lost proves little", at_least=4),
     ),
     links=(
         "https://github.com/huggingface/trl/pull/7039",
@@ -52,7 +52,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train both ways, and look at the ends of what was trained on."""
+    """Train both ways, and check the ends of the completions trained on."""
     model, tokenizer = tiny.make_model(context.seed), tiny.make_tokenizer()
     letters = tokenizer.convert_tokens_to_ids(list("aeiouyAEIOUY"))
     stops = model.generation_config.eos_token_id = [tokenizer.eos_token_id, *letters]
@@ -96,7 +96,7 @@ def _train(context: Context, model: Any, tokenizer: Any) -> list[list[int]]:
 
 
 def _end_soon(model: Any, end: int) -> None:
-    """Let one token in ten be `end`, whatever is before it: by a feature that is large and the same for every token."""
+    """Make one token in ten `end`, whatever comes before it: by a feature that is large and equal for all tokens."""
     import torch
 
     embedding, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
@@ -108,5 +108,5 @@ def _end_soon(model: Any, end: int) -> None:
 
 
 def _behind(completion: list[int], stops: list[int]) -> list[int]:
-    """The tokens behind the first of these stops."""
+    """The tokens after the first of these stops."""
     return completion[next(i for i, token in enumerate(completion) if token in stops) + 1 :]

@@ -23,7 +23,7 @@ from smoke.kit import adapter, grpo, launch, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 STEPS = 2
-# None of them is a default of any release.
+# None of these values is a default in any release.
 OPTIONS = {
     "learning_rate": 3e-3,
     "max_completion_length": 9,
@@ -45,11 +45,11 @@ def lower_case_letters(completions, **_):
 PROBE = Probe(
     matters="an option lost between the config file and the trainer trains something else than configured",
     bounds=(
-        Bound("exit_status", "0 says that it trained; nothing else does", equals=0),
-        Bound("options_lost", "options of the file that the run did not have", "options", equals=0, headline=True),
+        Bound("exit_status", "0 means that it trained", equals=0),
+        Bound("options_lost", "options of the file that did not reach the run", "options", equals=0, headline=True),
         Bound("steps_logged", "as many as the file asks for, each with a finite loss", "steps", equals=STEPS),
-        Bound("tensors_untrained", "what is saved at the end must be trained", "tensors", equals=0),
-        Bound("misspelt_accepted", "an option that nobody knows must be refused, and named", "runs", equals=0),
+        Bound("tensors_untrained", "the saved weights must be trained", "tensors", equals=0),
+        Bound("misspelt_accepted", "an unknown option must be refused, by name", "runs", equals=0),
     ),
     links=(
         "https://github.com/huggingface/trl/issues/3102",
@@ -91,8 +91,8 @@ def run(context: Context) -> Iterator[Reading]:
     if status:
         return
 
-    asked = torch.load(output / f"checkpoint-{STEPS}" / "training_args.bin", weights_only=False)
-    lost = [f"{name} is {getattr(asked, name, 'absent')}, not {OPTIONS[name]}" for name in _lost(asked)]
+    arguments = torch.load(output / f"checkpoint-{STEPS}" / "training_args.bin", weights_only=False)
+    lost = [f"{name} is {getattr(arguments, name, 'absent')}, not {OPTIONS[name]}" for name in _lost(arguments)]
     yield Reading("options_lost", len(lost), "; ".join(lost))
     state = json.loads((output / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
     losses = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
@@ -131,6 +131,6 @@ def _trl(file: Path, text: str) -> int:
 def _lost(arguments: Any) -> list[str]:
     return [
         name
-        for name, wanted in OPTIONS.items()
-        if str(getattr(getattr(arguments, name, None), "value", getattr(arguments, name, None))) != str(wanted)
+        for name, value in OPTIONS.items()
+        if str(getattr(getattr(arguments, name, None), "value", getattr(arguments, name, None))) != str(value)
     ]

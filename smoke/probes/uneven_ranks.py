@@ -31,7 +31,7 @@ PROBE = Probe(
     bounds=(
         Bound(
             "wrong_completions",
-            "those trained on by either rank that are not what the policy writes after the prompt",
+            "completions trained on by either rank that differ from what the policy writes after the prompt",
             "completions",
             equals=0,
             headline=True,
@@ -63,7 +63,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train on both ranks, and compare what each was trained on with what the policy writes."""
+    """Train on both ranks, and compare the completions with what the policy writes."""
     import torch.distributed as dist
     from transformers import AutoModelForCausalLM
 
@@ -97,14 +97,14 @@ def run(context: Context) -> Iterator[Reading]:
     counts, wrongs, lengths_of, passes_of = zip(*ranks, strict=True)
     yield Reading("completions", sum(counts), str(counts))
     yield Reading("wrong_completions", sum(map(len, wrongs)), str(wrongs))
-    differences = [abs(one - other) for one, other in zip(*lengths_of, strict=True)]
+    differences = [abs(first - second) for first, second in zip(*lengths_of, strict=True)]
     yield Reading("length_difference", extremes.smallest(differences), f"of the ranks {lengths_of}")
-    differences = [abs(one - other) for one, other in zip(*passes_of, strict=True)]
+    differences = [abs(first - second) for first, second in zip(*passes_of, strict=True)]
     yield Reading("passes_differ", sum(differences), f"of the ranks {passes_of}")
 
 
 def _make_policy(seed: int) -> Any:
-    """A model that writes after each of the letters the next one, and ends after the last."""
+    """A model that writes the next letter after each letter, and ends after the last."""
     import torch
 
     model = tiny.make_model(seed)

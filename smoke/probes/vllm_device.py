@@ -32,7 +32,7 @@ PROBE = Probe(
         Bound(
             "policy_elsewhere", "tensors of the policy on another device: by construction none is", "tensors", equals=0
         ),
-        Bound("gpus", "as many as ranks: were all ranks on the first, no tensor would be elsewhere", equals=RANKS),
+        Bound("gpus", "as many as ranks: if all ranks used the first GPU, no tensor would be elsewhere", equals=RANKS),
         Bound(
             "sampler_tensors",
             "the fewest of vLLM's tensors that a rank could look at; 19 in vLLM 0.31: 17 weights, and the cache of two "
@@ -56,7 +56,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train on both ranks, and gather what is not where it should be."""
+    """Train on both ranks, and list the tensors on a wrong device."""
     if context.device != "cuda":
         raise NEEDS_GPUS()
     if "vllm_mode" not in adapter.known_options():
@@ -65,7 +65,7 @@ def run(context: Context) -> Iterator[Reading]:
     import torch.distributed as dist
 
     colocate.register("qwen2")
-    # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
+    # Every rank writes its own copy, from the same seed: with torch.distributed set up, only rank 0 would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     reward = grpo.Reward()
     with colocate.engine_once(context):

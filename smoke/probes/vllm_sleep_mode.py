@@ -27,13 +27,13 @@ PROBE = Probe(
         Bound(
             "stale_tensors",
             "how many of vLLM's 17 tensors were not the policy's, over all generations: each comes after a sync. 68 "
-            "with the code of TRL 0.29, which loads the checkpoint to generate again, and a sleep acted on a CPU",
+            "with the code of TRL 0.29, which loads the checkpoint to generate again, and a simulated sleep on a CPU",
             "tensors",
             equals=0,
             headline=True,
         ),
         Bound("generations", "two for each step, each with weights to compare", "generations", equals=GENERATIONS),
-        Bound("sleeps", "one after each generation; without any, nothing would be shown", at_least=GENERATIONS),
+        Bound("sleeps", "one after each generation; without any, this proves nothing", at_least=GENERATIONS),
         grpo.MOVED,
     ),
     links=(
@@ -49,7 +49,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Train, note every sleep, and look into vLLM at every generation."""
+    """Train, record every sleep, and compare the weights at every generation."""
     if context.device != "cuda":
         raise ON_A_CPU()
     if not {"vllm_enable_sleep_mode", "steps_per_generation"} <= adapter.known_options():

@@ -55,7 +55,7 @@ PROBE = Probe(
         Bound(
             "stale_tensor_diff",
             "sampler_diff if the one tensor of vLLM that shows least were stale; 0.11 to 0.54 over 36 seeds. Below its "
-            "bound, sampler_diff could not tell",
+            "bound, sampler_diff proves nothing",
             "nats",
             at_least=0.08,
         ),
@@ -91,7 +91,7 @@ PROBE = Probe(
         ),
         Bound(
             "adapter_missing_diff",
-            "the same without the adapter; 0.43 to 1.1 over 36 seeds. Below its bound, adapter_diff could not tell",
+            "the same without the adapter; 0.43 to 1.1 over 36 seeds. Below its bound, adapter_diff proves nothing",
             "nats",
             at_least=0.2,
         ),
@@ -124,7 +124,7 @@ PROBE = Probe(
 
 @dataclass(frozen=True)
 class Synced:
-    """What vLLM holds and answers after a sync, beside the policy that it should hold."""
+    """vLLM's weights and answers after a sync, and the policy that it should have."""
 
     policy: Any
     engine: Any
@@ -132,7 +132,7 @@ class Synced:
     answers: list[colocate.Answer]
 
     def differences(self) -> Any:
-        """How far its log-probabilities are from those of the policy as it is now."""
+        """The distance of vLLM's log-probabilities from those of the policy in its current state."""
         return colocate.differences(self.policy, self.answers)
 
 
@@ -210,7 +210,7 @@ def _lora() -> Any:
 
 
 def _sync(trainer: Any, prompts: list[list[int]]) -> Synced:
-    """Synchronise, and ask vLLM."""
+    """Synchronise, and get vLLM's greedy answers."""
     adapter.sync_weights(trainer)
     policy, engine = trainer.accelerator.unwrap_model(trainer.model).eval(), adapter.sampler(trainer)
     weights = colocate.compare_weights(policy, engine)
@@ -218,9 +218,9 @@ def _sync(trainer: Any, prompts: list[list[int]]) -> Synced:
 
 
 def _drift(policy: Any, base: dict[str, Any]) -> tuple[float, str]:
-    """How far the weights below the adapters are from `base`, as a share of what the adapters add.
+    """How far the weights without adapters are from `base`, as a share of what the adapters add.
 
-    Both as root mean squares; of the layer where it is the most.
+    Both as root mean squares, for the worst layer.
     """
     now, added = colocate.base_weights(policy), colocate.adapter_deltas(policy)
     shares = {
@@ -278,7 +278,7 @@ def _regret(synced: Synced) -> float:
 
 
 def _stale_effects(synced: Synced, old: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """For each of vLLM's tensors, the mean difference that would show if it alone had stayed as it was."""
+    """For each of vLLM's tensors, the mean difference if only this tensor were stale."""
     new = grpo.snapshot(synced.policy)
     few = synced.answers[:3]
     for name in colocate.engine_weights(synced.engine):

@@ -27,18 +27,18 @@ PROBE = Probe(
     bounds=(
         Bound(
             "update_error",
-            "of the tensor that is furthest off, relative to its update: 1.5e-5 to 2.9e-5 over 14 seeds, because it is "
+            "the relative error of the worst tensor's update: 1.5e-5 to 2.9e-5 over 14 seeds, because it is "
             "small next to the parameters; 0.5 when the loss is scaled for accumulation twice, 1 when gradients are "
             "summed over the ranks",
             at_most=5e-4,
             headline=True,
         ),
         Bound("stage", "that of the DeepSpeed engine that ran", equals=3),
-        Bound("ranks_differ", "after training both ranks hold the same bits", "tensors", equals=0),
+        Bound("ranks_differ", "after training both ranks have the same bits", "tensors", equals=0),
         Bound(
             "lost_effect",
             "what update_error would be, over all tensors, without half of the completions: 0.38 to 0.76 over 14 "
-            "seeds. Below its bound, the comparison could not tell",
+            "seeds. Below its bound, the comparison proves nothing",
             at_least=0.1,
         ),
     ),
@@ -55,7 +55,7 @@ PROBE = Probe(
 
 def run(context: Context) -> Iterator[Reading]:
     """Train on both ranks, and compare with the reference."""
-    # Every rank writes its own copy, from the same seed. Once they know of each other, only the first would write.
+    # Every rank writes its own copy, from the same seed: with torch.distributed set up, only rank 0 would write.
     model = tiny.save(context.directory / f"model-{context.rank}", context.seed)
     options = zero.options(context.device, stage=3)
     result = parity.train_divided(context, model, MICRO_BATCHES, LEARNING_RATE, snapshot=_whole, **options)

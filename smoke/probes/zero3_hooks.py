@@ -24,19 +24,20 @@ PROBE = Probe(
         Bound("bare_model_errors", "a bare model has no hooks of DeepSpeed: nothing to do", "errors", equals=0),
         Bound(
             "hooks_left",
-            "DeepSpeed's hooks that are still on after they were taken off, but for those of the engine as a whole, on "
-            "the outermost module",
+            "DeepSpeed's hooks that remain after their removal, except the engine's own on the outermost module",
             "hooks",
             equals=0,
         ),
         Bound(
             "hooks_changed",
-            "modules whose hooks are not those of before, in the same order, after they were put back",
+            "modules whose hooks, after they were put back, are not the same as before in the same order",
             "modules",
             equals=0,
             headline=True,
         ),
-        Bound("hooks", "that were taken off: 4 of each of 33 modules. With none, nothing was asked", at_least=100),
+        Bound(
+            "hooks", "hooks that were removed: 4 of each of 33 modules. With none, this proves nothing", at_least=100
+        ),
     ),
     links=(
         "https://github.com/huggingface/trl/issues/2782",
@@ -52,7 +53,7 @@ PROBE = Probe(
 
 
 def run(context: Context) -> Iterator[Reading]:
-    """Call the helpers with a model, then with the engine of it, and look at the hooks."""
+    """Call the helpers with a model, then with its engine, and compare the hooks."""
     from trl.models.utils import add_hooks, remove_hooks
 
     model = tiny.make_model(context.seed)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.base import errors
+from builder.base import aliases, errors
 from builder.base.project import Project, remove
 from builder.bisect import ddmin
 from builder.bisect.between import Between, ConflictError, order
@@ -15,7 +15,6 @@ from builder.bisect.journal import Journal, Trial, Verdict
 from builder.bisect.question import Question
 from builder.certify import hostenv, suite
 from builder.certify.suite import Request
-from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from builder.lock.change import Change
 from builder.lock.lockfile import Lock
@@ -36,7 +35,7 @@ class BreakingChanges:
 
 def known_as(name: str) -> str:
     """The name of a distribution in advisories."""
-    return advisory.SAME.get(name, name)
+    return aliases.main_name(name)
 
 
 def suspects(advisories: Sequence[Advisory], between: Between, probe: str) -> list[tuple[str, ...]]:
@@ -46,9 +45,9 @@ def suspects(advisories: Sequence[Advisory], between: Between, probe: str) -> li
     for entry in advisories:
         if entry.matches(bad) == "no":
             continue
-        for affected in entry.held(bad):
+        for affected in entry.combinations(bad):
             names = tuple(name for name in between.changes if known_as(name) in affected.packages)
-            if names and affected not in entry.held(good):
+            if names and affected not in entry.combinations(good):
                 blamed[names] = blamed.get(names, False) or probe in entry.probes
     return sorted(blamed, key=lambda names: not blamed[names])
 

@@ -276,7 +276,7 @@ def _dates(statement: Statement, terms: Terms) -> Iterator[str]:
 def _withdrawals(statement: Statement, terms: Terms) -> Iterator[str]:
     for one in terms.advisories:
         if withdraws(one, statement, terms.lock.versions):
-            yield f"withdrawn by {one.id} of {one.published}: {one.summary}; the way out: {one.way_out}"
+            yield f"withdrawn by {one.id} of {one.published}: {one.summary}; the way out: {one.remedy}"
 
 
 def withdraws(one: Advisory, statement: Statement, installed: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from builder.base import text
 from builder.certify.certificate import ProbeResult
 from builder.certify.control import Seen
 from builder.console.tables import bound, number
-from builder.intent import advisory
+from builder.intent import explanation, ranges
 from builder.intent.advisory import Advisory
 
 LINES = 20  # of a reason
@@ -51,20 +51,20 @@ def _indented(reason: str) -> str:
 
 def _known(probe: ProbeResult, versions: Mapping[str, str], advisories: Sequence[Advisory]) -> Iterator[Text]:
     """What is known of a red probe: all that is certain, else the three that are nearest."""
-    matches = advisory.known(advisories, probe.name, f"{probe.reason}\n{probe.log_tail}", versions)
+    matches = explanation.explain(advisories, probe.name, f"{probe.reason}\n{probe.log_tail}", versions)
     for match in [match for match in matches if match.judgement == "certain"] or matches[:NEAREST]:
         known = match.advisory
         if match.judgement == "no":
-            ranges = (advisory.ranges(affected.packages) for affected in known.affected)
-            where = " or ".join(dict.fromkeys(filter(None, ranges)))
+            combinations = (ranges.text(affected.packages) for affected in known.affected)
+            where = " or ".join(dict.fromkeys(filter(None, combinations)))
             yield Text(f"  seen before{f' with {where}' if where else ''}: {known.id} {known.summary}")
             continue
         # Where the symptom was seen, nobody needs to be told in which context it shows.
-        sure = match.judgement == "certain" or match.shown
+        sure = match.judgement == "certain" or match.symptomatic
         yield Text.assemble("  known: ", (known.id, "bold"), f" {'matches' if sure else 'may match'}: {known.summary}")
-        for place, affected in enumerate(() if sure else known.held(versions)):
+        for place, affected in enumerate(() if sure else known.combinations(versions)):
             yield Text(f"         {'or ' if place else ''}if: {affected.context}")
-        yield Text(f"         fix: {known.way_out}")
+        yield Text(f"         fix: {known.remedy}")
 
 
 def surprises(seen: Sequence[Seen], advisories: Sequence[Advisory]) -> Iterator[Text]:

@@ -27,7 +27,7 @@ from doctor.read.environment import UnreadableError
 from doctor.read.machine import Machine
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
-from tests.unit.intent.test_advisory import LOGS
+from tests.unit.intent.test_advisories import LOGS
 
 DATA, APIS = data.read("data.json"), data.read("apis.json.gz")
 

@@ -1,0 +1,60 @@
+"""Ranges of versions, as advisories write them for packages and for what they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator
+
+from builder.base import aliases
+
+ANY = "*"  # any version
+
+
+def _versions(value: str) -> str:
+    if value == ANY:
+        return value
+    try:
+        specifiers = SpecifierSet(value)
+    except InvalidSpecifier:
+        specifiers = SpecifierSet()
+    if not len(specifiers):
+        raise ValueError(f"{value!r} is not a range of versions, such as '>=4.52.1,<5' or '{ANY}'")
+    return value
+
+
+def _packages(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if name != aliases.main_name(name):
+            raise ValueError(f"{name!r}: write {aliases.main_name(name)!r}")
+    return value
+
+
+Versions = Annotated[str, AfterValidator(_versions)]
+Packages = Annotated[dict[str, Versions], AfterValidator(_packages)]
+
+
+def contains(versions: str, version: str) -> bool:
+    """Does a version lie in a range? Pre-releases do; what is not a version lies in ANY alone."""
+    if versions == ANY:
+        return True
+    try:
+        return SpecifierSet(versions).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def match(packages: Mapping[str, str], installed: Mapping[str, str]) -> bool:
+    """Are all packages installed, each in its range? `installed` is name -> version."""
+    return all(
+        any(contains(versions, version) for name, version in installed.items() if aliases.main_name(name) == package)
+        for package, versions in packages.items()
+    )
+
+
+def text(packages: Mapping[str, str]) -> str:
+    """Packages and their ranges in one line."""
+    return " + ".join(name if versions == ANY else f"{name}{versions}" for name, versions in packages.items())

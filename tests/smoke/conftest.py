@@ -64,34 +64,34 @@ class Run:
         self.process.wait(PATIENCE_S)
 
     def processes(self) -> dict[int, list[str]]:
-        """Every process of this run, with its command line, wherever it may have gone."""
+        """All processes of this run, with their command lines, whatever their parent is."""
         mark = f"TMPDIR={self.directory}".encode()
-        found = {}
+        commands = {}
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
                 if entry.name.isdecimal() and mark in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = (entry / "cmdline").read_text().split("\0")
-        return found
+                    commands[int(entry.name)] = (entry / "cmdline").read_text().split("\0")
+        return commands
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Return as soon as it holds; fail when it never does."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return as soon as the condition is true; fail if it never is."""
     deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "this never came to hold"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.01)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Start runners: `start(probes, request, **environment)`; what is left of them ends with the test."""
+    """Start runners: `start(probes, request, **environment)`; they end with the test."""
     runs: list[Run] = []
 
-    def start_one(probes: str | None = None, request: Any = None, **environment: str) -> Run:
+    def start_run(probes: str | None = None, request: Any = None, **environment: str) -> Run:
         text = request if request is None or isinstance(request, str) else json.dumps(request)
         runs.append(Run(tmp_path, HERE / probes if probes else None, text, **environment))
         return runs[-1]
 
-    yield start_one
+    yield start_run
     for run in runs:
         run.close()

@@ -19,10 +19,10 @@ def lasting(start: Callable[..., Run]) -> Run:
     return run
 
 
-def one(run: Run, pick: Callable[[int, list[str]], bool]) -> int:
-    """The one process of the run that is picked."""
-    (found,) = (pid for pid, command in run.processes().items() if pick(pid, command))
-    return found
+def process(run: Run, pick: Callable[[int, list[str]], bool]) -> int:
+    """The only process of the run that `pick` accepts."""
+    (match,) = (pid for pid, command in run.processes().items() if pick(pid, command))
+    return match
 
 
 def parent(pid: int) -> int:
@@ -44,7 +44,7 @@ def kill_watcher(run: Run) -> None:
 
 def kill_worker(run: Run) -> None:
     """Kill the process that does the work."""
-    os.kill(one(run, lambda pid, _: parent(pid) == run.process.pid), signal.SIGKILL)
+    os.kill(process(run, lambda pid, _: parent(pid) == run.process.pid), signal.SIGKILL)
 
 
 def terminate(run: Run) -> None:
@@ -98,7 +98,8 @@ def test_lost_zygote_loses_nothing_else(start: Callable[..., Run]) -> None:
     """A kill from outside is reported, and the run comes to its end."""
     run = lasting(start)
     os.kill(
-        one(run, lambda pid, command: "smoke.run.zygote" in command and parent(pid) not in zygotes(run)), signal.SIGKILL
+        process(run, lambda pid, command: "smoke.run.zygote" in command and parent(pid) not in zygotes(run)),
+        signal.SIGKILL,
     )
     end = next(event for event in run.events() if event["event"] == "end")
     assert (end["outcome"], end["reason"][-7:]) == ("crashed", "SIGKILL")

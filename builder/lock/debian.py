@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,25 +19,29 @@ from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
 from builder.lock.lockfile import Entry, Lock
 
-# Every package here has a reason; what they depend on comes by itself, and nothing that is only recommended.
+# Each has a reason. apt adds what they depend on, and nothing that is only recommended.
 COMMON = (
-    "usr-is-merged",  # else init-system-helpers pulls usrmerge, and with it all of Perl
+    "usr-is-merged",  # else init-system-helpers brings usrmerge, and with it all of Perl
     "ca-certificates",
 )
-# System libraries that wheels link but do not carry, by package. vLLM without libnuma imports, and fails later on.
+# Package -> system library that wheels link to but do not contain. vLLM without libnuma imports, and fails later.
 LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
-# Triton compiles a launcher at run time: it needs a C compiler and the Python headers. So does nvcc, and one for C++.
+# Triton compiles a launcher at run time: it needs a C compiler and Python's headers. nvcc needs a C++ compiler too.
 CUDA = ("gcc", "g++", "libc6-dev")
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+KEYRING_NAME = "debian-archive-keyring"
+KEYRING = f"/usr/share/keyrings/{KEYRING_NAME}.gpg"
+# A source of sources.list: a Debian archive's URL.
+ONE_LINE = re.compile(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+/debian(?:-security)?)/?\s", re.MULTILINE)
 
 
-def wanted(stack: Stack) -> tuple[str, ...]:
+def packages(stack: Stack) -> tuple[str, ...]:
+    """The packages that the base layer of a stack is made for, without what they depend on."""
     python = (f"python{stack.python}",)
     return (*COMMON, *LIBRARIES) + python + ((*CUDA, f"libpython{stack.python}-dev") if stack.device == "cuda" else ())
 
 
 class Apt:
-    """apt with a root of its own, in which no package is installed."""
+    """apt with a root folder of its own, where no package is installed."""
 
     def __init__(self, root: Path, suite: str) -> None:
         self.root = root
@@ -66,28 +70,28 @@ class Apt:
         if result.returncode != 0:
             raise errors.NetworkError(
                 "the Debian mirror did not answer\n" + "\n".join(result.output.strip().splitlines()[-4:]),
-                cause="no network, or a mirror or proxy that apt does not know",
+                cause="no network, or apt is not configured for your proxy or mirror",
                 next_step="apt-get update, or set VETTED_DEBIAN_MIRROR",
             )
 
     def _run(self, *argv: str, cwd: Path | None = None) -> process.Result:
         return process.run(argv, env={"APT_CONFIG": str(self.root / "apt.conf"), "LC_ALL": "C"}, cwd=cwd)
 
-    def resolve(self, packages: tuple[str, ...]) -> list[Entry]:
-        """Everything that a system of only these packages (and the essential ones) is made of."""
+    def resolve(self, names: Sequence[str]) -> list[Entry]:
+        """Every package of a system that has only these and the essential ones. Raises NetworkError."""
         result = self._run(
             "apt-get", "install", "--yes", "--print-uris", "-q",
-            "?and(?essential,?not(?exact-name(apt)))", *packages,
+            "?and(?essential,?not(?exact-name(apt)))", *names,
         )  # fmt: skip
         rows = re.findall(r"^'\S+' (\S+)_[^_ ]+\.deb \d+ SHA256:([0-9a-f]{64})$", result.stdout, re.MULTILINE)
         if result.returncode != 0 or not rows:
-            raise errors.from_tool(f"resolving {' '.join(packages)}", result.output)
-        parts = ((unquote(file).split("_", 1), digest) for file, digest in rows)
-        entries = [Entry(name, version, digest) for (name, version), digest in parts]
+            raise errors.from_tool(f"resolving {' '.join(names)}", result.output)
+        files = ((unquote(file).split("_", 1), sha256) for file, sha256 in rows)
+        entries = [Entry(name, version, sha256) for (name, version), sha256 in files]
         return sorted(entries, key=lambda entry: entry.name)
 
     def download(self, missing: list[Entry], target: Path) -> None:
-        """Download exactly these versions. Raises NetworkError that names every one the mirror no longer has."""
+        """Download exactly these versions. Raises NetworkError, which names every one that the mirror no longer has."""
         offered = self._run("apt-cache", "madison", *(entry.name for entry in missing)).stdout
         versions = {tuple(cell.strip() for cell in line.split("|")[:2]) for line in offered.splitlines()}
         gone = [entry for entry in missing if (entry.name, entry.version) not in versions]
@@ -95,75 +99,88 @@ class Apt:
             raise errors.NetworkError(
                 "the Debian mirror no longer has "
                 + ", ".join(f"{entry.name} {entry.version}" for entry in gone)
-                + "; a newer version superseded it",
+                + "; newer versions replaced them",
                 cause="mirrors keep only the newest version of a package",
                 next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
-                "or move on with `vetted lock --upgrade debian`",
+                "or upgrade with `vetted lock --upgrade debian`",
             )
         target.mkdir(parents=True)
-        result = self._run("apt-get", "download", "-q", *(f"{e.name}={e.version}" for e in missing), cwd=target)
+        result = self._run(
+            "apt-get", "download", "-q", *(f"{entry.name}={entry.version}" for entry in missing), cwd=target
+        )
         if result.returncode != 0:
             raise errors.from_tool("downloading Debian packages", result.output)
 
 
-def sources(suite: str) -> str:
-    """apt's source stanzas for a Debian suite, from VETTED_DEBIAN_MIRROR or the machine's configuration."""
+def sources(suite: str, configuration: Path = Path("/etc/apt")) -> str:
+    """apt's sources of a Debian suite: the mirrors in VETTED_DEBIAN_MIRROR, else those that apt uses on this machine.
+
+    Raises MissingToolError when there are none.
+    """
     if mirrors := os.environ.get("VETTED_DEBIAN_MIRROR", "").replace(",", " ").split():
         return "\n".join(_stanza(url, suite, snapshot=True) for url in mirrors)
-    urls: dict[str, None] = {}
-    for path in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
-        for paragraph in re.split(r"\n\s*\n", path.read_text()):
-            if "debian-archive-keyring" in paragraph and (found := re.search(r"^URIs:\s*(.+)$", paragraph, re.M)):
-                urls.update(dict.fromkeys(found[1].split()))
-    for path in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.list"))):
-        if path.is_file():
-            for found in re.finditer(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+/debian(?:-security)?)/?\s", path.read_text(), re.M):
-                urls[found[1]] = None
+    urls = _mirrors(configuration)
     if not urls:
         raise errors.MissingToolError(
             "apt on this machine names no Debian mirror",
             cause="this is not Debian, or it uses third-party sources only",
             next_step="set VETTED_DEBIAN_MIRROR to a mirror's URL",
         )
-    return "\n".join(_stanza(url.rstrip("/"), suite) for url in urls)
+    return "\n".join(_stanza(url, suite) for url in urls)
+
+
+def _mirrors(configuration: Path) -> list[str]:
+    """The Debian mirrors that apt uses on this machine."""
+    from debian.deb822 import Deb822  # this takes half a second, and only locking and a first download need it
+
+    urls = []
+    for path in sorted((configuration / "sources.list.d").glob("*.sources")):
+        for stanza in Deb822.iter_paragraphs(path.read_text(errors="replace")):
+            enabled = stanza.get("Enabled", "yes").lower() not in ("no", "false", "0", "off", "without", "disable")
+            if enabled and "deb" in stanza.get("Types", "").split() and KEYRING_NAME in stanza.get("Signed-By", ""):
+                urls += stanza.get("URIs", "").split()
+    for path in (configuration / "sources.list", *sorted((configuration / "sources.list.d").glob("*.list"))):
+        if path.is_file():
+            urls += ONE_LINE.findall(path.read_text(errors="replace"))
+    return list(dict.fromkeys(url.rstrip("/") for url in urls))
 
 
 def _stanza(url: str, suite: str, *, snapshot: bool = False) -> str:
-    # A snapshot's URL goes on after the archive's name, with its day.
+    # The URL of a snapshot has its day after the archive's name.
     suites = f"{suite}-security" if re.search(r"-security(/|$)", url) else f"{suite} {suite}-updates"
     if snapshot and "-security" not in suites:
-        suites = suite  # a mirror of one's own, or of one day, need not carry the other suites
+        suites = suite  # a private mirror, or the snapshot of a day, may not have the other suites
     old = "Check-Valid-Until: no\n" if snapshot else ""
     return f"Types: deb\nURIs: {url}\nSuites: {suites}\nComponents: main\nSigned-By: {KEYRING}\n{old}"
 
 
 @contextmanager
 def plain_path(folder: Path) -> Iterator[Path]:
-    """A folder by a path that apt and mmdebstrap can read: in theirs, spaces and quotes mean something."""
+    """The folder under a path that apt and mmdebstrap can read: spaces and quotes have a meaning to them."""
     if re.fullmatch(r"[A-Za-z0-9/._+-]+", str(folder)):
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="vetted-") as beside:
-        Path(beside).chmod(0o711)  # apt reads the repository as a user of its own where it may
+        Path(beside).chmod(0o711)  # where it can, apt reads the repository as a user of its own
         link = Path(beside) / "scratch"
         link.symlink_to(folder)
         yield link
 
 
 def resolve(stack: Stack, scratch: Path) -> list[Entry]:
+    """The Debian packages of a stack's base layer, by name. Raises NetworkError."""
     with plain_path(scratch) as folder:
-        return Apt(folder / "apt", stack.debian).resolve(wanted(stack))
+        return Apt(folder / "apt", stack.debian).resolve(packages(stack))
 
 
 def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | None = None) -> dict[Entry, Path]:
-    """Locked packages (all, or those named) as verified files, from those that are kept or else from the mirror.
+    """The locked packages, or those of these names, as verified files: kept ones, else downloads from the mirror.
 
-    A kept one is hashed again: its name says which hash it should have.
+    A kept file is hashed at every use: its name is the hash that it should have. Raises NetworkError.
     """
     cache = project.state / "debs"
     cache.mkdir(parents=True, exist_ok=True)
-    wanted_entries = [entry for entry in lock.debian if names is None or entry.name in names]
-    files = {entry: cache / f"{entry.sha256}.deb" for entry in wanted_entries}
+    files = {entry: cache / f"{entry.sha256}.deb" for entry in lock.debian if names is None or entry.name in names}
     missing = [entry for entry, path in files.items() if not _is_locked(path, entry)]
     if missing:
         downloads = scratch / "debs"
@@ -172,10 +189,10 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
         for entry in missing:
             # apt writes the epoch's colon as %3a
             path = next(downloads.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb"))
-            if (got := sha256_file(path)) != f"sha256:{entry.sha256}":
+            if (digest := sha256_file(path)) != f"sha256:{entry.sha256}":
                 raise errors.NetworkError(
                     f"{entry.name}={entry.version}: the downloaded package is not the locked one\n"
-                    f"expected sha256:{entry.sha256}\ngot      {got}",
+                    f"expected sha256:{entry.sha256}\ngot      {digest}",
                     cause="debian.txt was edited, or the mirror serves other bytes than when it was locked",
                     next_step="git diff lockfiles/, then `vetted lock --check`",
                 )

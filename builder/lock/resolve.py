@@ -25,21 +25,12 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     """
     folder = project.stack_dir(name)
     old = _existing(project, name)
-    upgrade_debian = upgrade is not None and (not upgrade or "debian" in upgrade)
+    keeps_debian = upgrade is None or (bool(upgrade) and "debian" not in upgrade)
     entries, build = python(stack, scratch, old, upgrade)
-    if (
-        old
-        and not upgrade_debian
-        and (old.stack.debian, debian.wanted(old.stack))
-        == (
-            stack.debian,
-            debian.wanted(stack),
-        )
-    ):
+    if old and keeps_debian and _base(old.stack) == _base(stack):
         packages = list(old.debian)
     else:
         packages = debian.resolve(stack, scratch)
-
     head = lockfile.header(name)
     contents = {
         "requirements.txt": head + lockfile.format_python(entries),
@@ -54,6 +45,11 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
             write(path, text, scratch)
             changed = True
     return changed
+
+
+def _base(stack: Stack) -> tuple[str, tuple[str, ...]]:
+    """What decides the base layer of a stack."""
+    return stack.debian, debian.packages(stack)
 
 
 def python(

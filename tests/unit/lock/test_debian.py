@@ -50,11 +50,53 @@ def test_the_security_archive_of_a_day_is_asked_for_the_security_suite(monkeypat
     assert fields(debian.sources("bookworm"))["Suites"] == "bookworm-security"
 
 
+SOURCES = """\
+# Of this machine.
+Types: deb deb-src
+URIs: http://one.test/debian/
+  http://two.test/debian
+# The suites.
+Suites: trixie
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+Enabled: no
+URIs: http://disabled.test/debian
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb-src
+URIs: http://source.test/debian
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://vendor.test/apt
+Signed-By: /usr/share/keyrings/vendor.gpg
+"""
+
+
+def test_the_mirrors_of_the_machine_are_those_that_apt_uses(tmp_path: Path) -> None:
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d" / "debian.sources").write_text(SOURCES)
+    (tmp_path / "sources.list.d" / "old.list").write_text(
+        "deb [arch=amd64] http://three.test/debian-security trixie x\n"
+    )
+    stanzas = debian.sources("bookworm", tmp_path).split("\n\n")
+    assert [fields(stanza)["URIs"] for stanza in stanzas] == [
+        "http://one.test/debian", "http://two.test/debian", "http://three.test/debian-security",
+    ]  # fmt: skip
+
+
+def test_a_machine_without_a_debian_mirror_is_told_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(errors.MissingToolError, match="no Debian mirror") as caught:
+        debian.sources("bookworm", tmp_path)
+    assert "VETTED_DEBIAN_MIRROR" in caught.value.next_step
+
+
 def test_a_cuda_stack_has_a_compiler_and_the_headers_of_its_python(small: Small) -> None:
-    cpu = debian.wanted(stack.load(small.project, TINY))
+    cpu = debian.packages(stack.load(small.project, TINY))
     small.edit("stack.toml", 'device = "cpu"', 'device = "cuda"')
     small.edit("stack.toml", 'python = "', 'python = "3.11" # "')
-    cuda = debian.wanted(stack.load(small.project, TINY))
+    cuda = debian.packages(stack.load(small.project, TINY))
     assert set(cuda) - set(cpu) >= {"gcc", "g++", "libc6-dev", "libpython3.11-dev"}
     assert "gcc" not in cpu and "python3.11" in cuda
 

@@ -21,6 +21,7 @@ from builder.certify.certificate import Resource
 from builder.commands.verify import lines
 from builder.image import oci
 from builder.intent import stack
+from builder.lock import metadata
 from builder.publish import attached, dotenv, licences, publish, refusal, registry, signing, verify
 from builder.publish.reference import parse_reference, parse_repository
 from tests.conftest import TINY, Small
@@ -189,7 +190,7 @@ def test_a_licence_is_one_printable_line(text: str) -> None:
         licences.of_wheel(text)[1],
         licences.of_debian(f"Format: https://x/copyright-format/1.0/\nLicense: {text}\n"),
     ):
-        assert all(one and one.isprintable() and len(one) <= licences.LONGEST for one in said)
+        assert all(one and one.isprintable() and len(one) <= metadata.LONGEST for one in said)
 
 
 @given(st.text())

@@ -1,4 +1,4 @@
-"""Envelopes as attackers write them, and as other readers of JSON read them."""
+"""Envelopes as attackers write them, and as other JSON readers read them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(pairs: Sequence[tuple[str, Any]]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(write(one) for one in value) + "]"
+        return "[" + ", ".join(write(pairs) for pairs in value) + "]"
     return json.dumps(value)
 
 
@@ -52,33 +52,33 @@ def forgeries(payload: bytes, forged: bytes, signature: str) -> dict[str, bytes]
     """Envelopes in which one reader finds the genuine statement and another the forged one; and near misses."""
     kind, good, bad = ("payloadType", signing.PAYLOAD), encoded(payload), encoded(forged)
     signatures = ("signatures", [[("keyid", ""), ("sig", signature)]])
-    found: dict[str, bytes] = {}
+    envelopes: dict[str, bytes] = {}
     for spelling in spellings("payload"):
-        found[f"forged, then {spelling}"] = write([kind, ("payload", bad), (spelling, good), signatures]).encode()
-        found[f"{spelling}, then forged"] = write([kind, (spelling, good), ("payload", bad), signatures]).encode()
-    found["forged, alone"] = write([kind, ("payload", bad), signatures]).encode()
-    found["another key beside it"] = write([kind, ("payload", bad), signatures, ("statement", good)]).encode()
-    found["only Payload"] = write([kind, ("Payload", good), signatures]).encode()
-    found["two types"] = write([kind, ("PayloadType", "text/plain"), ("payload", good), signatures]).encode()
-    found["two lists of signatures"] = write([kind, ("payload", bad), signatures, ("Signatures", [])]).encode()
+        envelopes[f"forged, then {spelling}"] = write([kind, ("payload", bad), (spelling, good), signatures]).encode()
+        envelopes[f"{spelling}, then forged"] = write([kind, (spelling, good), ("payload", bad), signatures]).encode()
+    envelopes["forged, alone"] = write([kind, ("payload", bad), signatures]).encode()
+    envelopes["another key beside it"] = write([kind, ("payload", bad), signatures, ("statement", good)]).encode()
+    envelopes["only Payload"] = write([kind, ("Payload", good), signatures]).encode()
+    envelopes["two types"] = write([kind, ("PayloadType", "text/plain"), ("payload", good), signatures]).encode()
+    envelopes["two lists of signatures"] = write([kind, ("payload", bad), signatures, ("Signatures", [])]).encode()
     twice = [[("sig", encoded(b"other")), ("Sig", signature)]]
-    found["sig and Sig"] = write([kind, ("payload", good), ("signatures", twice)]).encode()
-    found["base64 for URLs"] = write([kind, ("payload", bad + "-_"), signatures]).encode()
-    found["base64 with a space"] = write([kind, ("payload", f"{bad[:8]} {bad[8:]}"), signatures]).encode()
-    found["base64 with a line break"] = write([kind, ("payload", f"{good[:8]}\n{good[8:]}"), signatures]).encode()
-    found["base64 after its end"] = write([kind, ("payload", encoded(b"a") + good), signatures]).encode()
-    found["base64 without its end"] = write([kind, ("payload", encoded(b"a").rstrip("=")), signatures]).encode()
-    found["base64 with stray bits"] = write([kind, ("payload", "YR=="), signatures]).encode()
-    found["a byte order mark"] = b"\xef\xbb\xbf" + write(genuine(payload, signature)).encode()
-    found["UTF-16"] = write(genuine(payload, signature)).encode("utf-16")
-    found["two documents"] = (write(genuine(forged, signature)) + write(genuine(payload, signature))).encode()
-    found["in a list"] = f"[{write(genuine(payload, signature))}]".encode()
-    found["not a number"] = write([kind, ("payload", good), signatures, ("x", float("nan"))]).encode()
-    found["no signature"] = write([kind, ("payload", good), ("signatures", [])]).encode()
-    found["another type"] = write([("payloadType", "text/plain"), ("payload", good), signatures]).encode()
-    found["half a surrogate pair"] = write([kind, ("payload", good), signatures, ("\\ud800", "")]).encode()
-    found["not UTF-8"] = write([kind, ("payload", good), signatures, ("é", "")]).encode("latin-1")
-    return found
+    envelopes["sig and Sig"] = write([kind, ("payload", good), ("signatures", twice)]).encode()
+    envelopes["base64 for URLs"] = write([kind, ("payload", bad + "-_"), signatures]).encode()
+    envelopes["base64 with a space"] = write([kind, ("payload", f"{bad[:8]} {bad[8:]}"), signatures]).encode()
+    envelopes["base64 with a line break"] = write([kind, ("payload", f"{good[:8]}\n{good[8:]}"), signatures]).encode()
+    envelopes["base64 after its end"] = write([kind, ("payload", encoded(b"a") + good), signatures]).encode()
+    envelopes["base64 without its end"] = write([kind, ("payload", encoded(b"a").rstrip("=")), signatures]).encode()
+    envelopes["base64 with stray bits"] = write([kind, ("payload", "YR=="), signatures]).encode()
+    envelopes["a byte order mark"] = b"\xef\xbb\xbf" + write(genuine(payload, signature)).encode()
+    envelopes["UTF-16"] = write(genuine(payload, signature)).encode("utf-16")
+    envelopes["two documents"] = (write(genuine(forged, signature)) + write(genuine(payload, signature))).encode()
+    envelopes["in a list"] = f"[{write(genuine(payload, signature))}]".encode()
+    envelopes["not a number"] = write([kind, ("payload", good), signatures, ("x", float("nan"))]).encode()
+    envelopes["no signature"] = write([kind, ("payload", good), ("signatures", [])]).encode()
+    envelopes["another type"] = write([("payloadType", "text/plain"), ("payload", good), signatures]).encode()
+    envelopes["half a surrogate pair"] = write([kind, ("payload", good), signatures, ("\\ud800", "")]).encode()
+    envelopes["not UTF-8"] = write([kind, ("payload", good), signatures, ("é", "")]).encode("latin-1")
+    return envelopes
 
 
 def harmless(payload: bytes, signature: str, rng: random.Random) -> bytes:
@@ -147,9 +147,11 @@ def _reencoded(pairs: Pairs, payload: bytes, forged: bytes, rng: random.Random) 
 def _signatures(pairs: Pairs, _: bytes, forged: bytes, rng: random.Random) -> None:
     for number, (key, value) in enumerate(pairs):
         if key == "signatures":
-            one = [*value[0]] if value else []
-            one.insert(rng.randint(0, len(one)), (rng.choice(["Sig", "sig", "SIG", "cert", "ſig"]), encoded(forged)))
-            pairs[number] = (key, rng.choice([[], [*value, *value], [one], [*value, one], value * 20]))
+            signature = [*value[0]] if value else []
+            signature.insert(
+                rng.randint(0, len(signature)), (rng.choice(["Sig", "sig", "SIG", "cert", "ſig"]), encoded(forged))
+            )
+            pairs[number] = (key, rng.choice([[], [*value, *value], [signature], [*value, signature], value * 20]))
 
 
 def _kind(pairs: Pairs, _: bytes, __: bytes, rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""What somebody tries who carries a folder with an image to a host without a network."""
+"""Attacks on a folder with an image, by whoever carries it to a host without a network."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ENVIRONMENT = {"VETTED_IMAGE": "vetted/tiny@sha256:1", "VETTED_USER": "[1-9][0-9
 @pytest.fixture
 def carried(tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COSIGN_PASSWORD", "correct horse")
-    made = tmp_path / "carried"
+    root = tmp_path / "carried"
     for name in ("load", "compose.yaml", "smoke/__main__.py", "image/index.json"):
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        (made / name).write_text(name)
-    folder.sign(made, ENVIRONMENT, str(keys.private), tmp_path)
-    assert airgap.check(made, keys.public, tmp_path) == []
-    return made
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    folder.sign(root, ENVIRONMENT, str(keys.private), tmp_path)
+    assert airgap.check(root, keys.public, tmp_path) == []
+    return root
 
 
 @pytest.mark.parametrize("name", ["load", "compose.yaml", "smoke/__main__.py", "image/index.json"])

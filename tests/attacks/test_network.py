@@ -22,12 +22,12 @@ URL = "http://files.invalid/tiny-1.0-py3-none-any.whl"  # a host that nobody can
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A proxy on loopback; the URLs that it was asked for."""
-    asked: list[str] = []
+    """A proxy on loopback; yields the URLs that were requested."""
+    urls: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            urls.append(self.path)
             self.send_response(200)
             self.send_header("Content-Length", str(len(CONTENT)))
             self.end_headers()
@@ -42,7 +42,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
-    yield asked
+    yield urls
     server.shutdown()
     thread.join()
     server.server_close()
@@ -54,8 +54,8 @@ def file(sha256: str = SHA256) -> File:
 
 def test_a_build_behind_a_proxy_reaches_no_index(proxy: list[str], tmp_path: Path) -> None:
     """The proxy never reached the image's build; now the tool fetches what a build installs, and no build step does."""
-    found = archives.download(Project(tmp_path), tmp_path, [file()], lambda _: None)
-    assert [path.read_bytes() for path in found.values()] == [CONTENT]
+    paths = archives.download(Project(tmp_path), tmp_path, [file()], lambda _: None)
+    assert [path.read_bytes() for path in paths.values()] == [CONTENT]
     assert proxy == [URL]
 
 

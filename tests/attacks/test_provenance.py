@@ -1,4 +1,4 @@
-"""What somebody tries who wants an image to be taken for what a lock, its provenance or its bill of materials says."""
+"""Attacks that pass an image off as the one that a lock, its provenance or its bill of materials describes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.registry.conftest import image_of, make_image
 
 
 def test_an_image_of_other_files_claims_the_stack_and_its_lock(small: Small, tmp_path: Path) -> None:
-    """Who holds the key can sign it; rebuilt from the lock, it has another digest."""
+    """Anyone with the key can sign it; rebuilt from the lock, it has another digest."""
     labels = build.own_labels(small.lock)
     evil = image_of(tmp_path / "evil", [{"etc/content": "evil"}], labels=labels)
 
     def honest(_: Lock, scratch: Path) -> oci.Image:
         return image_of(scratch / "layout", [{"etc/content": "content"}], labels=labels)
 
-    found = rebuild.local(small.project, evil.layout, evil.manifest, honest)
-    assert not found.identical
-    assert "/etc/content differs in content" in found.doubts[0]
+    result = rebuild.local(small.project, evil.layout, evil.manifest, honest)
+    assert not result.identical
+    assert "/etc/content differs in content" in result.doubts[0]
 
 
 def test_the_layers_are_exchanged_below_a_genuine_manifest(small: Small, tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_the_layers_are_exchanged_below_a_genuine_manifest(small: Small, tmp_pat
     def honest(_: Lock, scratch: Path) -> oci.Image:
         return image_of(scratch / "layout", [{"etc/content": "content"}], labels=labels)
 
-    found = rebuild.local(small.project, theirs.layout, theirs.manifest, honest)
-    assert not found.identical
-    assert found.doubts == (f"the image is damaged: {theirs.layers[0].digest} has other content",)
+    result = rebuild.local(small.project, theirs.layout, theirs.manifest, honest)
+    assert not result.identical
+    assert result.doubts == (f"the image is damaged: {theirs.layers[0].digest} has other content",)
 
 
 def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
@@ -51,8 +51,8 @@ def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
     built = make_image(small)
     came = Origin(commit="1" * 40)
     build.put_record(small.project, small.lock, dataclasses.replace(built, origin=came), small.scratch())
-    found = build.existing(small.project, small.lock)
-    assert found is not None and found.origin == came
+    kept = build.existing(small.project, small.lock)
+    assert kept is not None and kept.origin == came
     record = small.project.state / "images" / f"{TINY}.json"
     genuine = record.read_text()
     for forged in (genuine.replace("1" * 40, "2" * 40), genuine.replace('"origin"', '"other"')):
@@ -91,22 +91,22 @@ def described(small: Small, layout: Path, files: dict[str, str]) -> libraries.Ve
 )
 def test_a_bill_in_a_wheel_is_hostile(small: Small, tmp_path: Path, text: str, why: str) -> None:
     """It is ignored, and the bill of the image says so."""
-    found = described(small, tmp_path / "image", {f"{INFO}/x\x1b[2J.json": text})
-    assert found.components == {"tiny-lib": []}
-    (note,) = found.ignored["tiny-lib"]
+    vendored = described(small, tmp_path / "image", {f"{INFO}/x\x1b[2J.json": text})
+    assert vendored.components == {"tiny-lib": []}
+    (note,) = vendored.ignored["tiny-lib"]
     assert note.endswith(f".json: {why}") and note.isprintable()
-    bill = sbom.of(small.lock, "sha256:" + "1" * 64, {}, {}, found)
-    (tiny,) = [one for one in bill["components"] if one["name"] == "tiny-lib"]
+    bill = sbom.of(small.lock, "sha256:" + "1" * 64, {}, {}, vendored)
+    (tiny,) = [entry for entry in bill["components"] if entry["name"] == "tiny-lib"]
     assert {"name": "vetted:ignored", "value": note} in tiny["properties"]
 
 
 def test_a_bill_in_a_wheel_names_more_than_anybody_reads(small: Small, tmp_path: Path) -> None:
     """Components are counted, and so are those of all bills together."""
     many = json.dumps({"bomFormat": "CycloneDX", "components": [{"name": f"x{n}"} for n in range(nested.MOST + 1)]})
-    found = described(small, tmp_path / "image", {f"{INFO}/{n}.json": many for n in range(12)})
-    assert len(found.components["tiny-lib"]) <= nested.MOST
-    assert found.ignored["tiny-lib"][0] == f"sboms/0.json: all but the first {nested.MOST} components"
-    assert found.ignored[""] == ["2 libraries or bills of materials: too many"]
+    vendored = described(small, tmp_path / "image", {f"{INFO}/{n}.json": many for n in range(12)})
+    assert len(vendored.components["tiny-lib"]) <= nested.MOST
+    assert vendored.ignored["tiny-lib"][0] == f"sboms/0.json: all but the first {nested.MOST} components"
+    assert vendored.ignored[""] == ["2 libraries or bills of materials: too many"]
 
 
 def test_names_in_a_bill_are_commands_to_a_terminal(small: Small, tmp_path: Path) -> None:

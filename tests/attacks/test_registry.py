@@ -1,4 +1,4 @@
-"""Who may push to a registry, and has no key: none of it is believed, and none of it stands in the way."""
+"""Attackers who may push to a registry, and have no key: nothing is believed, and nothing blocks the genuine."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.registry.conftest import certified as certified
 from tests.registry.conftest import isolated as isolated
 from tests.registry.conftest import keys as keys
 from tests.registry.conftest import other_keys as other_keys
+from tests.registry.conftest import published as published
 from tests.registry.conftest import repository as repository
 from tests.registry.conftest import shared_host as shared_host
 from tests.registry.conftest import tools as tools
@@ -34,6 +35,11 @@ from tests.unit.conftest import command as command
 pytestmark = pytest.mark.engine
 
 FORGERIES = ("forged, then Payload", "Payload, then forged", "forged, then payload", "forged, then payloa\\u0064")
+
+
+def raws_of(repository: Repository, image: str) -> list[bytes]:
+    """The envelopes on an image, as they are in the registry."""
+    return [envelope.raw for envelope in attached.fetch(repository, image)]
 
 
 def _attach(stack: Stack, repository: Repository, raws: list[bytes], folder: Path) -> None:
@@ -68,33 +74,32 @@ def forge(stack: Stack, repository: Repository, folder: Path, how: str) -> None:
     """Put a forged certificate in the place of the genuine one."""
     folder.mkdir()
     there = attached.fetch(repository, stack.image)
-    certificates = [one for one in there if one.predicate_type == certificate.PREDICATE]
-    raws = [forged_certificate(one.raw, how) if one in certificates else one.raw for one in there]
+    certificates = [envelope for envelope in there if envelope.predicate_type == certificate.PREDICATE]
+    raws = [forged_certificate(envelope.raw, how) if envelope in certificates else envelope.raw for envelope in there]
     _attach(stack, repository, raws, folder)
 
 
 @pytest.mark.parametrize("how", FORGERIES)
 def test_a_certificate_is_forged_in_the_registry_and_in_a_folder(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path, how: str
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path, how: str
 ) -> None:
     """`verify`, `use --key` and `verify --offline` refuse the forged certificate, and `publish` takes it away."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    forge(certified, repository, tmp_path / "forged", how)
+    forge(published, repository, tmp_path / "forged", how)
     for more in ((), ("--hardware", "H200")):
-        answer = at.verify(command, certified, f"{repository}:{TINY}", keys, *more)
+        answer = at.verify(command, published, f"{repository}:{TINY}", keys, *more)
         assert answer.code == 1
         assert "doubt: no certificate is among what is attached" in answer.out
         assert "H200:" not in answer.out and "9999" not in answer.out
-    used = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
+    used = command(published.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
     assert used.code == 1
-    assert not (certified.root / ".env").exists()
-    registry.save(repository, certified.image, tmp_path / "carried")
+    assert not (published.root / ".env").exists()
+    registry.save(repository, published.image, tmp_path / "carried")
     # The copy holds the genuine attestations beside the forged ones: those alone count.
-    answer = at.verify(command, certified, str(tmp_path / "carried"), keys, "--offline", "--hardware", "H200")
+    answer = at.verify(command, published, str(tmp_path / "carried"), keys, "--offline", "--hardware", "H200")
     assert answer.code == 1
     assert "doubt: no certificate was earned on H200" in answer.out and "9999" not in answer.out
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    assert at.publish(command, published, repository, keys).code == 0
+    assert at.verify(command, published, f"{repository}:{TINY}", keys).code == 0
 
 
 # --- in the way ----------------------------------------------------------------------------------------------------
@@ -107,48 +112,45 @@ def junk(number: int) -> bytes:
 
 
 def test_a_hundred_and_one_statements_stand_before_the_genuine_ones(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     """`verify` looks at a hundred and says how many it ignored; `publish` puts its own first again."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    raws = [one.raw for one in attached.fetch(repository, certified.image)]
-    _attach(certified, repository, [*map(junk, range(101)), *raws], tmp_path / "junk")
-    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    raws = raws_of(repository, published.image)
+    _attach(published, repository, [*map(junk, range(101)), *raws], tmp_path / "junk")
+    answer = at.verify(command, published, f"{repository}:{TINY}", keys)
     assert answer.code == 1
     assert f"ignored {1 + len(raws)} of {101 + len(raws)} statements: the first 100 are looked at" in answer.out
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    assert at.publish(command, published, repository, keys).code == 0
+    assert at.verify(command, published, f"{repository}:{TINY}", keys).code == 0
 
 
 def test_what_is_attached_is_replaced_by_something_else(
-    command: Command, certified: Stack, repository: Repository, keys: Keys
+    command: Command, published: Stack, repository: Repository, keys: Keys
 ) -> None:
     """`publish` is not stopped by a tag of attestations that names an ordinary image."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    registry.tag(repository, certified.image, attached.tag(certified.image))
-    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    registry.tag(repository, published.image, attached.tag(published.image))
+    answer = at.verify(command, published, f"{repository}:{TINY}", keys)
     assert (answer.code, "doubt: nothing is attached to it" in answer.out) == (1, True)
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    assert at.publish(command, published, repository, keys).code == 0
+    assert at.verify(command, published, f"{repository}:{TINY}", keys).code == 0
 
 
 def test_a_statement_is_larger_than_its_descriptor_says(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     """A blob is read up to the size that was said; it blocks neither `verify` nor `publish`."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    raws = [one.raw for one in attached.fetch(repository, certified.image)]
-    _attach(certified, repository, [*raws, junk(1) + b" " * 100_000], tmp_path / "large")
-    manifest = json.loads(registry.manifest(repository, attached.tag(certified.image)) or b"")
+    raws = raws_of(repository, published.image)
+    _attach(published, repository, [*raws, junk(1) + b" " * 100_000], tmp_path / "large")
+    manifest = json.loads(registry.manifest(repository, attached.tag(published.image)) or b"")
     manifest["layers"][-1]["size"] = 1000
     (tmp_path / "lying").write_text(json.dumps(manifest))
-    argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{attached.tag(certified.image)}"]
+    argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{attached.tag(published.image)}"]
     subprocess.run([*argv, str(tmp_path / "lying")], check=True, capture_output=True)
     ignored: list[str] = []
-    assert [one.raw for one in attached.fetch(repository, certified.image, ignored)] == raws
+    assert [envelope.raw for envelope in attached.fetch(repository, published.image, ignored)] == raws
     assert len(ignored) == 1 and "it sends more than 1000 bytes" in ignored[0]
-    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
-    assert at.publish(command, certified, repository, keys).code == 0
+    assert at.verify(command, published, f"{repository}:{TINY}", keys).code == 0
+    assert at.publish(command, published, repository, keys).code == 0
 
 
 def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack, tmp_path: Path) -> None:
@@ -164,14 +166,13 @@ def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack
 
 
 def test_a_tag_goes_back_to_an_older_image(
-    command: Command, certified: Stack, repository: Repository, keys: Keys
+    command: Command, published: Stack, repository: Repository, keys: Keys
 ) -> None:
     """An older image of the same lock, whose certificate still holds, is refused where a newer one was seen."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    new = certified.another("new")
+    new = published.another("new")
     assert at.publish(command, new, repository, keys).code == 0
     assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
-    registry.tag(repository, certified.image, TINY)
+    registry.tag(repository, published.image, TINY)
     answer = at.verify(command, new, f"{repository}:{TINY}", keys)
     assert answer.code == 1
     assert f"doubt: the tag went back to an older release\n         seen here {new.image} of " in answer.out
@@ -180,22 +181,21 @@ def test_a_tag_goes_back_to_an_older_image(
     used = command(new.root, *argv)
     assert (used.code, "the tag went back" in used.err) == (1, True)
     assert not (new.root / ".env").exists()
-    assert at.verify(command, new, f"{repository}@{certified.image}", keys).code == 0
+    assert at.verify(command, new, f"{repository}@{published.image}", keys).code == 0
     assert command(new.root, *argv, "--allow-rollback").code == 0
     assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
 
 
 def test_what_is_attached_goes_back(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     """The statements of an earlier release of the same image are refused where later ones were seen."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    raws = [one.raw for one in attached.fetch(repository, certified.image)]
-    new = certified.another("new")
+    raws = raws_of(repository, published.image)
+    new = published.another("new")
     assert at.publish(command, new, repository, keys).code == 0
-    back = Stack(certified.small, at.make_image(certified.small))
+    back = Stack(published.small, at.make_image(published.small))
     back.small.issue("docker", subject=back.image)
-    assert back.image == certified.image
+    assert back.image == published.image
     assert at.publish(command, back, repository, keys).code == 0
     assert at.verify(command, back, f"{repository}:{TINY}", keys).code == 0
     _attach(back, repository, raws, tmp_path / "old")
@@ -203,75 +203,71 @@ def test_what_is_attached_goes_back(
     assert (answer.code, "doubt: the tag went back" in answer.out) == (1, True)
 
 
-def test_an_image_is_given_another_tag(command: Command, certified: Stack, repository: Repository, keys: Keys) -> None:
+def test_an_image_is_given_another_tag(command: Command, published: Stack, repository: Repository, keys: Keys) -> None:
     """The signed release names the tags; another one is in doubt."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    registry.tag(repository, certified.image, "stable")
-    answer = at.verify(command, certified, f"{repository}:stable", keys)
+    registry.tag(repository, published.image, "stable")
+    answer = at.verify(command, published, f"{repository}:stable", keys)
     assert answer.code == 1
     assert f"published under other tags\n         expected stable\n         got      {TINY}, {at.dated()}" in answer.out
-    assert at.verify(command, certified, f"{repository}:{at.dated()}", keys).code == 0
+    assert at.verify(command, published, f"{repository}:{at.dated()}", keys).code == 0
 
 
 def test_the_release_is_taken_away(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     """Without a signed release, as before there were any, a tag is in doubt and a digest is not."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    there = attached.fetch(repository, certified.image)
-    raws = [one.raw for one in there if one.predicate_type != attached.RELEASE]
+    there = attached.fetch(repository, published.image)
+    raws = [envelope.raw for envelope in there if envelope.predicate_type != attached.RELEASE]
     assert len(raws) == len(there) - 1
-    _attach(certified, repository, raws, tmp_path / "without")
-    answer = at.verify(command, certified, f"{repository}:{TINY}", keys)
+    _attach(published, repository, raws, tmp_path / "without")
+    answer = at.verify(command, published, f"{repository}:{TINY}", keys)
     assert (answer.code, "doubt: no signed release says under which tags" in answer.out) == (1, True)
-    assert at.verify(command, certified, f"{repository}@{certified.image}", keys).code == 0
+    assert at.verify(command, published, f"{repository}@{published.image}", keys).code == 0
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_revoked_key_signs(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch,
+    command: Command, published: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     """A revoked key is refused by `verify`, `use` and `publish`, before anything is asked."""
-    assert at.publish(command, certified, repository, keys).code == 0
     der = subprocess.run(
         ["openssl", "pkey", "-pubin", "-in", keys.public, "-outform", "DER"], check=True, capture_output=True
     ).stdout
     line = f"# lost in March\n{sha256(der).removeprefix('sha256:')}  # the old one\n"
-    project = certified.root / "keys" / "revoked.txt"
+    project = published.root / "keys" / "revoked.txt"
     project.parent.mkdir()
     for path in (project, tmp_path / "elsewhere.txt"):
         path.write_text(line)
         for answer in (
-            at.verify(command, certified, f"{repository}:{TINY}", keys),
-            at.verify(command, certified, "127.0.0.1:1/nothing:tag", keys),
-            command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public)),
-            at.publish(command, certified, repository, keys),
+            at.verify(command, published, f"{repository}:{TINY}", keys),
+            at.verify(command, published, "127.0.0.1:1/nothing:tag", keys),
+            command(published.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public)),
+            at.publish(command, published, repository, keys),
         ):
             assert answer.code == 3
             assert "is revoked: sha256 " in answer.err
         path.unlink()
         monkeypatch.setenv("VETTED_REVOKED_KEYS", str(tmp_path / "elsewhere.txt"))
-    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 3  # named, and not there
+    assert at.verify(command, published, f"{repository}:{TINY}", keys).code == 3  # named, and not there
     monkeypatch.delenv("VETTED_REVOKED_KEYS")
-    assert at.verify(command, certified, f"{repository}:{TINY}", keys).code == 0
+    assert at.verify(command, published, f"{repository}:{TINY}", keys).code == 0
     project.write_text("deadbeef\n")
-    assert "not the sha256 of a key" in at.verify(command, certified, f"{repository}:{TINY}", keys).err
+    assert "not the sha256 of a key" in at.verify(command, published, f"{repository}:{TINY}", keys).err
 
 
 def test_a_key_is_rotated(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, other_keys: Keys
+    command: Command, published: Stack, repository: Repository, keys: Keys, other_keys: Keys
 ) -> None:
     """Any of the keys may have signed; a key that is not named may not."""
-    assert at.publish(command, certified, repository, keys).code == 0
     both = ["--key", str(other_keys.public)]
     reference = f"{repository}:{TINY}"
-    assert at.verify(command, certified, reference, keys, *both).code == 0
-    assert at.verify(command, certified, reference, other_keys, "--key", str(keys.public)).code == 0
-    assert at.verify(command, certified, reference, other_keys).code == 1
-    new = certified.another("new")
+    assert at.verify(command, published, reference, keys, *both).code == 0
+    assert at.verify(command, published, reference, other_keys, "--key", str(keys.public)).code == 0
+    assert at.verify(command, published, reference, other_keys).code == 1
+    new = published.another("new")
     assert at.publish(command, new, repository, other_keys).code == 0
     assert at.verify(command, new, reference, keys, *both).code == 0
     used = command(new.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public), *both)
@@ -289,38 +285,36 @@ def cosign_verifies(repository: Repository, image: str, keys: Keys) -> bool:
 
 
 def test_cosign_verify_knows_the_image(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, other_keys: Keys
+    command: Command, published: Stack, repository: Repository, keys: Keys, other_keys: Keys
 ) -> None:
     """The published image is signed with the key, once, and with no other; another image is not."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert cosign_verifies(repository, certified.image, keys)
-    assert not cosign_verifies(repository, certified.image, other_keys)
-    before = registry.resolve(repository, signature.tag(certified.image))
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert registry.resolve(repository, signature.tag(certified.image)) == before
-    other = Stack(certified.small, at.make_image(certified.small, "other"))
+    assert cosign_verifies(repository, published.image, keys)
+    assert not cosign_verifies(repository, published.image, other_keys)
+    before = registry.resolve(repository, signature.tag(published.image))
+    assert at.publish(command, published, repository, keys).code == 0
+    assert registry.resolve(repository, signature.tag(published.image)) == before
+    other = Stack(published.small, at.make_image(published.small, "other"))
     at.skopeo(f"oci:{other.built.image.layout}", f"docker://{repository}:other")
     assert not cosign_verifies(repository, other.image, keys)
-    copied = registry.resolve(repository, signature.tag(certified.image))
+    copied = registry.resolve(repository, signature.tag(published.image))
     registry.tag(repository, str(copied), signature.tag(other.image))
     assert not cosign_verifies(repository, other.image, keys)
 
 
 def test_something_else_stands_where_the_signature_belongs(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+    command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     """`publish` signs also where an attacker put an image, or an index that cosign cannot add to."""
-    assert at.publish(command, certified, repository, keys).code == 0
-    where = signature.tag(certified.image)
+    where = signature.tag(published.image)
     (tmp_path / "index").write_text(
         json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []})
     )
     argv = ["oras", "manifest", "push", "--plain-http", f"{repository}:{where}", str(tmp_path / "index")]
     subprocess.run(argv, check=True, capture_output=True)
-    assert not cosign_verifies(repository, certified.image, keys)
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert cosign_verifies(repository, certified.image, keys)
-    registry.tag(repository, certified.image, where)
-    assert not cosign_verifies(repository, certified.image, keys)
-    assert at.publish(command, certified, repository, keys).code == 0
-    assert cosign_verifies(repository, certified.image, keys)
+    assert not cosign_verifies(repository, published.image, keys)
+    assert at.publish(command, published, repository, keys).code == 0
+    assert cosign_verifies(repository, published.image, keys)
+    registry.tag(repository, published.image, where)
+    assert not cosign_verifies(repository, published.image, keys)
+    assert at.publish(command, published, repository, keys).code == 0
+    assert cosign_verifies(repository, published.image, keys)

@@ -103,13 +103,13 @@ def serving(
         "filesystem": {"rootdirectory": str(folder)},
         "maintenance": {"readonly": {"enabled": read_only}},
     }
-    asked = {
+    settings = {
         "version": "0.1",
         "log": {"level": "warn"},
         "storage": storage,
         "http": {"addr": host, **({"tls": tls} if tls else {})},
     }
-    config.write_text(json.dumps(asked | ({"auth": auth} if auth else {})))
+    config.write_text(json.dumps(settings | ({"auth": auth} if auth else {})))
     with (folder.parent / f"{config.stem}.log").open("wb") as log:
         child = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
     try:
@@ -213,7 +213,7 @@ def rewritten(path: Path, change: Callable[[Any], None]) -> None:
 
 
 def make_image(small: Small, content: str = "content", metadata: str = METADATA) -> Built:
-    """What a build would have left: the OCI layout of a small image, and its record."""
+    """What a build leaves: the OCI layout of a small image, and its record."""
     lock, images = small.lock, small.project.state / "images"
     shutil.rmtree(images, ignore_errors=True)
     files: dict[str, str | Path] = {
@@ -284,9 +284,9 @@ class Stack:
 
     def another(self, content: str) -> Stack:
         """The stack when its image is built anew, with another content, and certified."""
-        made = Stack(self.small, make_image(self.small, content))
-        made.small.issue("docker", subject=made.image)
-        return made
+        stack = Stack(self.small, make_image(self.small, content))
+        stack.small.issue("docker", subject=stack.image)
+        return stack
 
 
 @pytest.fixture
@@ -299,3 +299,10 @@ def built(small: Small) -> Stack:
 def certified(built: Stack) -> Stack:
     built.small.issue("docker", subject=built.image)
     return built
+
+
+@pytest.fixture
+def published(command: Command, certified: Stack, repository: Repository, keys: Keys) -> Stack:
+    done = publish(command, certified, repository, keys)
+    assert done.code == 0, done.err
+    return certified

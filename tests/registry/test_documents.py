@@ -15,7 +15,7 @@ from builder.image import oci
 from builder.publish.reference import Repository
 from tests.attacks.test_registry import FORGERIES, forge, forged_certificate
 from tests.conftest import ROOT, TINY
-from tests.registry.conftest import Keys, Stack, make_image, publish, skopeo, verify
+from tests.registry.conftest import Keys, Stack, make_image, skopeo, verify
 from tests.unit.conftest import Command
 
 BLOCK = re.compile(r"<!-- run by tests/registry/test_documents\.py -->\n```sh\n(.*?)```", re.DOTALL)
@@ -33,12 +33,6 @@ def run(script: str, folder: Path, **values: str) -> subprocess.CompletedProcess
     return subprocess.run(
         ["sh", "-euc", script], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
-
-
-@pytest.fixture
-def published(command: Command, certified: Stack, repository: Repository, keys: Keys) -> Stack:
-    assert publish(command, certified, repository, keys).code == 0
-    return certified
 
 
 def by_name(repository: Repository, image: str) -> str:

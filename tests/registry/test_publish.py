@@ -40,8 +40,8 @@ from tests.unit.conftest import Command
 
 def attachments(repository: Repository, image: str) -> dict[str, dict[str, Any]]:
     """The statements on an image, by what they are."""
-    found = attached.fetch(repository, image)
-    return {attached.KINDS[one.predicate_type]: one.statement for one in found}
+    envelopes = attached.fetch(repository, image)
+    return {attached.KINDS[envelope.predicate_type]: envelope.statement for envelope in envelopes}
 
 
 def test_the_bytes_that_were_certified_are_those_in_the_registry(
@@ -72,7 +72,7 @@ def test_the_certificate_is_attached_word_for_word(
 ) -> None:
     publish(command, certified, repository, keys)
     written = certificate.path(certified.small.project, TINY, "cpu", "docker").read_bytes()
-    payloads = [one.payload for one in attached.fetch(repository, certified.image)]
+    payloads = [envelope.payload for envelope in attached.fetch(repository, certified.image)]
     assert written in payloads
     assert len(payloads) == 4
 
@@ -84,7 +84,7 @@ def test_the_bill_of_materials_is_cyclonedx_and_holds_the_lock(
     bill = attachments(repository, certified.image)["bill of materials"]["predicate"]
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
     lock = certified.small.lock
-    by_url = {one["purl"]: one for one in bill["components"]}
+    by_url = {component["purl"]: component for component in bill["components"]}
     assert len(by_url) == len(lock.python) + len(lock.debian)
     distribution = by_url["pkg:pypi/tiny-lib@1.0"]
     assert distribution["hashes"] == [{"alg": "SHA-256", "content": lock.python[0].sha256}]
@@ -104,12 +104,12 @@ def test_the_provenance_is_slsa_and_names_every_input(
     read = json_format.ParseDict(statement["predicate"], provenance_pb2.Provenance())
     assert read.build_definition.external_parameters["lock"] == certified.small.lock.digest
     assert dict(read.run_details.builder.version) == {"vetted": __version__, "buildkit": "v0"}
-    named = {one.name: one.digest["sha256"] for one in read.build_definition.resolved_dependencies}
+    named = {resource.name: resource.digest["sha256"] for resource in read.build_definition.resolved_dependencies}
     lock = certified.small.lock
     assert named == {
         f"images/{TINY}/Dockerfile": sha256(certified.small.project.dockerfile(TINY).read_bytes())[7:],
         PATCH: sha256(certified.small.patch.read_bytes())[7:],
-        **{one.name: one.sha256 for one in (*lock.python, *lock.build, *lock.debian)},
+        **{entry.name: entry.sha256 for entry in (*lock.python, *lock.build, *lock.debian)},
     }
 
 
@@ -137,7 +137,7 @@ def test_the_same_image_from_another_commit_changes_nothing(
     in_toto.Statement.copy_from_pb(json_format.ParseDict(statement, statement_pb2.Statement())).validate()
     read = json_format.ParseDict(statement["predicate"], provenance_pb2.Provenance())
     assert dict(read.build_definition.resolved_dependencies[0].digest) == {"gitCommit": "1" * 40}
-    assert [one.name for one in read.run_details.builder.builder_dependencies] == ["uv"]
+    assert [resource.name for resource in read.run_details.builder.builder_dependencies] == ["uv"]
 
 
 def test_a_new_image_moves_the_tags_and_the_old_one_stays_verified(
@@ -173,7 +173,7 @@ def test_certificates_of_other_hardware_stay_while_they_hold(
     assert publish(command, certified, repository, keys).code == 0
     judged = verify(command, certified, f"{repository}:{TINY}", keys, "--json").json["certificates"]
     assert len(judged) == 2
-    assert elsewhere in {one["hardware"] for one in judged}
+    assert elsewhere in {entry["hardware"] for entry in judged}
 
 
 def on_another_machine(path: Path) -> str:
@@ -181,7 +181,7 @@ def on_another_machine(path: Path) -> str:
     hardware = "AMD EPYC 9754, 128 cores"
 
     def change(data: Any) -> None:
-        (resource,) = [one for one in data["predicate"]["configuration"] if one["name"] == "hardware"]
+        (resource,) = [entry for entry in data["predicate"]["configuration"] if entry["name"] == "hardware"]
         resource["annotations"] = {"class": hardware, "cpu": "AMD EPYC 9754", "cores": 128}
 
     rewritten(path, change)
@@ -256,7 +256,7 @@ def withdrawn(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (uncertified, "tiny has no valid certificate of sha256:"),
         (of_another_digest, f"it speaks of another subject\nexpected sha256:{{image}}\ngot      sha256:{'1' * 64}"),
@@ -270,13 +270,13 @@ def withdrawn(stack: Stack) -> None:
     ],
 )
 def test_without_a_valid_certificate_nothing_is_pushed(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, spoil: Callable[[Stack], None], said: str
+    command: Command, certified: Stack, repository: Repository, keys: Keys, spoil: Callable[[Stack], None], message: str
 ) -> None:
     spoil(certified)
     done = publish(command, certified, repository, keys)
     assert done.code == 1
-    wanted = {"image": certified.image[7:], "lock": certified.small.lock.digest[7:], "today": certificate.today()}
-    assert said.format(**wanted) in done.err
+    values = {"image": certified.image[7:], "lock": certified.small.lock.digest[7:], "today": certificate.today()}
+    assert message.format(**values) in done.err
     assert f"next: vetted certify {TINY} --engine docker" in done.err
     assert registry.manifest(repository, certified.image) is None
 
@@ -326,7 +326,7 @@ def test_a_layer_that_was_changed_on_disk_is_not_pushed(
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("nowhere.key", "there is no key nowhere.key"),
         ("README.md", "README.md cannot sign"),
@@ -335,12 +335,12 @@ def test_a_layer_that_was_changed_on_disk_is_not_pushed(
     ],
 )
 def test_what_is_no_key_ends_with_3(
-    command: Command, certified: Stack, repository: Repository, keys: Keys, key: str, said: str
+    command: Command, certified: Stack, repository: Repository, keys: Keys, key: str, message: str
 ) -> None:
     key = key.format(public=keys.public)
     done = command(certified.root, "publish", TINY, "--registry", str(repository), f"--key={key}")
     assert done.code == 3
-    assert said in done.err
+    assert message in done.err
     assert tags(repository) == {}
 
 
@@ -436,8 +436,8 @@ def test_a_tag_that_somebody_else_moved_in_between_is_left_alone(
         run(new, repository, keys, report)
     assert caught.value.exit_code == 1
     assert caught.value.what.splitlines()[1:] == [f"it named  {certified.image}", f"it names  {theirs.image}"]
-    wanted = {"theirs": theirs.image, TINY: certified.image, dated(): certified.image, moved: theirs.image}
-    assert tags(repository) == wanted
+    expected = {"theirs": theirs.image, TINY: certified.image, dated(): certified.image, moved: theirs.image}
+    assert tags(repository) == expected
     assert publish(command, new, repository, keys).code == 0
     assert tags(repository)[TINY] == new.image
 
@@ -482,7 +482,7 @@ def test_killed_at_ten_random_moments_the_tag_is_never_wrong(
         broken_off += after == before
         answer = verify(command, new, f"{repository}:{TINY}", keys)
         assert answer.code == 0, answer.out
-    assert broken_off > 0  # the first moments lie before anything was asked
+    assert broken_off > 0  # the first kills come before any request
     assert publish(command, new, repository, keys).code == 0
     assert tags(repository) == {TINY: new.image, dated(): new.image}
 
@@ -490,7 +490,7 @@ def test_killed_at_ten_random_moments_the_tag_is_never_wrong(
 def leftovers(small: Small) -> list[str]:
     """Programs that work for this project still, after a moment in which their guards could end them."""
     for _ in range(100):
-        found = []
+        lines = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
@@ -498,11 +498,11 @@ def leftovers(small: Small) -> list[str]:
                 except OSError:
                     continue
                 if str(small.root) in line:
-                    found.append(line)
-        if not found:
+                    lines.append(line)
+        if not lines:
             return []
         time.sleep(0.1)
-    return found
+    return lines
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------
@@ -530,10 +530,10 @@ def test_no_secret_stands_in_an_argument_an_answer_or_what_is_attached(
     assert done.code == 0
     arguments = heard.read_text()
     assert "sign-blob" in arguments and "cp" in arguments
-    said = arguments + done.out + done.err
-    said += json.dumps(attachments(repository, certified.image))
+    text = arguments + done.out + done.err
+    text += json.dumps(attachments(repository, certified.image))
     for word in (secret, own.private.read_text().splitlines()[1]):
-        assert word not in said
+        assert word not in text
     state = [path.read_bytes() for path in certified.small.project.state.rglob("*") if path.is_file()]
     assert not any(secret.encode() in content for content in state)
 

@@ -270,8 +270,8 @@ def test_the_login_of_docker_and_of_skopeo_is_used_and_shown_nowhere(
     assert done.code == 0, done.err
     verified = verify(command, certified, f"{locked_host}/images:{TINY}", keys)
     assert verified.code == 0
-    said = done.out + done.err + verified.out + verified.err
-    assert TOKEN not in said and base64.b64encode(TOKEN.encode()).decode()[:8] not in said
+    text = done.out + done.err + verified.out + verified.err
+    assert TOKEN not in text and base64.b64encode(TOKEN.encode()).decode()[:8] not in text
 
 
 # --- in plain, and without the tools -------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def address() -> str:
             probe.connect(("192.0.2.1", 9))  # sends nothing: the system says which address it would send from
         except OSError:
             pytest.skip("this machine has no network")
-        found = str(probe.getsockname()[0])
-    if found.startswith("127."):
+        host = str(probe.getsockname()[0])
+    if host.startswith("127."):
         pytest.skip("this machine has only the loopback")
-    return found
+    return host
 
 
 def test_a_registry_without_tls_elsewhere_needs_insecure(

@@ -46,9 +46,9 @@ def test_what_the_runner_did_not_sign_is_not_published(
     elif how == "rubbish":
         runner.path(path).write_bytes(b"{}")
     else:
-        said = json.loads(path.read_text())
-        said["predicate"]["probes"][0]["seconds"] = 0.75
-        path.write_text(json.dumps(said, indent=2) + "\n")
+        statement = json.loads(path.read_text())
+        statement["predicate"]["probes"][0]["seconds"] = 0.75
+        path.write_text(json.dumps(statement, indent=2) + "\n")
         if how == "another statement":
             shutil.copy(path, scratch / "other.json")
             shutil.copy(runner.sign(scratch / "other.json", str(other_keys.private), scratch), runner.path(path))

@@ -67,11 +67,11 @@ def make_authority(folder: Path) -> Path:
 
 @dataclass
 class Server:
-    """`answers`: what it sends in place of a timestamp, with the status; `asked`: every request that it got."""
+    """`answers`: what it sends in place of a timestamp, with the status; `queries`: every request."""
 
     url: str
     chain: Path
-    asked: list[bytes]
+    queries: list[bytes]
     answers: tuple[int, bytes] | None = None
 
 
@@ -95,8 +95,8 @@ def server(authority: Path) -> Iterator[Server]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             query = self.rfile.read(int(self.headers["Content-Length"]))
-            known.asked.append(query)
-            status, body = known.answers or (200, reply(authority, query))
+            served.queries.append(query)
+            status, body = served.answers or (200, reply(authority, query))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -106,10 +106,10 @@ def server(authority: Path) -> Iterator[Server]:
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as listening:
-        known = Server(f"http://127.0.0.1:{listening.server_port}/tsr", authority / "chain.pem", [])
+        served = Server(f"http://127.0.0.1:{listening.server_port}/tsr", authority / "chain.pem", [])
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
-        yield known
+        yield served
         listening.shutdown()
         thread.join()
 
@@ -128,7 +128,7 @@ def signatures(repository: Repository, image: str) -> list[bool]:
     """Of every signature of the image, whether it has a timestamp."""
     content = registry.manifest(repository, signature.tag(image))
     assert content is not None
-    return [timestamp.TIMESTAMP in one["annotations"] for one in json.loads(content)["layers"]]
+    return [timestamp.TIMESTAMP in layer["annotations"] for layer in json.loads(content)["layers"]]
 
 
 def test_cosign_accepts_the_timestamp_under_its_chain_and_no_other(
@@ -138,7 +138,7 @@ def test_cosign_accepts_the_timestamp_under_its_chain_and_no_other(
     done = publish(command, certified, repository, keys, "--timestamp-server", server.url)
     assert done.code == 0, done.err
     assert "signed with the key and a timestamp" in done.err
-    assert (len(server.asked), signatures(repository, certified.image)) == (1, [True])
+    assert (len(server.queries), signatures(repository, certified.image)) == (1, [True])
     assert checked(repository, certified.image, keys, server.chain, tmp_path / "ours") == 0
     assert checked(repository, certified.image, keys, other_authority / "chain.pem", tmp_path / "theirs") != 0
     assert (tmp_path / "theirs" / "signatures.json").read_text() == ""  # cosign itself refused
@@ -152,7 +152,7 @@ def test_a_second_publish_asks_no_server_and_signs_nothing(
     for more in (["--timestamp-server", server.url], []):
         again = publish(command, certified, repository, keys, "--json", *more)
         assert (again.code, again.json["changed"]) == (0, False)
-    assert (len(server.asked), signatures(repository, certified.image)) == (1, [True])
+    assert (len(server.queries), signatures(repository, certified.image)) == (1, [True])
 
 
 def test_without_the_option_there_is_no_timestamp_and_with_it_one_is_added(
@@ -194,7 +194,7 @@ def changed(authority: Path) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "message"),
     [
         (404, b"not here", "status code 404"),
         (503, b"down", "status code 503"),
@@ -209,13 +209,13 @@ def changed(authority: Path) -> bytes:
 )
 def test_nonsense_of_the_server_ends_with_5_and_moves_no_tag(
     command: Command, certified: Stack, repository: Repository, keys: Keys, server: Server, authority: Path,
-    status: int, body: object, said: str,
+    status: int, body: object, message: str,
 ) -> None:  # fmt: skip
     server.answers = status, body if isinstance(body, bytes) else body(authority)  # type: ignore[operator]
     done = publish(command, certified, repository, keys, "--timestamp-server", server.url)
     assert done.code == 5
     assert f"{server.url} does not answer with a timestamp" in " ".join(done.err.split())
-    assert said in " ".join(done.err.split())
+    assert message in " ".join(done.err.split())
     assert tags(repository) == {}
     server.answers = None
     assert publish(command, certified, repository, keys, "--timestamp-server", server.url).code == 0
@@ -241,7 +241,7 @@ def test_a_registry_that_fails_after_the_timestamp_is_blamed_itself(
         done = publish(command, certified, f"{host}/a/b", keys, "--timestamp-server", server.url)
     assert done.code == 5
     assert f"{host}: the registry is read-only" in " ".join(done.err.split())
-    assert len(server.asked) == 1
+    assert len(server.queries) == 1
 
 
 @pytest.mark.parametrize(

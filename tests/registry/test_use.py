@@ -25,12 +25,12 @@ def test_an_image_that_was_verified_brings_its_certificates_and_no_older_ones(
     command: Command, certified: Stack, repository: Repository, keys: Keys
 ) -> None:
     publish(command, certified, repository, keys)
-    held = certified.root / ".vetted" / "judged" / TINY / "certificates"
-    held.mkdir(parents=True)
-    (held / "9.json").write_text("of an earlier image")
+    folder = certified.root / ".vetted" / "judged" / TINY / "certificates"
+    folder.mkdir(parents=True)
+    (folder / "9.json").write_text("of an earlier image")
     answer = command(certified.root, "use", TINY, "--registry", str(repository), "--key", str(keys.public))
     assert answer.code == 0, answer.err
-    (brought,) = held.iterdir()
+    (brought,) = folder.iterdir()
     statement = certificate.Statement.model_validate_json(brought.read_text())
     digest = statement.subject[0].digest
     assert digest is not None and certified.image == f"sha256:{digest.sha256}"

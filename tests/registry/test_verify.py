@@ -25,13 +25,6 @@ from tests.registry.test_publish import on_another_machine
 from tests.unit.conftest import Command
 
 
-@pytest.fixture
-def published(command: Command, certified: Stack, repository: Repository, keys: Keys) -> Stack:
-    done = publish(command, certified, repository, keys)
-    assert done.code == 0, done.err
-    return certified
-
-
 def attach(stack: Stack, repository: Repository, envelopes: list[Envelope], tmp_path: Path) -> None:
     """Put these statements on the image, in place of what is there."""
     layout = tmp_path / f"attached-{len(list(tmp_path.iterdir()))}"
@@ -59,10 +52,10 @@ def test_a_published_image_verifies_by_tag_and_by_digest(
 def test_as_json_it_says_the_same(command: Command, published: Stack, repository: Repository, keys: Keys) -> None:
     answer = verify(command, published, f"{repository}:{TINY}", keys, "--json")
     assert answer.code == 0
-    said = answer.json
-    assert (said["good"], said["image"], said["stack"], said["doubts"]) == (True, published.image, TINY, [])
-    (one,) = said["certificates"]
-    assert (one["issued"], one["doubts"], one["passed"]) == (str(certificate.today()), [], ["alpha", "beta"])
+    summary = answer.json
+    assert (summary["good"], summary["image"], summary["stack"], summary["doubts"]) == (True, published.image, TINY, [])
+    (entry,) = summary["certificates"]
+    assert (entry["issued"], entry["doubts"], entry["passed"]) == (str(certificate.today()), [], ["alpha", "beta"])
 
 
 # --- what is in the registry ---------------------------------------------------------------------------------------
@@ -90,9 +83,9 @@ def test_an_image_that_is_not_there_is_said(
 def test_signed_by_another_key(command: Command, published: Stack, repository: Repository, other_keys: Keys) -> None:
     answer = verify(command, published, f"{repository}:{TINY}", other_keys)
     assert answer.code == 1
-    said = "it is signed by another key, or was changed after it was signed"
-    assert answer.out.count(said) == 4
-    assert f"doubt: certificate: {said}" in answer.out
+    reason = "it is signed by another key, or was changed after it was signed"
+    assert answer.out.count(reason) == 4
+    assert f"doubt: certificate: {reason}" in answer.out
 
 
 def changed(envelope: Envelope) -> Envelope:
@@ -175,7 +168,7 @@ def _without_dates(statement: Any) -> None:
 
 
 def _bill_of_another_lock(statement: Any) -> None:
-    (locked,) = [one for one in statement["predicate"]["metadata"]["properties"] if one["name"] == "vetted:lock"]
+    (locked,) = [entry for entry in statement["predicate"]["metadata"]["properties"] if entry["name"] == "vetted:lock"]
     locked["value"] = "sha256:" + "2" * 64
 
 
@@ -192,7 +185,7 @@ def _no_parameters(statement: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "change", "said"),
+    ("number", "change", "message"),
     [
         (0, _two_subjects, "it speaks of another digest"),
         (0, _failed, "it is the report of a run that failed"),
@@ -207,12 +200,12 @@ def _no_parameters(statement: Any) -> None:
 )
 def test_what_is_signed_and_wrong_is_in_doubt(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path, number: int,
-    change: Callable[[Any], None], said: str,
+    change: Callable[[Any], None], message: str,
 ) -> None:  # fmt: skip
     signed_again(published, repository, keys, tmp_path, number, change)
     answer = verify(command, published, f"{repository}:{TINY}", keys)
     assert answer.code == 1
-    assert said in answer.out
+    assert message in answer.out
 
 
 # --- what has become of it since -----------------------------------------------------------------------------------
@@ -272,11 +265,11 @@ def test_hardware_is_asked_for_by_whole_words(
 ) -> None:
     on_another_machine(certificate.path(certified.small.project, TINY, "cpu", "docker"))
     publish(command, certified, repository, keys)
-    for asked, code in (("9754", 0), ("amd epyc", 0), ("128", 0), ("975", 1), ("7763", 1), ("cores", 0), (".*", 1)):
-        answer = verify(command, certified, f"{repository}:{TINY}", keys, "--hardware", asked)
-        assert answer.code == code, asked
+    for hardware, code in (("9754", 0), ("amd epyc", 0), ("128", 0), ("975", 1), ("7763", 1), ("cores", 0), (".*", 1)):
+        answer = verify(command, certified, f"{repository}:{TINY}", keys, "--hardware", hardware)
+        assert answer.code == code, hardware
         if code:
-            assert f"doubt: no certificate was earned on {asked}, only on: AMD EPYC 9754, 128 cores" in answer.out
+            assert f"doubt: no certificate was earned on {hardware}, only on: AMD EPYC 9754, 128 cores" in answer.out
 
 
 # --- a folder, and no network --------------------------------------------------------------------------------------
@@ -367,7 +360,7 @@ def test_what_is_no_public_key_ends_with_3(
     command: Command, certified: Stack, keys: Keys, repository: Repository
 ) -> None:
     reference = f"{repository}:{TINY}"
-    for key, said in (
+    for key, message in (
         ("nowhere.pub", "there is no public key nowhere.pub"),
         ("docs", "there is no public key docs"),
         ("README.md", "README.md is not a public key"),
@@ -375,7 +368,7 @@ def test_what_is_no_public_key_ends_with_3(
     ):
         answer = command(certified.root, "verify", reference, "--key", key)
         assert answer.code == 3
-        assert said in answer.err
+        assert message in answer.err
 
 
 def test_a_key_that_was_cut_short_ends_with_3(

@@ -12,7 +12,7 @@ from tests.registry.conftest import image_of
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "expected"),
     [
         (["License-Expression: Apache-2.0 AND MIT", "License: other"], ("Apache-2.0 AND MIT",)),
         (["License: BSD"], ("BSD",)),
@@ -27,16 +27,16 @@ from tests.registry.conftest import image_of
         ([], ()),
     ],
 )
-def test_what_a_wheel_declares(lines: list[str], said: tuple[str, ...]) -> None:
+def test_what_a_wheel_declares(lines: list[str], expected: tuple[str, ...]) -> None:
     metadata = "\n".join(["Metadata-Version: 2.1", "Name: Tiny_Lib", *lines, "", "License: of the description"])
-    assert licences.of_wheel(metadata) == ("tiny-lib", said)
+    assert licences.of_wheel(metadata) == ("tiny-lib", expected)
 
 
 FORMAT = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (f"{FORMAT}\nFiles: *\nLicense: GPL-2+\n text\n\nLicense: Expat\n\nLicense: GPL-2+\n", ("Expat", "GPL-2+")),
         (FORMAT.replace("https", "http") + "\nLicense: GPL-2+ or Artistic\n", ("GPL-2+ or Artistic",)),
@@ -44,8 +44,8 @@ FORMAT = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/
         ("", ()),
     ],
 )
-def test_what_a_debian_package_declares(text: str, said: tuple[str, ...]) -> None:
-    assert licences.of_debian(text) == said
+def test_what_a_debian_package_declares(text: str, expected: tuple[str, ...]) -> None:
+    assert licences.of_debian(text) == expected
 
 
 SITE = "opt/venv/lib/python3.11/site-packages"

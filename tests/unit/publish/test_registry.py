@@ -57,7 +57,7 @@ def test_what_names_no_image(text: str) -> None:
 
 # What oras 1.2.0 printed, of registries that were made to fail.
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         ('Error: Head "http://h/v2/": dial tcp 127.0.0.1:1: connect: connection refused', "does not answer"),
         ("Error: lookup nohost.invalid on 10.0.0.1:53: no such host", "does not answer"),
@@ -77,10 +77,10 @@ def test_what_names_no_image(text: str) -> None:
         ("", "not a registry's answer"),
     ],
 )
-def test_a_refusal_is_told_in_words(output: str, said: str) -> None:
+def test_a_refusal_is_told_in_words(output: str, message: str) -> None:
     error = refusal.explain(parse_repository("host.example/a", insecure=False), output)
     assert (type(error), error.exit_code) == (errors.NetworkError, 5)
-    assert said in error.what.splitlines()[0]
+    assert message in error.what.splitlines()[0]
     assert error.what.startswith("host.example")
     assert error.cause and error.next_step
 

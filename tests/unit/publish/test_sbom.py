@@ -39,9 +39,9 @@ def test_the_same_lock_and_image_give_the_same_bill(small: Small) -> None:
 
 def test_what_declares_no_licence_is_called_unknown(small: Small) -> None:
     image = make_image(small, metadata="Name: tiny-lib\n").image
-    (one,) = [one for one in sbom.make(small.lock, image)["components"] if one["name"] == "tiny-lib"]
-    assert "licenses" not in one
-    assert one["properties"] == [{"name": "vetted:licence", "value": "unknown"}]
+    (tiny,) = [entry for entry in sbom.make(small.lock, image)["components"] if entry["name"] == "tiny-lib"]
+    assert "licenses" not in tiny
+    assert tiny["properties"] == [{"name": "vetted:licence", "value": "unknown"}]
 
 
 SHA256 = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -67,11 +67,11 @@ def test_whatever_name_version_and_licence_a_lock_has_the_bill_is_valid(
     lock = assemble(
         "tiny", stack, (Entry(name, version, sha256),), (), (Entry(package, release, sha256),), 1, "", ()
     )  # fmt: skip
-    lines = [line for line in ("".join(c for c in one if c.isprintable()).strip() for one in declared) if line]
+    lines = [line for line in ("".join(c for c in licence if c.isprintable()).strip() for licence in declared) if line]
     bill = sbom.of(lock, "sha256:" + sha256, {name: lines}, {package: lines})
     assert refuses(bill) == ""
     assert sbom.versions(bill) == {name: version}
-    assert {one["version"] for one in bill["components"]} == {version, release}
+    assert {component["version"] for component in bill["components"]} == {version, release}
 
 
 # --- what wheels bring along ---------------------------------------------------------------------------------------
@@ -113,9 +113,9 @@ def bill_of(small: Small, layout: Path, files: dict[str, str]) -> dict[str, Any]
 
 
 def of_tiny(bill: dict[str, Any]) -> dict[str, Any]:
-    (one,) = [one for one in bill["components"] if one["name"] == "tiny-lib"]
-    assert isinstance(one, dict)
-    return one
+    (tiny,) = [entry for entry in bill["components"] if entry["name"] == "tiny-lib"]
+    assert isinstance(tiny, dict)
+    return tiny
 
 
 def test_a_bundled_library_is_listed_with_its_hash_and_the_versions_in_it(small: Small, tmp_path: Path) -> None:
@@ -128,30 +128,31 @@ def test_a_bundled_library_is_listed_with_its_hash_and_the_versions_in_it(small:
         },
     )  # fmt: skip
     tiny = of_tiny(bill)
-    own, crypto = sorted(tiny["components"], key=lambda one: str(one["name"]), reverse=True)
+    own, crypto = sorted(tiny["components"], key=lambda component: str(component["name"]), reverse=True)
     assert (crypto["name"], crypto["version"]) == ("libcrypto-5409cd36.so.1.1.1k", "1.1.1k")
     assert crypto["hashes"][0]["content"] == hashlib.sha256(CRYPTO.encode()).hexdigest()
     path = "tiny_lib.libs/libcrypto-5409cd36.so.1.1.1k"
     assert crypto["properties"] == [{"name": "vetted:bundled", "value": path}]
-    (known,) = crypto["components"]
-    assert (known["purl"], known["version"]) == ("pkg:generic/openssl@1.1.1k", "1.1.1k")
+    (openssl,) = crypto["components"]
+    assert (openssl["purl"], openssl["version"]) == ("pkg:generic/openssl@1.1.1k", "1.1.1k")
     assert (own["name"], own["version"]) == ("libown.so", "1.2.11")
     (stray,) = bill["metadata"]["component"]["components"]
     assert stray["name"] == "libstray.so" and "version" not in stray
-    depends = {one["ref"]: one.get("dependsOn", []) for one in bill["dependencies"]}
+    depends = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
     assert sorted(depends[tiny["bom-ref"]]) == sorted([own["bom-ref"], crypto["bom-ref"]])
     assert sbom.versions(bill) == small.lock.versions
 
 
 def test_the_bills_inside_a_wheel_are_merged(small: Small, tmp_path: Path) -> None:
     files = {f"{INFO}/sboms/a.cdx.json": json.dumps(CYCLONEDX), f"{INFO}/sboms/b.spdx.json": json.dumps(SPDX)}
-    found = {str(one["name"]): one for one in of_tiny(bill_of(small, tmp_path / "image", files))["components"]}
-    assert set(found) == {"org/outer", "outer", "inner", "openssl", "plain"}
-    assert found["org/outer"]["purl"] == "pkg:cargo/outer@2.0"
-    assert found["org/outer"]["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
-    assert found["org/outer"]["licenses"] == [{"license": {"id": "MIT", "acknowledgement": "declared"}}]
-    assert found["openssl"]["purl"] == "pkg:generic/openssl@3.0.1"
-    assert "licenses" not in found["plain"] and "purl" not in found["inner"]
+    components = of_tiny(bill_of(small, tmp_path / "image", files))["components"]
+    by_name = {str(component["name"]): component for component in components}
+    assert set(by_name) == {"org/outer", "outer", "inner", "openssl", "plain"}
+    assert by_name["org/outer"]["purl"] == "pkg:cargo/outer@2.0"
+    assert by_name["org/outer"]["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
+    assert by_name["org/outer"]["licenses"] == [{"license": {"id": "MIT", "acknowledgement": "declared"}}]
+    assert by_name["openssl"]["purl"] == "pkg:generic/openssl@3.0.1"
+    assert "licenses" not in by_name["plain"] and "purl" not in by_name["inner"]
 
 
 def test_a_version_is_found_across_two_pieces(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +164,9 @@ def test_a_version_is_found_across_two_pieces(small: Small, tmp_path: Path, monk
 def test_a_bill_of_an_earlier_format_is_made_again(small: Small) -> None:
     bill = sbom.make(small.lock, make_image(small).image)
     assert sbom.is_todays(bill, small.lock)
-    bill["metadata"]["properties"] = [one for one in bill["metadata"]["properties"] if one["name"] != "vetted:bill"]
+    bill["metadata"]["properties"] = [
+        entry for entry in bill["metadata"]["properties"] if entry["name"] != "vetted:bill"
+    ]
     assert not sbom.is_todays(bill, small.lock)
 
 

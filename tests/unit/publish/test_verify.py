@@ -44,7 +44,7 @@ EARLIER = DAY - datetime.timedelta(days=1)
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("published", "expected"),
     [
         (advisory(EARLIER), True),  # it was known, and the suite did not see it
         (advisory(DAY), True),
@@ -58,8 +58,8 @@ EARLIER = DAY - datetime.timedelta(days=1)
         (advisory(NEXT).model_copy(update={"withdrawn": NEXT}), False),
     ],
 )
-def test_an_advisory_withdraws_what_it_covers(one: Advisory, expected: bool) -> None:
-    assert judgement.withdraws(one, issued(), VERSIONS) is expected
+def test_an_advisory_withdraws_what_it_covers(published: Advisory, expected: bool) -> None:
+    assert judgement.withdraws(published, issued(), VERSIONS) is expected
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_lost_zygote_is_reported_and_not_missed(start: Callable[..., Run]) -> No
     outcomes = {name: (end["outcome"], end["reason"]) for name, end in ends(run.events()).items()}
     assert outcomes == {
         "a-good": ("passed", None),
-        "b-kills-zygote": ("crashed", "the zygote, parent of every probe, is gone: killed by SIGKILL"),
+        "b-kills-zygote": ("crashed", "the zygote, parent of every probe, has ended: killed by SIGKILL"),
         "c-good": ("passed", None),
     }
     assert run.status() == 0

@@ -1,15 +1,14 @@
-"""How often does the suite turn red on a stack that is good? `python -m benchmarks.false_alarms`
+"""How often does the suite turn red on a good stack? `python -m benchmarks.false_alarms`
 
-Runs the whole suite many times on the host engine, each time with another seed, several runs side by side: more than
-there are cores, so that every run is under load. A probe that is red in any of them is a false alarm. For every
-number it records the distribution, beside which the documents show the bound.
+Runs the whole suite many times on the host engine, each time with another seed. More runs than cores go on side by
+side, so that every run is under load. A probe that is red in any of them is a false alarm. The distribution of every
+number is recorded; the documents show it beside the bound.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -34,45 +33,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs side by side")
     parser.add_argument("--probe", action="append", default=[])
     parser.add_argument("--record", action="store_true", help="write docs/evidence/false-alarms.json")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     home = project.find()
-    lock = lockfile.load(home, asked.stack)
-    if found := audit.stale(lock):
-        raise errors.VettedError(found[0].what, next_step=found[0].fix)
-    with home.holding(asked.stack) as scratch:
+    lock = lockfile.load(home, options.stack)
+    if findings := audit.stale(lock):
+        raise errors.VettedError(findings[0].what, next_step=findings[0].fix)
+    with home.holding(options.stack) as scratch:
         environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
         root = scratch / "suite"
         sources.copy(home.smoke, root)
 
         def run(seed: int) -> tuple[int, tuple[ProbeResult, ...]]:
-            own = scratch / f"seed-{seed}"
-            own.mkdir()
-            request = Request(lock.stack.device, lock.versions, tuple(asked.probe), seed)
-            answer = suite.run(suite.on_host(environment, root, own / "run"), request, own, lambda _: None)
-            shutil.rmtree(own, ignore_errors=True)
+            folder = scratch / f"seed-{seed}"
+            folder.mkdir()
+            request = Request(lock.stack.device, lock.versions, tuple(options.probe), seed)
+            answer = suite.run(suite.on_host(environment, root, folder / "run"), request, folder, lambda _: None)
+            project.remove(folder)
             red = [result for result in answer.results if result.outcome not in ("passed", "not-run")]
             print(f"seed {seed}: {len(answer.results) - len(red)} of {len(answer.results)} not red", file=sys.stderr)
             for result in red:
                 print(f"  {result.name}: {result.outcome}: {result.reason}\n{result.log_tail or ''}", file=sys.stderr)
             return seed, answer.results
 
-        seeds = range(asked.first_seed, asked.first_seed + asked.runs)
-        with ThreadPoolExecutor(asked.jobs) as pool:
+        seeds = range(options.first_seed, options.first_seed + options.runs)
+        with ThreadPoolExecutor(options.jobs) as pool:
             runs = list(pool.map(run, seeds))
         measured = {
             "stack": lock.name,
             "lock": lock.digest,
-            "runs": asked.runs,
+            "runs": options.runs,
             "seeds": f"{seeds[0]} to {seeds[-1]}",
-            "side_by_side": asked.jobs,
+            "side_by_side": options.jobs,
             "cores": os.cpu_count(),
             **summary(runs),
         }
-        if asked.record:
+        if options.record:
             command = " ".join(["python -m benchmarks.false_alarms", *(arguments or sys.argv[1:])])
             print(home.relative(evidence.record(home, "false-alarms", command, measured, scratch)), file=sys.stderr)
     alarms = measured["false_alarms"]
-    print(f"{len(alarms)} false alarms in {asked.runs} runs of {len(measured['probes'])} probes")
+    print(f"{len(alarms)} false alarms in {options.runs} runs of {len(measured['probes'])} probes")
     return 1 if alarms else 0
 
 

@@ -1,15 +1,14 @@
-"""What locked layers cost and save, beside one layer of everything. `python -m benchmarks.images`
+"""The cost of locked layers, compared with one layer for everything: `python -m benchmarks.images`
 
 Three ways to put the same locked distributions on the same base: ours, one layer by uv, and one layer by pip. Each is
 built with an empty BuildKit cache from the lock with an earlier TRL, then once more with today's TRL. The order is
-turned round from repeat to repeat; nothing else may run meanwhile. It empties the cache of the BuildKit it builds with.
+reversed from repeat to repeat. Nothing else may run meanwhile. It empties the cache of its BuildKit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -17,12 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pip
+from jinja2 import Environment, StrictUndefined
 
 from builder.base import errors, machine, process, project
-from builder.base.project import Project
+from builder.base.project import Project, remove
 from builder.image import buildx, daemon, oci, render, rootfs, target
 from builder.image.buildx import Step
 from builder.lock import archives, index, lockfile
@@ -36,59 +36,47 @@ BUMPED = "trl"
 LIMITS = {"cold_over_pip": 0.6, "cold_over_uv": 1.0, "bump_over_uv": 0.10, "pulled_over_files": 1.5}
 FIRST_STEPS = 3  # runs of each image for the time to the first step, after one that only warms the disk's cache
 
-# As people write it, but on our base and without a network's host in it.
-LAYER = """\
-ARG SOURCE_DATE_EPOCH
-FROM scratch AS base
-ADD rootfs.tar /
-FROM base
-RUN --mount=type=bind,from=uv,source=uv,target=/mnt/uv \\
-    --mount=type=bind,from=wheels,target=/mnt/wheels \\
-    --mount=type=bind,from=pip,target=/mnt/pip \\
-    --mount=type=bind,source=requirements/all.txt,target=/mnt/requirements.txt \\
-    --mount=type=bind,source=requirements/build.txt,target=/mnt/build.txt \\
-    --mount=type=cache,id={cache},target=/mnt/cache \\
-    --mount=type=secret,id=uv,target=/etc/uv/uv.toml \\
-    --mount=type=secret,id=pip,target=/etc/pip.conf \\
-    --mount=type=secret,id=ca,target=/mnt/ca.pem \\
-    if [ -s /mnt/ca.pem ]; then export SSL_CERT_FILE=/mnt/ca.pem PIP_CERT=/mnt/ca.pem; fi; \\
-    /mnt/uv venv --quiet --no-project --python /usr/bin/python{python} /opt/venv && \\
-    {install}
-ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=/home/vetted
-USER 1000:1000
-WORKDIR /home/vetted
-"""
-UV = (
-    "UV_CACHE_DIR=/mnt/cache UV_LINK_MODE=copy UV_FIND_LINKS=/mnt/wheels /mnt/uv pip install --quiet "
-    "--python /opt/venv/bin/python --no-deps --require-hashes {bytecode} --build-constraints /mnt/build.txt "
-    "--requirements /mnt/requirements.txt"
-)
-PIP = (
-    "PYTHONPATH=/mnt/pip python{python} -m pip --python /opt/venv/bin/python install --quiet --no-cache-dir "
-    "--disable-pip-version-check --root-user-action ignore --no-deps --require-hashes --find-links /mnt/wheels "
-    "--requirement /mnt/requirements.txt"
-)
+# One layer as people write it, but on our base, and without the host name of an index in it.
+LAYER = Path(__file__).with_name("layer.Dockerfile.j2")
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to build: the installing command of its one layer (None: ours), and how the image is compressed."""
+    """A way to build: the installer of its one layer (None: ours), and how the image is compressed (None: as ours)."""
 
     name: str
-    install: str | None
-    export: str | None = None  # None: as ours
+    installer: Literal["uv", "pip"] | None
+    export: str | None = None
+    bytecode: bool = True
+
+    @property
+    def tag(self) -> str:
+        return f"vetted-bench/{self.slug}:it"
+
+    @property
+    def slug(self) -> str:
+        return self.name.replace(" ", "-")
+
+    def dockerfile(self, python: str) -> str:
+        """The Dockerfile of its one layer."""
+        template = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True).from_string(
+            LAYER.read_text(encoding="utf-8")
+        )
+        return template.render(
+            installer=self.installer, bytecode=self.bytecode, python=python, cache=f"vetted-bench-{self.slug}"
+        )
 
 
 WAYS = (
     Way("vetted", None),
-    Way("uv", UV.replace("{bytecode}", "--compile-bytecode")),
-    Way("pip", PIP, "compression=gzip,force-compression=true"),  # Docker's default, as in TRL's own image
+    Way("uv", "uv"),
+    Way("pip", "pip", "compression=gzip,force-compression=true"),  # Docker's default, as in TRL's own image
 )
-WITHOUT_BYTECODE = Way("uv without bytecode", UV.replace("{bytecode}", ""))
+WITHOUT_BYTECODE = Way("uv without bytecode", "uv", bytecode=False)
 
 
 @dataclass(frozen=True)
-class Made:
+class Built:
     seconds: float
     image: oci.Image
 
@@ -100,21 +88,20 @@ class Bench:
         self.home, self.scratch = home, scratch
         self.locks = {"earlier": _with(lock, scratch, BUMPED, EARLIER), "today": lock}
 
-    def build(self, way: Way, which: str, earlier: Made | None = None) -> Made:
+    def build(self, way: Way, which: str, earlier: Built | None = None) -> Built:
         """Build it cold, or beside the image of an earlier build."""
         folder = self.scratch / "build"
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         folder.mkdir()
         lock = self.locks[which]
-        options = target.make(self.home, lock, folder, _quiet, fresh=False)
-        context, dockerfile = Path(options.context), folder / "Dockerfile"
-        output, contexts, secrets = options.output[0], options.contexts, list[str]()
-        if way.install is None:
+        ours = target.make(self.home, lock, folder, _quiet, fresh=False)
+        context, dockerfile = Path(ours.context), folder / "Dockerfile"
+        output, contexts, secrets = ours.output[0], ours.contexts, list[str]()
+        if way.installer is None:
             dockerfile.write_text(render.dockerfile(self.home, lock))
         else:
             (context / "requirements" / "all.txt").write_text(lockfile.format_python(lock.python))
-            text = LAYER.replace("{install}", way.install).replace("{python}", lock.stack.python)
-            dockerfile.write_text(text.replace("{cache}", f"vetted-bench-{way.name.replace(' ', '-')}"))
+            dockerfile.write_text(way.dockerfile(lock.stack.python))
             config, url = folder / "pip.conf", machine.index()
             config.write_text(f"[global]\nindex-url = {url}\n" if url else "")
             uv = folder / "uv.toml"
@@ -127,11 +114,11 @@ class Bench:
         if way.export:
             output = f"type=oci,tar=false,dest={folder / target.LAYOUT},{way.export}"
         argv = [
-            "docker", "buildx", "build", "--progress=rawjson", "--file", str(dockerfile), "--tag", self.tag(way),
-            *(f"--build-arg={name}={value}" for name, value in options.args.items()),
+            "docker", "buildx", "build", "--progress=rawjson", "--file", str(dockerfile), "--tag", way.tag,
+            *(f"--build-arg={name}={value}" for name, value in ours.args.items()),
             *(f"--build-context={name}={path}" for name, path in contexts.items()),
             *(f"--secret={secret}" for secret in secrets),
-            *(f"--attest={attest}" for attest in options.attest),
+            *(f"--attest={attest}" for attest in ours.attest),
             f"--output={output}",
             str(context),
         ]  # fmt: skip
@@ -141,13 +128,10 @@ class Bench:
         buildx.run(way.name, argv, _quiet)
         seconds = time.monotonic() - start
         oci.sweep(oci.read(folder / target.LAYOUT))
-        kept = self.scratch / f"{way.name} {which}"
-        shutil.rmtree(kept, ignore_errors=True)
-        (folder / target.LAYOUT).rename(kept)
-        return Made(seconds, oci.read(kept))
-
-    def tag(self, way: Way) -> str:
-        return f"vetted-bench/{way.name.replace(' ', '-')}:it"
+        layout = self.scratch / f"{way.name} {which}"
+        remove(layout)
+        (folder / target.LAYOUT).rename(layout)
+        return Built(seconds, oci.read(layout))
 
     def first_step(self, way: Way) -> float:
         """Seconds from `docker run` to the end of the first GRPO step of the built-in task, in a new container."""
@@ -155,19 +139,19 @@ class Bench:
             "docker", "run", "--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp:exec,mode=1777",
             "--tmpfs", "/runs:mode=1777", "--user", "1000:1000", "--volume", f"{self.home.runtime}:/bench/runtime:ro",
             "--env", "PYTHONPATH=/bench", "--env", "PYTHONDONTWRITEBYTECODE=1", "--env", "HOME=/tmp",
-            "--entrypoint", "python", self.tag(way), "-P", "-m", "runtime", "train", "--max_steps", "1",
+            "--entrypoint", "python", way.tag, "-P", "-m", "runtime", "train", "--max_steps", "1",
         ]  # fmt: skip
         start = time.monotonic()
         with subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as child:
             assert child.stderr is not None
-            said = []
+            output = []
             for line in child.stderr:
-                said.append(line)
+                output.append(line)
                 if line.startswith("step 1/1"):
                     seconds = time.monotonic() - start
                     child.communicate()
                     return seconds
-        raise errors.from_tool(f"the first step in the image by {way.name}", "".join(said))
+        raise errors.from_tool(f"the first step in the image by {way.name}", "".join(output))
 
 
 def _quiet(_: Step) -> None:
@@ -176,8 +160,8 @@ def _quiet(_: Step) -> None:
 
 def _with(lock: Lock, scratch: Path, name: str, version: str) -> Lock:
     """The same lock with another version of one distribution."""
-    found = index.offers(lock.stack, scratch, [f"{name}=={version}"])[0][name][0]
-    python = tuple(Entry(name, version, found.sha256) if entry.name == name else entry for entry in lock.python)
+    file = index.offers(lock.stack, scratch, [f"{name}=={version}"])[0][name][0]
+    python = tuple(Entry(name, version, file.sha256) if entry.name == name else entry for entry in lock.python)
     return lockfile.assemble(
         lock.name, lock.stack, python, lock.build, lock.debian, lock.epoch, lock.intent, lock.patches
     )  # fmt: skip
@@ -206,8 +190,8 @@ def measure(home: Project, lock: Lock, scratch: Path, repeats: int, say: Callabl
             cold[way.name].append(earlier.seconds)
             bump[way.name].append(today.seconds)
             say(f"{way.name:<8} cold {earlier.seconds:6.1f} s   one pin changed {today.seconds:6.1f} s")
-            known = {layer.digest for layer in earlier.image.layers}
-            pulled[way.name] = sum(layer.size for layer in today.image.layers if layer.digest not in known)
+            present = {layer.digest for layer in earlier.image.layers}
+            pulled[way.name] = sum(layer.size for layer in today.image.layers if layer.digest not in present)
             images[way.name] = today.image
     _prune()
     images[WITHOUT_BYTECODE.name] = bench.build(WITHOUT_BYTECODE, "today").image
@@ -247,11 +231,11 @@ def measure(home: Project, lock: Lock, scratch: Path, repeats: int, say: Callabl
 
 
 def _rounded(seconds: Sequence[float]) -> list[float]:
-    return [round(one, 1) for one in seconds]
+    return [round(second, 1) for second in seconds]
 
 
-def _ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
-    return round(statistics.median(seconds[one]) / statistics.median(seconds[other]), 3)
+def _ratio(seconds: dict[str, list[float]], name: str, other: str) -> float:
+    return round(statistics.median(seconds[name]) / statistics.median(seconds[other]), 3)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -259,22 +243,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stack", default=STACK)
     parser.add_argument("--repeats", type=int, default=2, help="cold builds of each way")
     parser.add_argument("--record", action="store_true", help="write docs/evidence/bench.json")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     home = project.find()
-    lock = lockfile.load(home, asked.stack)
+    lock = lockfile.load(home, options.stack)
     daemon.docker()
     with home.holding("bench") as scratch, home.holding(lock.name):
         rootfs.make(home, lock, scratch, fresh=False)
-        measured = measure(home, lock, scratch, asked.repeats, lambda said: print(said, file=sys.stderr, flush=True))
-        if asked.record:
+        measured = measure(home, lock, scratch, options.repeats, lambda line: print(line, file=sys.stderr, flush=True))
+        if options.record:
             command = " ".join(["python -m benchmarks.images", *(arguments or sys.argv[1:])])
             evidence.store(home, "bench", {**evidence.head(command), **measured}, scratch)
             generate.refresh(home, scratch)
     good = True
     for name, limit in LIMITS.items():
-        found = measured["ratios"][name]
-        good &= found <= limit
-        print(f"{name:<34} {found:6.2f}   (at most {limit})")
+        ratio = measured["ratios"][name]
+        good &= ratio <= limit
+        print(f"{name:<34} {ratio:6.2f}   (at most {limit})")
     print(f"{'first_step_over_without_bytecode':<34} {measured['ratios']['first_step_over_without_bytecode']:6.2f}")
     return 0 if good else 1
 

@@ -1,13 +1,12 @@
-"""What does the suite's runner cost, and what does forking save? `python -m benchmarks.suite`
+"""The cost of the suite's runner, and what forking saves: `python -m benchmarks.suite`
 
-One run of the whole suite on the host engine: its wall time over what cannot be saved, the imports and the probes'
-own compute. Then the same probes again, each in a fresh process of its own, and the one over the other.
+One run of the whole suite on the host engine: the ratio of its wall time to what cannot be saved, the imports and the
+probes' own compute. Then the same probes again, each in a fresh process, and the ratio of these times to the suite's.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -30,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
     parser.add_argument("--stack", default=STACK)
     parser.add_argument("--record", action="store_true", help="write docs/evidence/suite-speed.json")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     home = project.find()
-    lock = lockfile.load(home, asked.stack)
-    if found := audit.stale(lock):
-        raise errors.VettedError(found[0].what, next_step=found[0].fix)
-    with home.holding(asked.stack) as scratch:
+    lock = lockfile.load(home, options.stack)
+    if findings := audit.stale(lock):
+        raise errors.VettedError(findings[0].what, next_step=findings[0].fix)
+    with home.holding(options.stack) as scratch:
         environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
         root = scratch / "suite"
         sources.copy(home.smoke, root)
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for name, seconds in fresh.items()
             ],
         }
-        if asked.record:
+        if options.record:
             command = " ".join(["python -m benchmarks.suite", *(arguments or sys.argv[1:])])
             print(home.relative(evidence.record(home, "suite-speed", command, measured, scratch)), file=sys.stderr)
     print(f"suite            {wall:7.1f} s for {len(ran)} probes")
@@ -83,14 +82,17 @@ def _timed(
         if event["event"] == "measured":
             compute[event["probe"]] = event["compute_s"]
 
-    own = scratch / "timed"
-    own.mkdir()
+    folder = scratch / "timed"
+    folder.mkdir()
     start = time.monotonic()
     answer = suite.run(
-        suite.on_host(environment, root, own / "run"), Request(lock.stack.device, lock.versions, probes), own, note
+        suite.on_host(environment, root, folder / "run"),
+        Request(lock.stack.device, lock.versions, probes),
+        folder,
+        note,
     )
     wall = time.monotonic() - start
-    shutil.rmtree(own)
+    project.remove(folder)
     return wall, answer, compute
 
 

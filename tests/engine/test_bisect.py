@@ -50,15 +50,15 @@ def planted(tmp_path: Path) -> Workshop:
 
 def test_the_upgrade_that_broke_trl_is_named_among_thirty_others(planted: Workshop) -> None:
     ends = ("--good", "good.txt", "--bad", "bad.txt")
-    found = planted.json("bisect", "packages", *ends, "--probe", "logprob-agreement")
-    assert found["culprits"] == [{"name": "transformers", "good": "4.51.3", "bad": "4.52.4"}]
-    assert found["along"] == []
-    assert found["fault"] == "out of bounds: max_abs_diff"
-    assert found["runs"] == sum(row["runs"] for row in found["tried"]) <= 12
-    drafted = tomlfile.read(Advisory, Path(found["advisory"]), "draft")
+    result = planted.json("bisect", "packages", *ends, "--probe", "logprob-agreement")
+    assert result["culprits"] == [{"name": "transformers", "good": "4.51.3", "bad": "4.52.4"}]
+    assert result["along"] == []
+    assert result["fault"] == "out of bounds: max_abs_diff"
+    assert result["runs"] == sum(row["runs"] for row in result["tried"]) <= 12
+    drafted = tomlfile.read(Advisory, Path(result["advisory"]), "draft")
     assert drafted.severity == "silent-wrong"
     assert drafted.matches(control.load(planted.project, CONTROL).bad.versions) == "certain"
-    script = Path(found["reproducer"])
+    script = Path(result["reproducer"])
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "")}
     shown = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
@@ -69,7 +69,7 @@ def test_the_upgrade_that_broke_trl_is_named_among_thirty_others(planted: Worksh
 def test_25_settings_of_which_two_exclude_each_other(workshop: Workshop) -> None:
     config = workshop.root / "my.yaml"
     config.write_text(yaml.safe_dump(SETTINGS))
-    found = workshop.json("bisect", "config", "--config", str(config), "--stack", "trl1.16-cpu")
-    assert found["failing"] == {"generation_batch_size": 8, "steps_per_generation": 2}
-    assert "can not be both configured" in found["reason"]
-    assert found["take_out"] in (["generation_batch_size"], ["steps_per_generation"])
+    result = workshop.json("bisect", "config", "--config", str(config), "--stack", "trl1.16-cpu")
+    assert result["failing"] == {"generation_batch_size": 8, "steps_per_generation": 2}
+    assert "can not be both configured" in result["reason"]
+    assert result["take_out"] in (["generation_batch_size"], ["steps_per_generation"])

@@ -19,10 +19,10 @@ class Fault:
 
     def __init__(self, *groups: set[int], pairs: Sequence[Sequence[int]] = ()) -> None:
         self.groups, self.pairs = groups, pairs
-        self.asked: list[tuple[int, ...]] = []
+        self.questions: list[tuple[int, ...]] = []
 
     def __call__(self, part: tuple[int, ...]) -> bool:
-        self.asked.append(part)
+        self.questions.append(part)
         hidden = any(first in part and second not in part for first, second in self.pairs)
         return not hidden and any(group <= set(part) for group in self.groups)
 
@@ -31,34 +31,34 @@ class Fault:
 def test_one_culprit_of_21_is_found_in_at_most_seven_questions(culprit: int) -> None:
     fault = Fault({culprit})
     assert ddmin.smallest(ITEMS, fault) == (culprit,)
-    assert len(fault.asked) <= 7  # the whole, five halvings and the culprit alone
+    assert len(fault.questions) <= 7  # the whole, five halvings and the culprit alone
 
 
 @pytest.mark.parametrize("pair", list(itertools.combinations(ITEMS[::4], 2)))
 def test_two_that_fail_only_together_are_both_found(pair: tuple[int, int]) -> None:
     fault = Fault(set(pair))
     assert ddmin.smallest(ITEMS, fault) == pair
-    for one in pair:
-        assert (one,) in fault.asked  # each alone was tried, and did not show it
+    for item in pair:
+        assert (item,) in fault.questions  # each alone was tried, and did not show it
 
 
 def test_a_suspect_that_shows_it_is_the_only_question_besides_the_whole() -> None:
     fault = Fault({13})
     assert ddmin.smallest(ITEMS, fault, [(13,)]) == (13,)
-    assert fault.asked == [ITEMS, (13,)]
+    assert fault.questions == [ITEMS, (13,)]
 
 
 def test_a_wrong_suspect_costs_one_question() -> None:
     wrong, without = Fault({13}), Fault({13})
     assert ddmin.smallest(ITEMS, wrong, [(4, 5)]) == ddmin.smallest(ITEMS, without) == (13,)
-    assert len(wrong.asked) == len(without.asked) + 1
+    assert len(wrong.questions) == len(without.questions) + 1
 
 
 def test_of_two_faults_one_is_found_and_no_part_is_asked_twice() -> None:
     fault = Fault({3, 9}, {17})
-    found = ddmin.smallest(ITEMS, fault)
-    assert set(found) in ({3, 9}, {17})
-    assert len(set(fault.asked)) == len(fault.asked)
+    result = ddmin.smallest(ITEMS, fault)
+    assert set(result) in ({3, 9}, {17})
+    assert len(set(fault.questions)) == len(fault.questions)
 
 
 def test_what_holds_the_fault_back_does_not_spoil_the_answer() -> None:
@@ -82,8 +82,8 @@ def test_the_answer_is_minimal_and_takes_no_more_questions_than_picire_took() ->
         pairs = [random.sample(free, 2) for _ in range(random.randint(0, 6)) if len(free) > 1]
         fault = Fault(*groups, pairs=pairs)
         part = ddmin.smallest(items, fault)
-        questions += len(fault.asked)
-        assert len(set(fault.asked)) == len(fault.asked)
+        questions += len(fault.questions)
+        assert len(set(fault.questions)) == len(fault.questions)
         assert fault(part)
         assert not any(fault(tuple(item for item in part if item != left_out)) for left_out in part)
     assert questions <= PICIRE

@@ -20,37 +20,6 @@ from builder.bisect import configuration, trials
 from tests.conftest import ROOT, Small, spawn
 from tests.unit.conftest import Command
 
-# Instead of a trainer: the settings themselves say what becomes of it.
-TRIAL = '''\
-"""A trial that does what its settings say."""
-
-import json, os, pathlib, signal, time
-from smoke.probe import Bound, Probe, Reading
-
-PROBE = Probe(matters="-", bounds=(Bound("trained", "-", equals=1, headline=True),), links=())
-
-
-def run(context):
-    asked = json.loads(pathlib.Path("trial.json").read_text())
-    config = asked["config"]
-    with pathlib.Path(LOG).open("a") as log:
-        print(sorted(config), file=log)
-    if {"a01", "a17"} <= config.keys():
-        raise ValueError(f"a01 is {config['a01']}, which a17 does not allow")
-    if "crash" in config:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if "hang" in config:
-        time.sleep(600)
-    if "nan" in config:
-        raise FloatingPointError("loss is nan at step 1")
-    if "leave" in config:
-        print("error: no such thing")
-        raise SystemExit(2)
-    if "slow" in config:
-        time.sleep(0.2)
-    yield Reading("trained", 1)
-'''
-
 
 class Bench:
     """A project whose suite is the real one, and a configuration to try."""
@@ -60,7 +29,7 @@ class Bench:
         self.config = small.root / "my.yaml"
         self.log = small.root / "trials.log"
         self.trial = small.root / "trial.py"
-        self.trial.write_text(TRIAL.replace("LOG", repr(str(self.log))))
+        shutil.copyfile(Path(__file__).with_name("trial.py"), self.trial)
 
     def write(self, settings: Mapping[str, Any]) -> None:
         self.config.write_text(yaml.safe_dump(dict(settings), sort_keys=False))
@@ -81,23 +50,23 @@ class Bench:
 def bench(wheels: Small, command: Command, monkeypatch: pytest.MonkeyPatch) -> Bench:
     shutil.rmtree(wheels.project.smoke)
     shutil.copytree(ROOT / "smoke", wheels.project.smoke, ignore=shutil.ignore_patterns("__pycache__"))
-    made = Bench(wheels, command)
-    monkeypatch.setattr(trials, "PROGRAM", made.trial)
+    bench = Bench(wheels, command)
+    monkeypatch.setattr(trials, "PROGRAM", bench.trial)
     monkeypatch.setattr(configuration, "PACKAGES", ())
-    return made
+    return bench
 
 
 def test_two_of_25_settings_that_fail_together_are_what_is_left(bench: Bench) -> None:
     settings = {f"a{number:02}": number for number in range(25)}
     bench.write(settings)
-    found = bench.ask()
-    assert found["failing"] == {"a01": 1, "a17": 17}
-    assert found["reason"] == "ValueError: a01 is 1, which a17 does not allow"
-    assert found["take_out"] in (["a01"], ["a17"])
-    assert found["trials"] == bench.count() <= 20
-    assert yaml.safe_load(Path(found["smallest"]).read_text()) == found["failing"]
-    works = yaml.safe_load(Path(found["works"]).read_text())
-    assert works == {name: value for name, value in settings.items() if name not in found["take_out"]}
+    result = bench.ask()
+    assert result["failing"] == {"a01": 1, "a17": 17}
+    assert result["reason"] == "ValueError: a01 is 1, which a17 does not allow"
+    assert result["take_out"] in (["a01"], ["a17"])
+    assert result["trials"] == bench.count() <= 20
+    assert yaml.safe_load(Path(result["smallest"]).read_text()) == result["failing"]
+    works = yaml.safe_load(Path(result["works"]).read_text())
+    assert works == {name: value for name, value in settings.items() if name not in result["take_out"]}
 
 
 @pytest.mark.parametrize(
@@ -111,17 +80,17 @@ def test_two_of_25_settings_that_fail_together_are_what_is_left(bench: Bench) ->
 )
 def test_however_it_ends_is_an_outcome(bench: Bench, name: str, fault: str, reason: str) -> None:
     bench.write({"one": 1, name: True, "two": 2})
-    found = bench.ask("--time-limit", "1")
-    assert (list(found["failing"]), found["fault"], found["reason"]) == ([name], fault, reason)
-    assert found["take_out"] == [name]
+    result = bench.ask("--time-limit", "1")
+    assert (list(result["failing"]), result["fault"], result["reason"]) == ([name], fault, reason)
+    assert result["take_out"] == [name]
 
 
 def test_another_failure_on_the_way_is_told_apart(bench: Bench) -> None:
     bench.write({"a01": 1, "nan": 1, "a17": 2})
-    found = bench.ask()
-    assert list(found["failing"]) == ["a01", "a17"]
-    assert "nan" in found["take_out"] and len(found["take_out"]) == 2
-    assert "other" in {row["verdict"] for row in found["tried"]}
+    result = bench.ask()
+    assert list(result["failing"]) == ["a01", "a17"]
+    assert "nan" in result["take_out"] and len(result["take_out"]) == 2
+    assert "other" in {row["verdict"] for row in result["tried"]}
 
 
 def test_what_is_ours_is_replaced_and_what_is_long_reduced_unless_asked(tmp_path: Path) -> None:
@@ -131,20 +100,20 @@ def test_what_is_ours_is_replaced_and_what_is_long_reduced_unless_asked(tmp_path
         "model_name_or_path: big\ndataset_name: theirs\noutput_dir: out\nmax_steps: 900\n"
         "max_completion_length: 8\ndeepspeed: zero3.json\nreward_funcs: [accuracy_reward]\n"
     )
-    asked = configuration.read(config, [])
-    assert dict(asked.settings) == {
+    taken_apart = configuration.read(config, [])
+    assert dict(taken_apart.settings) == {
         "max_steps": 2, "max_completion_length": 8, "deepspeed": str(tmp_path / "zero3.json")
     }  # fmt: skip
-    assert asked.replaced == ("model_name_or_path", "dataset_name", "output_dir", "reward_funcs")
-    assert asked.reduced == {"max_steps": (900, 2)}
-    assert "deepspeed" in asked.packages and "vllm" not in asked.packages
+    assert taken_apart.replaced == ("model_name_or_path", "dataset_name", "output_dir", "reward_funcs")
+    assert taken_apart.reduced == {"max_steps": (900, 2)}
+    assert "deepspeed" in taken_apart.packages and "vllm" not in taken_apart.packages
     kept = configuration.read(config, ["model", "max_steps"])
     assert (kept.settings["model_name_or_path"], kept.settings["max_steps"]) == ("big", 900)
     assert kept.ours == ("data", "reward")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [", "not YAML"),
         ("- a\n", "has no settings"),
@@ -154,9 +123,9 @@ def test_what_is_ours_is_replaced_and_what_is_long_reduced_unless_asked(tmp_path
         ("output_dir: x\n", "has nothing to search"),
     ],
 )
-def test_a_file_that_is_no_configuration_ends_with_3(bench: Bench, text: str, said: str) -> None:
+def test_a_file_that_is_no_configuration_ends_with_3(bench: Bench, text: str, message: str) -> None:
     bench.config.write_text(text)
-    assert said in bench.ask(code=3)["error"]["what"]
+    assert message in bench.ask(code=3)["error"]["what"]
 
 
 def test_a_file_that_is_not_there_ends_with_3(bench: Bench) -> None:
@@ -195,19 +164,19 @@ def test_killed_in_the_middle_nothing_of_it_stays_and_it_goes_on(bench: Bench) -
     assert working_below(bench.small.root) == []
     tried = bench.count()
     assert 4 <= tried < whole
-    found = bench.ask()
-    assert found["failing"] == {"a01": 1, "a17": 17}
-    assert found["trials"] <= whole - tried + 1
+    result = bench.ask()
+    assert result["failing"] == {"a01": 1, "a17": 17}
+    assert result["trials"] <= whole - tried + 1
 
 
 def working_below(root: Path) -> list[str]:
     """The processes whose working directory lies below a folder."""
-    found = []
+    result = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
             if link.parent.name != str(os.getpid()) and link.readlink().is_relative_to(root):
-                found.append(link.parent.name)
-    return found
+                result.append(link.parent.name)
+    return result
 
 
 def test_people_see_what_was_tried_and_what_to_take_out(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Moving on: outdated, recertify."""
+"""Newer versions: outdated, recertify."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from builder.upgrade.report import WORDS
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
-    """What is newer than each stack's pins, and whether the ranges that the others declare let it in."""
+    """List what is newer than each stack's pins, and whether the declared ranges of the other packages allow it."""
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
@@ -61,18 +61,18 @@ def recertify_(
         list[str] | None,
         typer.Option(
             help="A package, alone or with ==VERSION, or `all`; may be repeated.",
-            show_default="all that no pin of stack.toml holds",
+            show_default="all without a pin in stack.toml",
         ),
     ] = None,
     engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="docker where one answers")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try an upgrade aside: lock, build, the full suite, the numbers compared. Only what is green replaces the old."""
+    """Try an upgrade aside: lock, build, run the full suite, compare the numbers. Only a green one replaces the old."""
     home = project.find()
     lock = lockfile.load(home, name)
     chosen = engine_name or proof.answering_engine()
     if chosen == EngineName.docker:
-        daemon.docker()  # whether one answers is said before any work begins
+        daemon.docker()  # without a daemon, fail before any work begins
     options = Options(lock.stack.device, chosen)
     machine.hardware(options.device)
     advisories = advisory.load_all(home)
@@ -117,16 +117,7 @@ def _print(home: Project, result: Recertification, advisories: Sequence[Advisory
         out.print(result.explanation)
     for finding in result.findings:
         out.print(f"{finding.what}\n  fix: {finding.fix}")
-    if result.statement and result.new:
-        out.print(console.results_table(result.statement.predicate.probes))
-        for text in console.reasons(result.red, result.new.versions, advisories):
-            out.print(text)
-        if result.before is None:
-            out.print("no last certificate of this device and engine: its numbers were compared with nothing")
-        elif why := compare.comparable(result.before, result.statement):
-            out.print(f"times and memory were not compared: {why}")
-    for regression in result.worse:
-        out.print(f"worse: {regression}", style="red")
+    _print_numbers(result, advisories)
     out.print()
     if result.outcome == "green" and result.new:
         out.print(f"recertified: {result.old.digest} → {result.new.digest}")
@@ -138,3 +129,18 @@ def _print(home: Project, result: Recertification, advisories: Sequence[Advisory
         out.print(f"  culprit not found: {result.no_culprit}")
     if result.report:
         out.print(f"  report: {home.relative(result.report)}")
+
+
+def _print_numbers(result: Recertification, advisories: Sequence[Advisory]) -> None:
+    """The results of the suite, if it ran, and how they compare with those of the last certificate."""
+    out = console.out
+    if result.statement and result.new:
+        out.print(console.results_table(result.statement.predicate.probes))
+        for text in console.reasons(result.red, result.new.versions, advisories):
+            out.print(text)
+        if result.before is None:
+            out.print("the numbers were not compared: there is no certificate of this device and engine yet")
+        elif why := compare.comparable(result.before, result.statement):
+            out.print(f"times and memory were not compared: {why}")
+    for regression in result.worse:
+        out.print(f"worse: {regression}", style="red")

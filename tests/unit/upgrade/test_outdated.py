@@ -85,8 +85,8 @@ def test_moving_a_pin_keeps_extras_and_markers(small: Small) -> None:
 
 
 def test_what_uv_says_is_cut_to_what_is_in_the_way() -> None:
-    said = "warning: a\n  × No solution found when resolving dependencies:\n  ╰─▶ Because b needs c,\n      no d.\n"
-    assert outdated.in_short(said) == "Because b needs c, no d."
+    output = "warning: a\n  × No solution found when resolving dependencies:\n  ╰─▶ Because b needs c,\n      no d.\n"
+    assert outdated.in_short(output) == "Because b needs c, no d."
 
 
 def with_versions(lock: Lock, **versions: str) -> Lock:
@@ -113,10 +113,10 @@ def test_a_difference_says_versions_sizes_licences_and_advisories(wheels: Small)
     old = with_versions(wheels.lock, tiny_lib="1.0", moves="1.0", goes="1.0")
     new = with_versions(wheels.lock, tiny_lib="1.0", moves="2.0", comes="1.0")
     advisories = [advisory(1, "moves", ">=2"), advisory(2, "goes", "*"), advisory(3, "tiny-lib", "*")]
-    found = difference.of(old, new, advisories, wheels.scratch())
-    words = found.words()
+    difference_ = difference.of(old, new, advisories, wheels.scratch())
+    words = difference_.words()
     assert [line.split(",")[0] for line in words[:3]] == ["comes 1.0 added", "goes 1.0 removed", "moves 1.0 → 2.0"]
     assert words[3:] == ["now matches VETTED-0001: moves >=2", "no longer matches VETTED-0002: goes *"]
-    before, after = found.rows[2].sizes
+    before, after = difference_.rows[2].sizes
     assert before is not None and after is not None and after > before
-    assert found.rows[0].licences == ("", "unknown")
+    assert difference_.rows[0].licences == ("", "unknown")

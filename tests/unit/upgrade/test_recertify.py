@@ -22,7 +22,7 @@ from tests.unit.conftest import Command
 SUITE = """\
 import importlib.metadata as installed
 versions = {name: installed.version(name) for name in ("tiny-lib", "extra") if any(
-    (one.metadata["Name"] or "") == name for one in installed.distributions())}
+    (entry.metadata["Name"] or "") == name for entry in installed.distributions())}
 say("start", probes=request["probes"] or ["alpha", "beta"], python=sys.version.split()[0])
 for probe in request["probes"] or ["alpha", "beta"]:
     PROBE
@@ -55,7 +55,7 @@ class Moving:
         (self.small.project.smoke / "__main__.py").write_text(runner(*bounds) + SUITE.replace("PROBE", probe))
 
     def recertify(self, *upgrade: str, code: int = 0) -> Any:
-        options = [word for one in upgrade for word in ("--upgrade", one)]
+        options = [word for package in upgrade for word in ("--upgrade", package)]
         answer = self.command(self.small.root, "recertify", TINY, "--engine", "host", "--json", *options)
         assert answer.code == code, answer.out + answer.err
         return answer.json
@@ -174,22 +174,22 @@ def test_a_number_that_became_worse_is_red_and_bisected(moving: Moving, probe: s
     answer = moving.recertify("tiny-lib==2.0", code=1)
     assert answer["outcome"] == "worse"
     assert len(answer["worse"]) >= 2 and all(what in line for line in answer["worse"])
-    assert [one["name"] for one in answer["culprits"]] == ["tiny-lib"]
+    assert [package["name"] for package in answer["culprits"]] == ["tiny-lib"]
     assert "What became worse" in Path(answer["report"]).read_text()
     assert moving.committed() == before
 
 
 @pytest.mark.parametrize(
-    ("upgrade", "said"),
+    ("upgrade", "message"),
     [
         ("nope", "no pin of tiny"),
         ("tiny-lib>=2", "write one version, or none"),
         ("tiny-lib==", "is not a package to upgrade"),
     ],
 )
-def test_what_cannot_be_upgraded_ends_with_3(moving: Moving, upgrade: str, said: str) -> None:
+def test_what_cannot_be_upgraded_ends_with_3(moving: Moving, upgrade: str, message: str) -> None:
     before = moving.committed()
-    assert said in moving.recertify(upgrade, code=3)["error"]["what"]
+    assert message in moving.recertify(upgrade, code=3)["error"]["what"]
     assert moving.committed() == before
 
 
@@ -239,9 +239,9 @@ def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: 
 
 
 def test_a_copy_of_a_stack_makes_the_image_that_the_stack_itself_would(small: Small, tmp_path: Path) -> None:
-    made = aside.make(small.project, TINY, tmp_path / "aside")
+    copy = aside.make(small.project, TINY, tmp_path / "aside")
     text = small.project.dockerfile(TINY).read_text()
-    assert target.inputs_of(made, lockfile.load(made, TINY), text) == small.inputs
+    assert target.inputs_of(copy, lockfile.load(copy, TINY), text) == small.inputs
 
 
 def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:
@@ -294,3 +294,12 @@ def test_on_other_hardware_only_agreement_is_compared(small: Small) -> None:
     after = statement(small, [probe(seconds=99.0, memory=9999.0, share=0.9)])
     assert [regression.what for regression in compare.regressions(other, after)] == ["loss, as a share of its bound,"]
     assert compare.comparable(other, after).startswith("other hardware: another machine")
+
+
+def test_brackets_in_a_fix_are_text_and_not_markup(moving: Moving) -> None:
+    """`[[override]]` is a key of stack.toml that a fix names; Rich would take it for markup."""
+    make_wheel(moving.small.wheelhouse, "tiny-lib", "2.0", {"tiny_lib.py": LIBRARY}, ["nvidia-tiny"])
+    make_wheel(moving.small.wheelhouse, "nvidia-tiny", "1.0", {"nvidia_tiny.py": ""})
+    answer = moving.command(moving.small.root, "recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0")
+    assert answer.code == 1
+    assert "\n  fix: leave them out with an [[override]]\n" in answer.out

@@ -60,7 +60,7 @@ def run(
     subject = certify.on_host(lock, environment, root, scratch)
     subject = dataclasses.replace(subject, engine={**subject.engine, "bundle": contents.digest})
     statement = certify.examine(lock, request, subject, identity, scratch, on_event, different)
-    doubts = certify.against(statement, judgement.terms(project, lock, root / "smoke"), subject)
+    doubts = certify.doubts_about(statement, judgement.terms(project, lock, root / "smoke"), subject)
     earned = statement.predicate.issued is not None and not doubts
     target = project.state / ("certificates" if earned else "reports") / f"{request.device}-{ENGINE}.json"
     write(target, (statement if earned else statement.undated()).to_json(), scratch)

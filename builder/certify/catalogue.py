@@ -1,4 +1,4 @@
-"""The suite's catalogue: what its probes say about themselves. It is read from the project, never from a stack."""
+"""The suite's catalogue: the declarations of its probes, read from the project and never from a stack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Bound(_Model):
     headline: bool
 
     def holds(self, value: float) -> bool:
-        """Does a number keep the bound?"""
+        """Whether a number is within the bound."""
         limit = self.bound or {}
         return (
             value <= limit.get("at_most", value)
@@ -40,22 +40,22 @@ class Bound(_Model):
 
 
 class Skip(_Model):
-    """A reason for which a probe may have nothing to ask, and where that can be true."""
+    """A reason for which a probe may not apply, and where that can be true."""
 
     reason: str
     device: str | None
     versions: dict[str, str]
 
-    def holds(self, device: str, versions: dict[str, str]) -> bool:
-        """Can the reason be true on that device, with these locked versions?"""
+    def applies(self, device: str, versions: dict[str, str]) -> bool:
+        """Whether the reason can be true on that device, with these locked versions."""
         return self.device in (None, device) and all(
-            name in versions and SpecifierSet(wanted).contains(versions[name], prereleases=True)
-            for name, wanted in self.versions.items()
+            name in versions and SpecifierSet(specifier).contains(versions[name], prereleases=True)
+            for name, specifier in self.versions.items()
         )
 
 
 class Probe(_Model):
-    """What a probe says about itself; see smoke/probe.py."""
+    """The declaration of a probe; see smoke/probe.py."""
 
     name: str
     asks: str
@@ -86,8 +86,8 @@ def read(smoke: Path) -> tuple[Probe, ...]:
 
 @cache
 def _read(smoke: Path, digest: str) -> tuple[Probe, ...]:
-    # In a process of its own: the suite is no part of the tool. And from a copy: what lies beside the suite, or in its
-    # bytecode caches, has no part in its digest, and would be imported in place of a module.
+    # In a process of its own, because the suite is not part of the tool. And from a copy: stray files beside the suite
+    # and in its bytecode caches are not in its digest, but Python would import them in place of a module.
     with tempfile.TemporaryDirectory(prefix="vetted-") as beside:
         if sources.copy(smoke, Path(beside)) != digest:
             raise errors.VettedError(

@@ -1,7 +1,7 @@
-"""The certificate: an in-toto statement of what ran, where, and what was measured; and its sibling, the report.
+"""The certificate: an in-toto statement of what ran, where it ran, and what was measured; and its sibling, the report.
 
-A certificate is issued only when every probe that applies has passed. A run that failed leaves a report of the
-same shape under .vetted/reports/, never a certificate.
+A certificate is issued only when every probe that applies has passed. A run that failed leaves a report of the same
+shape in .vetted/reports/, and no certificate.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from builder.base.project import Project
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-# Where a statement says what of the environment was not as in the lock; a certificate has none.
+# The resource that lists where the environment differed from the lock. A certificate has none.
 DIFFERENCES = "differences"
-INPUTS = "inputs"  # the resource that names what an image was made of
+INPUTS = "inputs"  # the resource with the digest of everything that an image is made of
 Differences = Mapping[str, str | list[str]]
-# The bytes that a certificate speaks of do not age. What it cannot see does: the drivers and kernels under the image,
-# the faults that are found after it, the suite that learns of them. Those move within a quarter; running the suite
+# The bytes that a certificate is about do not age. What it cannot see does: the drivers and kernels under the image,
+# the faults that are found later, the suite that learns about them. Those change within a quarter; running the suite
 # again takes minutes.
 LIFETIME = datetime.timedelta(days=90)
 Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
@@ -74,7 +74,7 @@ class Measurement(_Model):
 
 
 class ProbeResult(_Model):
-    """What a probe said. `matters` is its own word on what a failure of it does to a training run."""
+    """The result of a probe. `matters`: what its failure does to a training run, in the probe's own words."""
 
     name: str
     matters: str | None = None
@@ -93,7 +93,7 @@ class ProbeResult(_Model):
 class Predicate(_Model):
     """in-toto test-result v0.1; `issued`, `expires`, `notRun` and `probes` are this project's additions.
 
-    A report has no dates, nor has a certificate of the days before certificates expired.
+    A report has no dates. Nor has a certificate from before certificates expired.
     """
 
     result: Literal["PASSED", "FAILED"]
@@ -127,12 +127,12 @@ class Statement(_Model):
 
     @property
     def hardware(self) -> str:
-        """The class of machine that it was earned on."""
+        """The hardware class that it was earned on."""
         return str((self.resource("hardware").annotations or {}).get("class"))
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Subject, suite and hardware class: the same key, nothing to do."""
+        """Subject, suite and hardware class: a run with the same key shows the same."""
         suite = self.resource("suite").digest
         subject = self.subject[0].digest if self.subject else None
         return (subject.sha256 if subject else "", suite.sha256 if suite else "", self.hardware)
@@ -142,22 +142,22 @@ class Statement(_Model):
 
     @property
     def earned(self) -> bool:
-        """May this be a certificate: has all passed, and was what ran exactly what the lock says?"""
+        """Whether it may be a certificate: everything passed, and the environment was exactly the lock."""
         return self.predicate.result == "PASSED" and not self.resource(DIFFERENCES).annotations
 
     def dated(self, day: datetime.date) -> Statement:
-        """The same, issued on that day."""
+        """The same statement, issued on that day."""
         dates = {"issued": day, "expires": day + LIFETIME}
         return self.model_copy(update={"predicate": self.predicate.model_copy(update=dates)})
 
     def undated(self) -> Statement:
-        """The same as a report, which has no dates."""
+        """The same statement as a report, which has no dates."""
         return self.model_copy(
             update={"predicate": self.predicate.model_copy(update={"issued": None, "expires": None})}
         )
 
     def lapsed(self, day: datetime.date) -> str | None:
-        """Why it no longer speaks on that day; None while it does. It speaks to the end of the day it expires on."""
+        """Why it is no longer valid on that day; None while it is, which includes the day on which it expires."""
         expires = self.predicate.expires
         if expires is None:
             return "says no expiry"
@@ -165,7 +165,7 @@ class Statement(_Model):
 
 
 def today() -> datetime.date:
-    """The day by which certificates are issued and expire: that of UTC, the same everywhere."""
+    """Today in UTC: the same day everywhere, for certificates that are issued and expire."""
     return datetime.datetime.now(datetime.UTC).date()
 
 
@@ -177,9 +177,9 @@ def statement(
     *, subject: Resource, lock: str, suite: str, hardware: Hardware, engine: dict[str, str], python: str,
     probes: list[ProbeResult], differences: Differences | None = None, inputs: str | None = None,
 ) -> Statement:  # fmt: skip
-    """What a run amounts to. PASSED means: something ran, and every probe that could run has passed.
+    """The statement about a run. PASSED means: something ran, and every probe that could run has passed.
 
-    `inputs`: the digest of what the image was made of, where the subject is one.
+    `inputs`: the digest of everything that the image is made of, if the subject is an image.
     """
     passed = [probe.name for probe in probes if probe.outcome == "passed"]
     not_run = {probe.name: probe.reason or "" for probe in probes if probe.outcome == "not-run"}
@@ -218,10 +218,10 @@ def report_path(project: Project, stack: str, device: str, engine: str) -> Path:
 
 
 def parse(content: bytes) -> Statement:
-    """A statement, written as this tool writes it, byte for byte. Raises ValueError.
+    """A statement, written exactly as this tool writes it, byte for byte. Raises ValueError.
 
-    JSON has many ways to say a thing, and some that two readers take differently: a key twice, or in other case. None
-    of them is this one.
+    The same statement can be written as JSON in many ways, and two readers may understand some of them differently: a
+    key that comes twice, or in other case. All but one are refused.
     """
     statement = Statement.model_validate_json(content)
     if statement.to_json().encode() != content:
@@ -244,8 +244,8 @@ def read(path: Path) -> Statement:
 def of_stack(project: Project, stack: str) -> dict[str, Statement]:
     """Every certificate of a stack, by `<device>-<engine>`."""
     folder = project.stack_dir(stack) / "certificates"
-    found = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
-    for stem, statement in found.items():
+    certificates = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+    for stem, statement in certificates.items():
         if statement.resource(DIFFERENCES).annotations:
             where = project.relative(folder / f"{stem}.json")
             raise errors.BadInputError(
@@ -253,9 +253,9 @@ def of_stack(project: Project, stack: str) -> dict[str, Statement]:
                 cause="a report of a bundle was copied here",
                 next_step=f"git rm {where}, or move it away",
             )
-    return found
+    return certificates
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema that docs/ carries."""
+    """The JSON schema of certificates, which is committed in docs/."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Statement.model_json_schema(by_alias=True)}

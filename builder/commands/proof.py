@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -177,7 +177,7 @@ def controls_(
         sources.copy(home.smoke, scratch)
         with console.Counting("controls", len(locked)) as work:
 
-            def run(one: control.Locked) -> control.Seen:
+            def run(one: control.Locked) -> control.ControlResult:
                 own = scratch / one.name
                 own.mkdir()
                 seen = control.run(home, one, scratch, own, work.say, full=full)
@@ -187,7 +187,7 @@ def controls_(
 
             with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
                 seen = list(pool.map(run, locked))
-        measured = control.measured(seen)
+        measured = control.summary(seen)
         if record:
             command = " ".join(["vetted controls", *(names or ()), *(["--full"] if full else []), "--record"])
             evidence.record(home, "controls", command, measured, scratch)
@@ -200,7 +200,9 @@ def controls_(
         raise typer.Exit(1)
 
 
-def _print_controls(seen: list[control.Seen], measured: dict[str, Any], advisories: Sequence[Advisory]) -> None:
+def _print_controls(
+    seen: list[control.ControlResult], measured: control.Summary, advisories: Sequence[Advisory]
+) -> None:
     console.out.print(console.controls_table(seen))
     for line in console.surprises(seen, advisories):
         console.out.print(line)
@@ -231,7 +233,7 @@ def show(
     else:
         terms = judgement.terms(home, lock)
         for statement in found.values():
-            _print_certificate(lock, statement, judgement.against(statement, terms))
+            _print_certificate(lock, statement, judgement.doubts(statement, terms))
     if not found:
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from builder.base import text
 from builder.certify.certificate import ProbeResult
-from builder.certify.control import Seen
+from builder.certify.control import ControlResult
 from builder.console.tables import bound, number
 from builder.intent import explanation, ranges
 from builder.intent.advisory import Advisory
@@ -67,7 +67,7 @@ def _known(probe: ProbeResult, versions: Mapping[str, str], advisories: Sequence
         yield Text(f"         fix: {known.remedy}")
 
 
-def surprises(seen: Sequence[Seen], advisories: Sequence[Advisory]) -> Iterator[Text]:
+def surprises(seen: Sequence[ControlResult], advisories: Sequence[Advisory]) -> Iterator[Text]:
     """Controls that were not as expected, and which other probes were red."""
     for control in seen:
         name = (control.name, "bold")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from builder.base import quantities, text
 from builder.certify.certificate import Measurement, ProbeResult
-from builder.certify.control import Seen
+from builder.certify.control import ControlResult
 
 STYLES = {"passed": "green", "not-run": "yellow"}
 
@@ -54,7 +54,7 @@ def results_table(probes: Sequence[ProbeResult]) -> Table:
     return table
 
 
-def controls_table(seen: Sequence[Seen]) -> Table:
+def controls_table(seen: Sequence[ControlResult]) -> Table:
     """Control, the probes that must fail, their outcomes on it, the twin, and their outcomes on that."""
     table = plain("control", "must fail", "seen", "made good by", "seen then")
     for control in seen:

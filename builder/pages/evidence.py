@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ def path(project: Project, name: str) -> Path:
     return project.root / "docs" / "evidence" / f"{name}.json"
 
 
-def record(project: Project, name: str, command: str, measured: dict[str, Any], scratch: Path) -> Path:
+def record(project: Project, name: str, command: str, measured: Mapping[str, object], scratch: Path) -> Path:
     """Write a measurement of the suite, with the suite's digest."""
     return store(project, name, {**head(command), "suite": sources.digest(project.smoke), **measured}, scratch)
 

@@ -52,7 +52,7 @@ def valid(
     terms = judgement.terms(project, lock)
     certificates, doubts = [], []
     for name, statement in certificate.of_stack(project, lock.name).items():
-        against = judgement.against(statement, terms, image)
+        against = judgement.doubts(statement, terms, image)
         path = project.stack_dir(lock.name) / "certificates" / f"{name}.json"
         if not against and (reason := doubt(path, statement)):
             against = [reason]
@@ -165,7 +165,7 @@ def _holds_elsewhere(signed: SignedStatement, keys: set[tuple[str, str, str]], t
         statement = certificate.parse(signed.envelope.payload)
     except (ValueError, RecursionError):
         return False
-    return statement.key not in keys and judgement.holds(statement, terms, image)
+    return statement.key not in keys and judgement.is_valid(statement, terms, image)
 
 
 def _is_bill_of(statement: SignedStatement, lock: Lock) -> bool:

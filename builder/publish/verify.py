@@ -178,7 +178,7 @@ def _certificates(
         except (ValueError, RecursionError) as error:
             doubts.append(f"a certificate is signed, but cannot be read: {str(error).splitlines()[0]}")
             continue
-        against = judgement.against(statement, terms, case.image) if terms else ["there is no lock to judge it by"]
+        against = judgement.doubts(statement, terms, case.image) if terms else ["there is no lock to judge it by"]
         judged.append(JudgedCertificate(statement, tuple(against)))
     if statements and not judged:
         doubts.append("no certificate is among what is attached")

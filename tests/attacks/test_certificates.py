@@ -57,7 +57,7 @@ def earned(terms: Terms) -> Statement:
 
 
 def result(probe: catalogue.Probe, terms: Terms) -> ProbeResult:
-    reason = next((skip.reason for skip in probe.skips if skip.holds("cpu", dict(terms.lock.versions))), None)
+    reason = next((skip.reason for skip in probe.skips if skip.applies("cpu", dict(terms.lock.versions))), None)
     if reason is not None:
         return ProbeResult(name=probe.name, matters=probe.matters, outcome="not-run", reason=reason)
     measured = []
@@ -77,7 +77,7 @@ def accepted(document: object, terms: Terms) -> bool:
         statement = certificate.parse((json.dumps(document, indent=2) + "\n").encode())
     except (ValueError, RecursionError):
         return False
-    return judgement.holds(statement, terms, IMAGE)
+    return judgement.is_valid(statement, terms, IMAGE)
 
 
 def meaning(document: Any, path: Path_ = ()) -> Any:
@@ -228,8 +228,8 @@ def test_a_certificate_is_forged(genuine: dict[str, Any], terms: Terms, name: st
 
 def test_a_certificate_of_an_older_image_of_the_same_lock_is_replayed(terms: Terms) -> None:
     """Lock and suite are today's, and the digest is another image's."""
-    assert judgement.holds(earned(terms), terms, IMAGE)
-    assert not judgement.holds(earned(terms), terms, "sha256:" + "2" * 64)
+    assert judgement.is_valid(earned(terms), terms, IMAGE)
+    assert not judgement.is_valid(earned(terms), terms, "sha256:" + "2" * 64)
 
 
 def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
@@ -241,15 +241,15 @@ def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
         engine={"name": "host", "system": "Debian", "kernel": "6"}, python=f"{lock.stack.python}.2",
         probes=[result(probe, terms) for probe in terms.probes],
     ).dated(DAY)  # fmt: skip
-    assert judgement.holds(statement, terms)
-    assert judgement.against(statement, terms, IMAGE) == ["it was earned on a host, not in the image"]
+    assert judgement.is_valid(statement, terms)
+    assert judgement.doubts(statement, terms, IMAGE) == ["it was earned on a host, not in the image"]
 
 
 @pytest.mark.parametrize("name", [name for name in stack.names(Project(ROOT)) if name != STACK])
 def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
     """A CPU alone ran, or a GPU is named and the probes that need one say that there was none."""
     cuda = dataclasses.replace(judgement.terms(Project(ROOT), lockfile.load(Project(ROOT), name)), day=DAY)
-    assert any("without a GPU" in doubt for doubt in judgement.against(earned(cuda), cuda))
+    assert any("without a GPU" in doubt for doubt in judgement.doubts(earned(cuda), cuda))
     said = earned(cuda)
     machine = Hardware("x", 2, ("NVIDIA H200",), "580.1")
     annotations = {"class": machine.hardware_class, "cpu": "x", "cores": 2, "gpus": ["NVIDIA H200"], "driver": "580.1"}
@@ -258,7 +258,7 @@ def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
         for one in said.predicate.configuration
     ]
     said = said.model_copy(update={"predicate": said.predicate.model_copy(update={"configuration": resources})})
-    doubts = judgement.against(said, cuda)
+    doubts = judgement.doubts(said, cuda)
     assert any(
         doubt.startswith("cublas-loaded: it was not run for a reason that does not hold here") for doubt in doubts
     )
@@ -273,14 +273,14 @@ def test_a_certain_advisory_is_older_than_the_certificate(terms: Terms) -> None:
         "fix": [{"note": "another torch"}], "evidence": {"kind": "executed", "says": "it is"},
         "references": [{"type": "REPORT", "url": "https://github.com/x/y"}],
     })  # fmt: skip
-    (doubt,) = judgement.against(earned(terms), dataclasses.replace(terms, advisories=[one]), IMAGE)
+    (doubt,) = judgement.doubts(earned(terms), dataclasses.replace(terms, advisories=[one]), IMAGE)
     assert doubt.startswith("withdrawn by VETTED-9001")
 
 
 def test_one_thing_is_written_in_two_ways(terms: Terms) -> None:
     """A key twice, in other case, escaped, or spread over more lines: readers differ in what that says."""
     genuine = earned(terms).to_json()
-    assert judgement.holds(certificate.parse(genuine.encode()), terms, IMAGE)
+    assert judgement.is_valid(certificate.parse(genuine.encode()), terms, IMAGE)
     ways = [
         genuine.replace('"result": "PASSED"', '"result": "FAILED",\n    "result": "PASSED"'),
         genuine.replace('"result": "PASSED"', '"RESULT": "FAILED",\n    "result": "PASSED"'),

@@ -86,7 +86,7 @@ def test_one_strong_gpu_speaks_for_the_weak_ones() -> None:
         "class": "2x NVIDIA H200, driver 580.1", "cpu": "x", "cores": 2, "gpus": list(mixed.gpus), "driver": "580.1",
     }  # fmt: skip
     statement = type(earned(terms)).model_validate(said)
-    assert any("contradicts itself" in doubt for doubt in judgement.against(statement, terms))
+    assert any("contradicts itself" in doubt for doubt in judgement.doubts(statement, terms))
 
 
 @pytest.mark.parametrize("where", ["textwrap.py", "smoke/__pycache__/outcome.cpython-311.pyc"])

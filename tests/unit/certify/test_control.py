@@ -11,7 +11,7 @@ from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import control
 from builder.certify.certificate import ProbeResult
-from builder.certify.control import Seen, Side
+from builder.certify.control import ControlResult, Side
 from builder.intent import stack
 from builder.lock import lockfile
 from tests.conftest import LIBRARY, PATCH, PYTHON, RUNNER, Small, make_wheel
@@ -82,17 +82,17 @@ def patched(rude: Small) -> Small:
 
 
 def test_the_twin_is_the_same_set_with_one_distribution_changed(locked: Small) -> None:
-    held = control.load(locked.project, NAME)
-    assert (held.bad.versions, held.twin.versions) == ({"tiny-lib": "1.0"}, {"tiny-lib": "2.0"})
-    assert held.bad.digest != held.twin.digest
+    pair = control.load(locked.project, NAME)
+    assert (pair.bad.versions, pair.twin.versions) == ({"tiny-lib": "1.0"}, {"tiny-lib": "2.0"})
+    assert pair.bad.digest != pair.twin.digest
     assert not control.make(locked.project, NAME, locked.scratch())
 
 
 def test_a_twin_may_be_the_same_set_patched(patched: Small) -> None:
-    held = control.load(patched.project, NAME)
-    assert held.bad.python == held.twin.python
-    assert (held.bad.patches, held.twin.patches) == ((), (patched.patch,))
-    assert held.bad.digest != held.twin.digest
+    pair = control.load(patched.project, NAME)
+    assert pair.bad.python == pair.twin.python
+    assert (pair.bad.patches, pair.twin.patches) == ((), (patched.patch,))
+    assert pair.bad.digest != pair.twin.digest
     assert not (patched.project.control_dir(NAME) / "twin.txt").exists()
     assert not control.make(patched.project, NAME, patched.scratch())
 
@@ -102,9 +102,9 @@ def test_a_patch_of_the_control_itself_stays_on_its_twin(patched: Small) -> None
     (patched.root / own).write_text(patched.patch.read_text())
     table = f'[[patch]]\npackage = "tiny-lib"\nfile = "{own}"\nreason = "needed by the probe"\n\n[expect]'
     write(patched, CONTROL.replace(BY_VERSION, f'patch = ["{PATCH}"]').replace("[expect]", table))
-    held = control.load(patched.project, NAME)
-    assert [path.name for path in held.bad.patches] == ["0000-own.patch"]
-    assert [path.name for path in held.twin.patches] == ["0000-own.patch", "0001-greet.patch"]
+    pair = control.load(patched.project, NAME)
+    assert [path.name for path in pair.bad.patches] == ["0000-own.patch"]
+    assert [path.name for path in pair.twin.patches] == ["0000-own.patch", "0001-greet.patch"]
 
 
 def test_a_patched_twin_is_run_and_judged(patched: Small, command: Command) -> None:
@@ -214,29 +214,33 @@ def test_an_unknown_control_is_named_with_the_closest(locked: Small, command: Co
     assert "did you mean rude?" in answer.err
 
 
-def seen(bad: str, twin: str, said: str = "it greets nobody", fails: tuple[str, ...] = ("greeting",)) -> Seen:
+def result(
+    bad: str, twin: str, reason: str = "it greets nobody", fails: tuple[str, ...] = ("greeting",)
+) -> ControlResult:
     def side(outcome: str) -> Side:
-        return Side("sha256:", (ProbeResult.model_validate({"name": "greeting", "outcome": outcome, "reason": said}),))
+        return Side(
+            "sha256:", (ProbeResult.model_validate({"name": "greeting", "outcome": outcome, "reason": reason}),)
+        )
 
-    return Seen(NAME, "", fails, "nobody", "tiny-lib 2.0", side(bad), side(twin))
+    return ControlResult(NAME, "", fails, "nobody", "tiny-lib 2.0", side(bad), side(twin))
 
 
 @pytest.mark.parametrize("outcome", ["failed", "crashed", "timeout", "oom"])
 def test_red_is_red_however_it_ended(outcome: str) -> None:
-    assert seen(outcome, "passed").good
+    assert result(outcome, "passed").good
 
 
 def test_red_for_another_reason_is_not_caught() -> None:
-    assert not seen("failed", "passed", "ModuleNotFoundError").caught
+    assert not result("failed", "passed", "ModuleNotFoundError").caught
 
 
 def test_not_run_is_neither_caught_nor_passed() -> None:
-    assert not seen("not-run", "passed").caught
-    assert seen("failed", "not-run").false_alarm
+    assert not result("not-run", "passed").caught
+    assert result("failed", "not-run").false_alarm
 
 
 def test_a_probe_without_a_result_is_neither_caught_nor_passed() -> None:
-    both = seen("failed", "passed", fails=("greeting", "missing"))
+    both = result("failed", "passed", fails=("greeting", "missing"))
     assert not both.caught
     assert both.false_alarm
 
@@ -245,21 +249,21 @@ def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution_or_
     names = stack.control_names(real)
     assert len(names) >= 8
     for name in names:
-        held = control.load(real, name)
-        expect = held.control.expect
+        pair = control.load(real, name)
+        expect = pair.control.expect
         changed = {
             key
-            for key in held.bad.versions.keys() | held.twin.versions.keys()
-            if held.bad.versions.get(key) != held.twin.versions.get(key)
+            for key in pair.bad.versions.keys() | pair.twin.versions.keys()
+            if pair.bad.versions.get(key) != pair.twin.versions.get(key)
         }
         assert changed == {lockfile.normalise(key) for key in expect.twin or {}}
-        added = [str(path.relative_to(real.root)) for path in held.twin.patches[len(held.bad.patches) :]]
+        added = [str(path.relative_to(real.root)) for path in pair.twin.patches[len(pair.bad.patches) :]]
         assert added == (expect.patch or [])
-        assert {lockfile.normalise(patch.package) for patch in held.twin.stack.patch} <= held.twin.versions.keys()
+        assert {lockfile.normalise(patch.package) for patch in pair.twin.stack.patch} <= pair.twin.versions.keys()
         probes = {file.stem.replace("_", "-") for file in (real.smoke / "probes").glob("*.py")}
         assert set(expect.fails) <= probes
         text = (real.control_dir(name) / "stack.toml").read_text()
-        assert tomllib.loads(text)["title"] == held.control.title
+        assert tomllib.loads(text)["title"] == pair.control.title
 
 
 def test_every_patch_of_trl_and_transformers_has_a_control_that_shows_what_it_repairs(real: Project) -> None:

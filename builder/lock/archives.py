@@ -1,6 +1,6 @@
-"""Locked wheels and source distributions as files, kept by hash below the state.
+"""Locked wheels and source distributions as files, kept below the state under their hash.
 
-A kept file is hashed again at every use: its name says which hash it should have, not which it has.
+A kept file is hashed at every use: its folder is named after the hash that it should have.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from builder.lock.lockfile import Entry, normalise
 
 Report = Callable[[str], None]
 
-FOLDER = "wheels"  # below the state: every file that was downloaded, by its hash
+FOLDER = "wheels"  # below the state: every downloaded file, in a folder named after its hash
 AT_ONCE = 4
 
 
 def fetch(project: Project, stack: Stack, entries: Sequence[Entry], scratch: Path, report: Report) -> dict[Entry, Path]:
-    """The files of locked distributions: those that are kept, and the others from this machine's index.
+    """The files of locked distributions: kept ones, and the others from the index of this machine.
 
-    Raises NetworkError when an index or a file's host does not answer, or offers other bytes.
+    Raises NetworkError when the index or the host of a file does not answer, or offers other bytes.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = dict(zip(entries, pool.map(lambda entry: kept(project, entry), entries), strict=True))
-    missing = [entry for entry in entries if found[entry] is None]
+        paths = dict(zip(entries, pool.map(lambda entry: kept(project, entry), entries), strict=True))
+    missing = [entry for entry in entries if paths[entry] is None]
     if missing:
         report(f"looking up {len(missing)} locked files")
-        # An override says what nothing may install, and what is locked is installed.
+        # An override keeps some distributions from being installed; what is locked is installed.
         plain = stack.model_copy(update={"override": []})
-        offered, _ = index.offers(plain, scratch, [entry.pin for entry in missing])
-        files = {entry: of_hash(entry, offered.get(entry.name, [])) for entry in missing}
-        paths = download(project, scratch, list(files.values()), report)
-        found |= {entry: paths[file] for entry, file in files.items()}
-    return {entry: path for entry, path in found.items() if path is not None}
+        offers, _ = index.offers(plain, scratch, [entry.pin for entry in missing])
+        files = {entry: of_hash(entry, offers.get(entry.name, [])) for entry in missing}
+        downloads = download(project, scratch, list(files.values()), report)
+        paths |= {entry: downloads[file] for entry, file in files.items()}
+    return {entry: path for entry, path in paths.items() if path is not None}
 
 
 def of_hash(entry: Entry, offers: Sequence[File]) -> File:
@@ -52,7 +52,7 @@ def of_hash(entry: Entry, offers: Sequence[File]) -> File:
         if file.sha256 == entry.sha256:
             return file
     raise errors.NetworkError(
-        f"{entry.pin}: no file that is offered has the locked hash\n"
+        f"{entry.pin}: no offered file has the locked hash\n"
         f"expected sha256:{entry.sha256}\n"
         f"got      {' '.join(f'sha256:{file.sha256}' for file in offers[:1]) or 'nothing'}",
         cause="the lock was edited, or the index serves other bytes than when it was locked",
@@ -61,9 +61,9 @@ def of_hash(entry: Entry, offers: Sequence[File]) -> File:
 
 
 def kept(project: Project, entry: Entry) -> Path | None:
-    """A locked file that was downloaded before and has the locked hash today, and a name of that distribution.
+    """A file that was downloaded before, if it has the locked hash and is named after its distribution.
 
-    By the name of another one it would be laid over that one's file where uv looks for both.
+    Under the name of another distribution it could replace that one's file in the folder that uv installs from.
     """
     folder = _folder(project, entry.sha256)
     paths = [path for path in folder.glob("*") if not path.name.endswith(".partial")] if folder.is_dir() else []
@@ -78,7 +78,7 @@ def kept(project: Project, entry: Entry) -> Path | None:
 
 
 def _distribution(path: Path) -> str | None:
-    """The distribution that a file says it is of."""
+    """The distribution that a file is named after."""
     try:
         return parse_wheel_filename(path.name)[0] if path.suffix == ".whl" else parse_sdist_filename(path.name)[0]
     except (InvalidWheelFilename, InvalidSdistFilename):
@@ -86,23 +86,23 @@ def _distribution(path: Path) -> str | None:
 
 
 def download(project: Project, scratch: Path, files: Sequence[File], report: Report) -> dict[File, Path]:
-    """Verified files, from those that are kept or else from where they are offered."""
+    """Verified files: kept ones, and downloads. Raises NetworkError."""
     done: dict[File, Path] = {}
     stopping = threading.Event()
 
     def fetch(file: File) -> None:
-        def say(size: int) -> None:
+        def progress(size: int) -> None:
             if stopping.is_set():
                 raise CancelledError
             report(f"downloading: {len(done)} of {len(files)} files; {quantities.size(size)} of {file.filename}")
 
-        done[file] = _download(downloader, project, scratch, file, say)
+        done[file] = _download(downloader, project, scratch, file, progress)
 
     with Downloader() as downloader, ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             for _ in pool.map(fetch, files):
                 pass
-        finally:  # on Ctrl-C or an error, the downloads under way end as well
+        finally:  # after Ctrl-C or an error, the running downloads end as well
             stopping.set()
             pool.shutdown(cancel_futures=True)
     return done
@@ -112,13 +112,15 @@ def _folder(project: Project, sha256: str) -> Path:
     return project.state / FOLDER / sha256
 
 
-def _download(downloader: Downloader, project: Project, scratch: Path, file: File, say: Callable[[int], None]) -> Path:
+def _download(
+    downloader: Downloader, project: Project, scratch: Path, file: File, progress: Callable[[int], None]
+) -> Path:
     folder = _folder(project, file.sha256)
     target = folder / file.filename
     if kept(project, Entry(file.name, file.version, file.sha256)) == target:
         return target
     partial = scratch / f"{file.sha256}.partial"
-    sha256 = downloader.save(file.url, partial, size=file.size, report=say)
+    sha256 = downloader.save(file.url, partial, size=file.size, report=progress)
     if sha256 != file.sha256:
         raise errors.NetworkError(
             f"{file.name}: the downloaded file is not the locked one\n"
@@ -126,7 +128,7 @@ def _download(downloader: Downloader, project: Project, scratch: Path, file: Fil
             cause="the download was cut short, or the index serves other bytes than when it was locked",
             next_step="run this again; then vetted lock --check",
         )
-    # Others may fetch the same file at the same time; what else lies there has another hash, or another name.
+    # Another process may keep the same file at this moment. Every other file here has another hash or name.
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
@@ -138,7 +140,7 @@ def _download(downloader: Downloader, project: Project, scratch: Path, file: Fil
 
 
 def gather(files: Iterable[Path], folder: Path) -> Path:
-    """A folder of these files, for uv to find them in; they are links where the disk is the same."""
+    """A folder of these files that uv can install from. They are hard links, or copies from another disk."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
         try:

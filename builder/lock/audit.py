@@ -1,4 +1,4 @@
-"""Is a lock sound? Every finding says what is wrong and what to do about it."""
+"""The audit of a lock. Every finding says what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.lock.index import File
 from builder.lock.lockfile import Lock
 
 CUDA_SUFFIX = re.compile(r"-cu(1[1-9])$")
-# As of CUDA 13 their names carry no major; the version does, for those that are numbered like CUDA itself.
+# From CUDA 13 on, names have no major version. Those that are numbered like CUDA itself have it in their version.
 CUDA_NAME = re.compile(r"(nvidia|cuda)-.+")
 CUDA_NUMBERED = re.compile(r"nvidia-(cuda-.+|cublas|nvjitlink|nvtx)|cuda-(bindings|toolkit)")
 CUDA_LOCAL = re.compile(r"\+cu(1[1-9])\d")
@@ -23,7 +23,7 @@ YANKED = re.compile(r"`(?P<pin>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"
 
 @dataclass(frozen=True)
 class Finding:
-    """`expected` and `got` are set where a locked hash is not that of any file the index offers."""
+    """`expected` and `got` are set where no file that the index offers has the locked hash."""
 
     what: str
     fix: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 def stale(lock: Lock) -> list[Finding]:
-    """What can be said without a network: is the lock that of the stack.toml beside it?"""
+    """Whether a lock fits the stack.toml beside it. Needs no network."""
     findings = []
     if lock.intent != lockfile.intent(lock.stack):
         findings.append(Finding("stack.toml was changed after it was locked", f"vetted lock {lock.name}"))
@@ -52,15 +52,18 @@ def stale(lock: Lock) -> list[Finding]:
 
 
 def sound(lock: Lock, scratch: Path) -> list[Finding]:
-    """The whole audit; asks the index. The declared requirements are judged by uv itself: it resolves the
-    stack again with every version fixed, so a requirement that is violated without an override has no solution."""
+    """The whole audit, with the index.
+
+    uv judges the declared requirements: it resolves the stack again with every version fixed, and a requirement that is
+    violated without an override has no solution. Raises NetworkError; BadInputError for a deleted release.
+    """
     findings = stale(lock)
     locked = [entry.pin for entry in lock.python]
-    offered, said = index.offers(lock.stack, scratch, locked)
+    offered, output = index.offers(lock.stack, scratch, locked)
     findings += [
-        Finding(f"{m['pin']} was yanked" + (f": {m['reason']}" if m["reason"] else ""), "vetted lock --upgrade "
-                + m["pin"].partition("==")[0])
-        for m in YANKED.finditer(said)
+        Finding(f"{match['pin']} was yanked" + (f": {match['reason']}" if match["reason"] else ""),
+                f"vetted lock --upgrade {match['pin'].partition('==')[0]}")
+        for match in YANKED.finditer(output)
     ]  # fmt: skip
     findings += _files(lock, offered)
     findings += _requirements(lock, scratch, locked)
@@ -70,10 +73,12 @@ def sound(lock: Lock, scratch: Path) -> list[Finding]:
 
 def _cuda_majors(lock: Lock) -> list[Finding]:
     if lock.stack.device == "cpu":
-        found = [e.name for e in lock.python if CUDA_NAME.fullmatch(e.name) or CUDA_LOCAL.search(e.version)]
-        if found:
+        names = [
+            entry.name for entry in lock.python if CUDA_NAME.fullmatch(entry.name) or CUDA_LOCAL.search(entry.version)
+        ]
+        if names:
             return [
-                Finding(f"a cpu stack locks CUDA libraries: {', '.join(found)}", "leave them out with an [[override]]")
+                Finding(f"a cpu stack locks CUDA libraries: {', '.join(names)}", "leave them out with an [[override]]")
             ]
         return []
     majors: dict[str, list[str]] = {}
@@ -116,8 +121,8 @@ def _requirements(lock: Lock, scratch: Path, locked: list[str]) -> list[Finding]
         lock.stack, scratch, lock.stack.requires, ["--constraint", str(constraints), "-o", str(target)]
     )
     if result.returncode != 0:
-        said = " ".join(result.stderr.split())
-        return [Finding(f"a declared requirement is violated: {said}", "record an [[override]] with its reason")]
+        conflict = " ".join(result.stderr.split())
+        return [Finding(f"a declared requirement is violated: {conflict}", "record an [[override]] with its reason")]
     again = pins.read(target.read_text()).keys()
     findings = [Finding(f"{name} is needed but not locked", f"vetted lock {lock.name}") for name in
                 sorted(again - lock.versions.keys())]  # fmt: skip

@@ -6,21 +6,21 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
+from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
 from builder.base import errors
 from builder.base.download import Downloader, is_local
 from builder.intent.stack import Stack
-from builder.lock import lockfile, solver
+from builder.lock import solver
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a distribution as an index or the wheelhouse offers it."""
+    """One file of a distribution, as an index or the wheelhouse offers it."""
 
     name: str
     version: str
@@ -39,7 +39,7 @@ class File:
 
 
 def tags(stack: Stack) -> list[Tag]:
-    """The wheel tags that run on a stack's Python and glibc, the most specific first."""
+    """The wheel tags that a stack's Python and glibc can run, the most specific first."""
     version = tuple(int(part) for part in stack.python.split("."))
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(solver.GLIBC[stack.debian], 4, -1)]
     legacy = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
@@ -51,9 +51,10 @@ def tags(stack: Stack) -> list[Tag]:
 
 
 def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, list[File]], str]:
-    """Every file of the pinned distributions that fits the stack, by name, the best first; and what uv had to say.
+    """The files of pinned distributions that fit a stack, by normalised name; and what uv printed, such as warnings.
 
-    The best is the wheel with the most specific tag; a source distribution comes last.
+    The wheel with the most specific tag comes first, a source distribution last. Raises BadInputError when there is
+    none, NetworkError when the index does not answer.
     """
     target = scratch / "pylock.toml"
     target.unlink(missing_ok=True)
@@ -65,35 +66,29 @@ def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, 
             next_step="vetted lock",
         )
     order = {tag: rank for rank, tag in enumerate(tags(stack))}
-    offered: dict[str, list[File]] = {}
-    for package in tomllib.loads(target.read_text())["packages"]:
-        wheels = [_file(package, wheel) for wheel in package.get("wheels", [])]
+    files: dict[str, list[File]] = {}
+    for package in Pylock.from_dict(tomllib.loads(target.read_text())).packages:
+        wheels = [_file(package, wheel) for wheel in package.wheels or ()]
         ranked = sorted((rank, file.filename, file) for file in wheels if (rank := _rank(file, order)) is not None)
-        fitting = [file for _, _, file in ranked]
-        if "sdist" in package:
-            fitting.append(_file(package, package["sdist"]))
+        fitting = [file for _, _, file in ranked] + ([_file(package, package.sdist)] if package.sdist else [])
         if not fitting:
             raise errors.BadInputError(
-                f"{package['name']} {package['version']}: no file fits Python {stack.python} on {stack.debian}",
+                f"{package.name} {package.version}: no file fits Python {stack.python} on {stack.debian}",
                 next_step="choose another version in stack.toml",
             )
-        offered[fitting[0].name] = fitting
-    return offered, result.stderr
+        files[package.name] = fitting
+    return files, result.stderr
 
 
-def _file(package: dict[str, Any], offered: dict[str, Any]) -> File:
-    where = offered.get("url") or offered["path"]
-    filename = unquote(str(where).rsplit("/", 1)[-1])
-    local = Path(unquote(str(where).removeprefix("file://")))
-    size = offered.get("size") or (local.stat().st_size if local.is_file() else None)
-    return File(
-        lockfile.normalise(package["name"]), package["version"], filename, where, offered["hashes"]["sha256"], size
-    )
+def _file(package: Package, source: PackageWheel | PackageSdist) -> File:
+    url = source.url or source.path or ""
+    local = Path(unquote(url.removeprefix("file://")))
+    size = source.size or (local.stat().st_size if local.is_file() else None)
+    return File(package.name, str(package.version), source.filename, url, source.hashes["sha256"], size)
 
 
 def _rank(file: File, order: dict[Tag, int]) -> int | None:
-    fitting = [order[tag] for tag in parse_wheel_filename(file.filename)[3] if tag in order]
-    return min(fitting, default=None)
+    return min((order[tag] for tag in parse_wheel_filename(file.filename)[3] if tag in order), default=None)
 
 
 def size(file: File) -> int | None:

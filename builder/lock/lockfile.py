@@ -1,8 +1,8 @@
 """The lock: the resolution of a stack, every distribution and every Debian package with its hash.
 
 Files, all beside stack.toml: requirements.txt (one line per distribution, the hash of the one file that is
-installed), build.txt (what builds the source distributions among them), debian.txt (the base layer) and
-lock.toml (what it was made from). They name no index and no host: the hashes are the identity.
+installed), build.txt (what builds the source distributions among them), debian.txt (the base layer) and lock.toml
+(what it was made from). They name no index and no host: the hashes are the identity.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from packaging.utils import canonicalize_name
 
 from builder.base import errors, reading
 from builder.base.project import Project
-from builder.intent import stack
+from builder.intent import stack as stacks
 from builder.intent.stack import Stack
 
 PIN = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.+!_-]+) --hash=sha256:(?P<sha256>[0-9a-f]{64})"
 )
-LATEST = 1 << 33  # seconds; archives keep no later time
+LATEST = 1 << 33  # seconds: archives cannot store a later time
 PACKAGE = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>[A-Za-z0-9.+:~-]+) sha256:(?P<sha256>[0-9a-f]{64})")
 
 
@@ -66,15 +66,15 @@ class Lock:
 
 
 def intent(stack: Stack) -> str:
-    """The digest of everything in stack.toml that decides what a lock holds. Titles and reasons do not."""
-    asked = {
+    """The digest of everything in stack.toml that a lock depends on: not of titles and reasons."""
+    decisive = {
         "device": stack.device,
         "python": stack.python,
         "debian": stack.debian,
         "requires": sorted(str(Requirement(line)) for line in stack.requires),
         "overrides": sorted(str(Requirement(override.requirement)) for override in stack.override),
     }
-    return "sha256:" + hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tuple[Entry, ...]:
@@ -116,7 +116,7 @@ def header(name: str) -> str:
 
 def load(project: Project, name: str) -> Lock:
     """Read the lock of a stack. Raises BadInputError when it is missing or malformed."""
-    wanted = stack.load(project, name)
+    stack = stacks.load(project, name)
     folder = project.stack_dir(name)
     command = f"vetted lock {name}"
 
@@ -134,44 +134,44 @@ def load(project: Project, name: str) -> Lock:
 
     where = project.relative(folder / "lock.toml")
     meta = reading.parse_toml(read("lock.toml"), where, command)
-    epoch, made_from = meta.get("epoch"), meta.get("intent")
-    if type(epoch) is not int or not 0 <= epoch < LATEST or not isinstance(made_from, str):
+    epoch, intent = meta.get("epoch"), meta.get("intent")
+    if type(epoch) is not int or not 0 <= epoch < LATEST or not isinstance(intent, str):
         raise errors.BadInputError(f"{where}: `epoch` is a number of seconds, `intent` a digest", next_step=command)
-    patches = tuple(project.root / patch.file for patch in wanted.patch)
+    patches = tuple(project.root / patch.file for patch in stack.patch)
     python, build, debian = entries("requirements.txt", PIN), entries("build.txt", PIN), entries("debian.txt", PACKAGE)
-    return assemble(name, wanted, python, build, debian, epoch, made_from, patches)
+    return assemble(name, stack, python, build, debian, epoch, intent, patches)
 
 
 def assemble(
     name: str,
-    wanted: Stack,
+    stack: Stack,
     python: tuple[Entry, ...],
     build: tuple[Entry, ...],
     debian: tuple[Entry, ...],
     epoch: int,
-    made_from: str,
+    intent: str,
     patches: tuple[Path, ...],
 ) -> Lock:
-    """A lock of these parts, with its identity."""
-    digest = _digest(wanted, python, build, debian, epoch, patches)
-    return Lock(name, wanted, python, build, debian, epoch, made_from, patches, digest)
+    """A lock of these parts, with its digest."""
+    digest = _digest(stack, python, build, debian, epoch, patches)
+    return Lock(name, stack, python, build, debian, epoch, intent, patches, digest)
 
 
 def _digest(
-    wanted: Stack,
+    stack: Stack,
     python: tuple[Entry, ...],
     build: tuple[Entry, ...],
     debian: tuple[Entry, ...],
     epoch: int,
     patches: tuple[Path, ...],
 ) -> str:
-    """The lock's identity: all that decides which bytes are installed, in one canonical document."""
+    """The identity of a lock: everything that decides which bytes are installed, as one canonical document."""
     identity = {
-        "python": [wanted.python, *format_python(python).splitlines()],
+        "python": [stack.python, *format_python(python).splitlines()],
         "build": format_python(build).splitlines(),
-        "debian": [wanted.debian, *format_debian(debian).splitlines()],
+        "debian": [stack.debian, *format_debian(debian).splitlines()],
         "epoch": epoch,
-        "device": wanted.device,
+        "device": stack.device,
         "patches": [hashlib.sha256(path.read_bytes()).hexdigest() for path in patches],
     }
     return "sha256:" + hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

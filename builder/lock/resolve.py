@@ -1,4 +1,4 @@
-"""Making a lock: uv resolves the distributions, apt the Debian packages, and only then are the files written."""
+"""Makes a lock: uv resolves the distributions, apt the Debian packages; then the files are written."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from builder.lock import debian, index, lockfile, metadata, solver
 from builder.lock.index import File
 from builder.lock.lockfile import Entry, Lock
 
-# SOURCE_DATE_EPOCH, in seconds: the day a suite was released, older than anything a build writes. It never moves,
-# so that a layer keeps its digest while its content stays, over upgrades and across stacks.
+# SOURCE_DATE_EPOCH, in seconds: the day on which a suite was released, before anything that a build writes. It never
+# changes, so that a layer with the same content has the same digest after upgrades and in every stack.
 EPOCH = {"bookworm": 1686355200, "trixie": 1754697600}
 
 
 def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequence[str] | None) -> bool:
     """Resolve a stack and write its lock; True when anything changed.
 
-    `upgrade`: None keeps every locked version that still fits; empty upgrades everything; else only the
-    distributions named, where `debian` stands for the base layer.
+    `upgrade`: None keeps every locked version that still fits; an empty one upgrades everything; else only these
+    distributions are upgraded, where `debian` is the base layer. Raises BadInputError when the stack has no solution,
+    NetworkError.
     """
     folder = project.stack_dir(name)
     old = _existing(project, name)
@@ -60,7 +61,7 @@ def python(
 
 
 def exactly(stack: Stack, scratch: Path, requirements: Sequence[str]) -> tuple[list[Entry], list[Entry]]:
-    """The files of these very versions, and what builds the source distributions among them."""
+    """The files of exactly these pins, and what builds the source distributions among them."""
     best = _best(stack, scratch, requirements)
     return _entries(best), _build_entries(stack, scratch, [file for file in best if not file.is_wheel])
 
@@ -76,15 +77,15 @@ def _best(stack: Stack, scratch: Path, requirements: Sequence[str]) -> list[File
     return [files[0] for files in index.offers(stack, scratch, requirements)[0].values()]
 
 
-def _entries(chosen: list[File]) -> list[Entry]:
-    return sorted((Entry(f.name, f.version, f.sha256) for f in chosen), key=lambda entry: entry.name)
+def _entries(files: list[File]) -> list[Entry]:
+    return sorted((Entry(file.name, file.version, file.sha256) for file in files), key=lambda entry: entry.name)
 
 
 def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None) -> list[str]:
     target = scratch / "resolved.txt"
     options = ["-o", str(target)]
     if old:
-        # uv prefers what its output file already holds.
+        # uv prefers the versions that its output file has already.
         target.write_text("".join(f"{entry.pin}\n" for entry in old.python))
     if upgrade is not None:
         distributions = [package for package in upgrade if package != "debian"]
@@ -98,7 +99,7 @@ def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] 
     if result.returncode != 0:
         raise errors.BadInputError(
             "the stack has no solution\n" + result.stderr.strip(),
-            cause="two of its versions exclude each other",
+            cause="two of its requirements exclude each other",
             next_step="change `requires` in stack.toml, or record an [[override]] with its reason",
         )
     return pins.lines(pins.read(target.read_text()))

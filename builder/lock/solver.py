@@ -8,14 +8,17 @@ from pathlib import Path
 from builder.base import errors, machine, process
 from builder.intent.stack import Stack
 
-# The glibc that a Debian suite has: wheels may ask for no newer one.
+# The minor version of each Debian suite's glibc 2: no wheel may need a newer one.
 GLIBC = {"bookworm": 36, "trixie": 41}
 
 
 def compile_pins(
     stack: Stack, scratch: Path, requirements: Sequence[str], options: Sequence[str] = ()
 ) -> process.Result:
-    """`uv pip compile` for the stack's Python and platform. Raises NetworkError; a conflict is for the caller."""
+    """`uv pip compile` for the Python and the platform of a stack.
+
+    The caller judges a conflict: a return code other than 0. Raises NetworkError and StorageError.
+    """
     source = scratch / "requirements.in"
     source.write_text("\n".join(requirements) + "\n")
     overrides = scratch / "overrides.txt"

@@ -3,48 +3,90 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from builder import console
 from builder.base import errors, text
-from builder.commands import bisect, carry, doctor, pipeline, proof, publish, upgrade, use, verify
+from builder.commands import bisect, carry, doctor, pipeline, proof, publish, upgrade, use, verify, version
 from builder.commands.common import print_json
 
 app = typer.Typer(
-    help="Images for GRPO training that were proven to train: locked, built bit for bit, run, certified.",
+    help="Container images for GRPO training that were proven to train: locked, reproducible, tested, certified.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
 )
 
-# In the order of the work, which is the order of the help.
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": pipeline.list_,
-    "lock": pipeline.lock_,
-    "render": pipeline.render_,
-    "build": pipeline.build_,
-    "bake": pipeline.bake_,
-    "certify": proof.certify_,
-    "show": proof.show,
-    "controls": proof.controls_,
-    "outdated": upgrade.outdated_,
-    "recertify": upgrade.recertify_,
-    "publish": publish.publish_,
-    "verify": verify.verify_,
-    "use": use.use_,
-    "bundle": carry.bundle_,
-    "doctor": doctor.doctor_,
+# In the order of the work, which is the order of the help: the command, and an example of it.
+COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "list": (pipeline.list_, "vetted list"),
+    "lock": (pipeline.lock_, "vetted lock trl1.16-cpu --upgrade trl"),
+    "render": (pipeline.render_, "vetted render --check"),
+    "build": (pipeline.build_, "vetted build trl1.16-cpu --prove"),
+    "bake": (pipeline.bake_, "vetted bake trl1.16-cpu trl1.16-cu130"),
+    "certify": (proof.certify_, "vetted certify trl1.16-cpu --engine host"),
+    "show": (proof.show, "vetted show trl1.16-cpu"),
+    "controls": (proof.controls_, "vetted controls trl0.14-transformers4.52"),
+    "outdated": (upgrade.outdated_, "vetted outdated trl1.16-cpu"),
+    "recertify": (upgrade.recertify_, "vetted recertify trl1.16-cpu --upgrade transformers"),
+    "publish": (publish.publish_, "vetted publish trl1.16-cpu --registry HOST/PATH --key cosign.key"),
+    "verify": (verify.verify_, "vetted verify HOST/PATH:trl1.16-cpu --key cosign.pub"),
+    "use": (use.use_, "vetted use trl1.16-cpu"),
+    "bundle": (carry.bundle_, "vetted bundle trl1.16-cpu --output bundle"),
+    "doctor": (doctor.doctor_, "vetted doctor --python .venv --log train.log"),
 }
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+BISECTIONS = {
+    "packages": "vetted bisect packages --good trl1.16-cpu --bad trl==0.14.0 --probe grpo-plain",
+    "config": "vetted bisect config --config train.yaml --stack trl1.16-cpu",
+}
+
+
+def epilog(example: str) -> str:
+    """The end of a command's help. The control character keeps the lines as they are."""
+    return f"\b\nExample:\n  {example}"
+
+
+for name, (command, example) in COMMANDS.items():
+    app.command(name, epilog=epilog(example))(command)
+for bisection in bisect.app.registered_commands:
+    bisection.epilog = epilog(BISECTIONS[getattr(bisection.callback, "__name__", "")])
 app.add_typer(bisect.app, name="bisect")
 app.command("run-bundle", hidden=True)(carry.run_bundle)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.out.print(version.line())
+        raise typer.Exit
+
+
+@app.callback()
+def vetted(
+    stacks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A folder of your own stacks, besides lockfiles/. Default: VETTED_STACKS.",
+            show_default=False,
+        ),
+    ] = None,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and the installation."
+        ),
+    ] = False,
+) -> None:
+    if stacks is not None:
+        os.environ["VETTED_STACKS"] = str(stacks)
 
 
 def main() -> None:
@@ -62,25 +104,25 @@ def main() -> None:
 
 
 def _unexpected(error: Exception) -> errors.VettedError:
-    """What nobody foresaw: a fault of Vetted, whose traceback is kept for whoever mends it."""
+    """A bug in Vetted. Its traceback is kept in a file for the report."""
     try:
         with tempfile.NamedTemporaryFile("wb", prefix="vetted-", suffix=".txt", delete=False) as file:
             file.write("".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
             name = file.name
     except OSError as unwritten:
-        name = f"nowhere: {unwritten.strerror}"
-    said = text.line(f"{type(error).__name__}: {error}", 300)
+        name = f"no file: {unwritten.strerror}"
+    reason = text.line(f"{type(error).__name__}: {error}", 300)
     return errors.VettedError(
-        f"Vetted failed in a way that nobody foresaw: {said}\nthe traceback lies in {name}",
-        cause="a fault of Vetted, or a file that was spoiled in a way that it does not know",
-        next_step="git status, which names what was edited; then report it with that traceback",
+        f"Vetted failed unexpectedly: {reason}\nthe traceback is in {name}",
+        cause="a bug in Vetted, or a damaged file that it does not recognize",
+        next_step="git status, which lists edited files; then report it with that traceback",
     )
 
 
 def _fail(error: errors.VettedError) -> None:
     if "--json" in sys.argv:
-        said = {"what": error.what, "cause": error.cause, "next": error.next_step, "exit_code": error.exit_code}
-        print_json({"error": said})
+        answer = {"what": error.what, "cause": error.cause, "next": error.next_step, "exit_code": error.exit_code}
+        print_json({"error": answer})
     else:
         console.note(f"vetted: {error}")
     sys.exit(error.exit_code)

@@ -30,14 +30,30 @@ class Project:
         override = os.environ.get("VETTED_STATE")
         return Path(override).absolute() if override else self.root / ".vetted"
 
+    @property
+    def stacks(self) -> Path:
+        """The project's stacks, which its documents show."""
+        return self.root / "lockfiles"
+
+    @property
+    def own_stacks(self) -> Path | None:
+        """A folder with the user's own stacks (VETTED_STACKS); None when there is none."""
+        folder = os.environ.get("VETTED_STACKS")
+        return Path(folder).absolute() if folder else None
+
+    def owns(self, stack: str) -> bool:
+        """Whether a stack is one of the user's own."""
+        return self.own_stacks is not None and (self.own_stacks / stack / "stack.toml").exists()
+
     def stack_dir(self, stack: str) -> Path:
-        return self.root / "lockfiles" / stack
+        return self.own_stacks / stack if self.own_stacks and self.owns(stack) else self.stacks / stack
 
     def control_dir(self, control: str) -> Path:
         return self.root / "lockfiles" / "controls" / control
 
     def dockerfile(self, stack: str) -> Path:
-        return self.root / "images" / stack / "Dockerfile"
+        """Of the user's own stacks it is beside stack.toml: nothing in the project changes."""
+        return self.stack_dir(stack) / "Dockerfile" if self.owns(stack) else self.root / "images" / stack / "Dockerfile"
 
     @property
     def smoke(self) -> Path:

@@ -30,19 +30,23 @@ def use_(
         str | None, typer.Argument(metavar="[STACK]", help="Default: the newest CPU stack.", show_default=False)
     ] = None,
     where: Annotated[
-        str | None, typer.Option("--registry", metavar="HOST/PATH", help="Default: built here.", show_default=False)
+        str | None,
+        typer.Option(
+            "--registry", metavar="HOST/PATH", help="Default: the image that was built here.", show_default=False
+        ),
     ] = None,
     key: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="A public key, or several: verify what the registry has first.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="A public key. Verify the image first. May be repeated.", show_default=False),
     ] = None,
     allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Choose the image that compose.yaml runs: written to .env, pinned by its digest."""
+    """Choose the image that compose.yaml runs.
+
+    It is written to .env, pinned by its digest.
+    """
     repository = remote.repository(where, insecure) if where else None
     if key and not repository:
         raise typer.BadParameter("what is built here has no signature: --key goes with --registry", param_hint="--key")
@@ -72,7 +76,7 @@ def use_(
 
 
 def _cpu_stack(home: Project) -> str:
-    names = [name for name in stack.names(home) if stack.load(home, name).device == "cpu"]
+    names = [name for name in stack.shipped(home) if stack.load(home, name).device == "cpu"]
     if not names:
         raise errors.BadInputError("the project has no stack for the CPU", next_step="vetted use STACK; vetted list")
     return names[-1]

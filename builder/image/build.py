@@ -164,7 +164,7 @@ def keep(project: Project, lock: Lock, layout: Path, docker: daemon.Docker, scra
     inputs = (layout.parent / target.INPUTS).read_text()
     layout.rename(final)
     image = oci.read(final)
-    built = Built(image, target.tag(lock, inputs), docker.buildkit, inputs, origin.of(project))
+    built = Built(image, target.tag(lock, inputs), docker.buildkit, inputs, origin.of(project, lock.name))
     put_record(project, lock, built, scratch)
     return built
 

@@ -39,10 +39,10 @@ class Origin(BaseModel):
     tools: tuple[Tool, ...] = ()
 
 
-def of(project: Project) -> Origin:
-    """The origin of what is built now."""
+def of(project: Project, stack: str) -> Origin:
+    """The origin of an image of this stack that is built now. No commit of the project has a stack of the user's."""
     commit, dirty = _commit(project.root)
-    return Origin(commit=commit, dirty=dirty, tools=tuple(_tools()))
+    return Origin(commit=commit, dirty=dirty or (commit is not None and project.owns(stack)), tools=tuple(_tools()))
 
 
 def _commit(root: Path) -> tuple[str | None, bool]:

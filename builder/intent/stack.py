@@ -202,8 +202,9 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
         stack = tomlfile.read(model, path, where)
     except FileNotFoundError as error:
         close = difflib.get_close_matches(name, known, n=1)
+        own = f", nor is it in {project.own_stacks}" if kind == "stack" and project.own_stacks else ""
         raise errors.BadInputError(
-            f"there is no {kind} {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
+            f"there is no {kind} {name}: {where} does not exist{own}{f'; did you mean {close[0]}?' if close else ''}",
             next_step=look,
         ) from error
     patches = {f"patch[{number}].file": patch.file for number, patch in enumerate(stack.patch)}
@@ -219,8 +220,31 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
 
 
 def names(project: Project) -> list[str]:
-    """Every stack of the project, controls excluded."""
-    return sorted(path.parent.name for path in (project.root / "lockfiles").glob("*/stack.toml"))
+    """Every stack: the project's, and the user's own. Raises BadInputError when one name is in both folders."""
+    own = own_names(project)
+    if both := [name for name in own if (project.stacks / name / "stack.toml").exists()]:
+        raise errors.BadInputError(
+            f"the stack {both[0]} is in {project.relative(project.stacks)}/ and in {project.own_stacks}",
+            next_step=f"mv {project.own_stacks}/{both[0]} {project.own_stacks}/my-{both[0]}",
+        )
+    return sorted([*shipped(project), *own])
+
+
+def shipped(project: Project) -> list[str]:
+    """The project's stacks, controls excluded: these the documents show."""
+    return sorted(path.parent.name for path in project.stacks.glob("*/stack.toml"))
+
+
+def own_names(project: Project) -> list[str]:
+    """The user's own stacks, in the folder that VETTED_STACKS names. Raises BadInputError when it is no folder."""
+    folder = project.own_stacks
+    if folder is None:
+        return []
+    if not folder.is_dir():
+        raise errors.BadInputError(
+            f"{folder}, which VETTED_STACKS or --stacks names, is not a folder", next_step=f"mkdir -p {folder}"
+        )
+    return sorted(path.parent.name for path in folder.glob("*/stack.toml"))
 
 
 def control_names(project: Project) -> list[str]:

@@ -25,7 +25,7 @@ def images(project: Project) -> str:
     """Every image that was built and weighed, beside the locked files that it is made of."""
     rows: list[list[object]] = []
     weighed = measured(project)
-    for name in stack.names(project):
+    for name in stack.shipped(project):
         if (image := weighed.get(name)) is None:
             rows.append([cells.code(name), "not built yet", *[""] * 5])
             continue
@@ -45,7 +45,7 @@ def images(project: Project) -> str:
 
 def layer_sharing(project: Project) -> str:
     weighed = measured(project)
-    rows = [weighed[name] for name in stack.names(project) if name in weighed]
+    rows = [weighed[name] for name in stack.shipped(project) if name in weighed]
     if not rows:
         return suite.NOT_MEASURED
     stored = sum({layer.digest: layer.bytes for image in rows for layer in image.layers}.values())
@@ -56,7 +56,7 @@ def layer_sharing(project: Project) -> str:
 def layers(project: Project) -> str:
     """The size of every layer in every image; then every layer that a registry stores, once, with its digest."""
     weighed = measured(project)
-    names = [name for name in stack.names(project) if name in weighed]
+    names = [name for name in stack.shipped(project) if name in weighed]
     if not names:
         return suite.NOT_MEASURED
     stacks: dict[str, list[str]] = {}  # that have a layer, by its digest

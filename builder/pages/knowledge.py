@@ -28,7 +28,7 @@ def text(project: Project) -> str:
         for one in advisory.load_all(project)
         if not one.withdrawn
     ]
-    locks = [lockfile.load(project, name) for name in stack.names(project)]
+    locks = [lockfile.load(project, name) for name in stack.shipped(project)]
     stacks = [_stack(lock, standing.certified_on(project, lock)) for lock in locks]
     return json.dumps({"advisories": known, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
 

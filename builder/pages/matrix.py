@@ -22,7 +22,7 @@ def versions(lock: Lock) -> dict[str, str]:
 
 def matrix(project: Project) -> str:
     rows = []
-    for name in stack.names(project):
+    for name in stack.shipped(project):
         lock = lockfile.load(project, name)
         places = cells.joined(standing.certified_on(project, lock), "<br>") or Markdown("**not certified**")
         rows.append([cells.code(name), *versions(lock).values(), places])

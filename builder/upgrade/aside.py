@@ -37,6 +37,10 @@ class Aside(Project):
         return self.home.state / "aside" / self.name
 
     @property
+    def own_stacks(self) -> None:
+        """The copy is below its own root, wherever the stack is."""
+
+    @property
     def smoke(self) -> Path:
         return self.home.smoke
 
@@ -73,8 +77,8 @@ def adopt(copy: Aside, scratch: Path) -> None:
     """
     home, name = copy.home, copy.name
     target = home.stack_dir(name)
-    # Beside the project's folders, and not in a state that may lie on another disk.
-    staged = home.root / ".vetted" / "swap" / name
+    # Beside the stacks, and not in a state that may lie on another disk.
+    staged = (target.parent if home.owns(name) else home.root) / ".vetted" / "swap" / name
     remove(staged)
     staged.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(copy.stack_dir(name), staged)

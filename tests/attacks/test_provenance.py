@@ -66,7 +66,7 @@ def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp
         subprocess.run(["git", *argv], cwd=small.root, check=True)
     commit = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fsmonitor=false", "commit"]
     subprocess.run([*commit, "--quiet", "--allow-empty", "--message=x"], cwd=small.root, check=True)
-    assert origin.of(small.project).commit is not None
+    assert origin.of(small.project, TINY).commit is not None
     assert not (tmp_path / "started").exists()
 
 

@@ -49,7 +49,7 @@ def committed(small: Small) -> str:
 def test_the_commit_is_found_and_a_certificate_is_no_change(small: Small, committed: str) -> None:
     small.issue()
     (small.root / "README.md").write_text("other")
-    assert (found := origin.of(small.project)).commit == committed
+    assert (found := origin.of(small.project, TINY)).commit == committed
     assert not found.dirty
 
 
@@ -58,13 +58,13 @@ def test_a_change_of_what_an_image_is_made_of_is_dirty(small: Small, committed: 
     (small.root / name).parent.mkdir(exist_ok=True)
     with (small.root / name).open("a") as file:
         file.write("\n")
-    assert (found := origin.of(small.project)).dirty and found.commit == committed
+    assert (found := origin.of(small.project, TINY)).dirty and found.commit == committed
 
 
 def test_without_a_repository_or_a_commit_none_is_named(small: Small) -> None:
-    assert origin.of(small.project).commit is None
+    assert origin.of(small.project, TINY).commit is None
     git(small.root, "init", "--quiet")
-    assert origin.of(small.project).commit is None
+    assert origin.of(small.project, TINY).commit is None
 
 
 def test_without_git_none_is_named(
@@ -72,25 +72,25 @@ def test_without_git_none_is_named(
 ) -> None:
     assert committed
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = origin.of(small.project)
+    found = origin.of(small.project, TINY)
     assert found.commit is None and "mmdebstrap" not in [tool.name for tool in found.tools]
 
 
 def test_a_broken_repository_names_none(small: Small, committed: str) -> None:
     assert committed
     (small.root / ".git" / "HEAD").write_text("\x1b[2J")
-    assert origin.of(small.project) == Origin(tools=origin.of(small.project).tools)
+    assert origin.of(small.project, TINY) == Origin(tools=origin.of(small.project, TINY).tools)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 def test_a_clone_of_another_user_has_its_commit(small: Small, committed: str) -> None:
     for path in (small.root, *small.root.rglob("*")):
         os.chown(path, 4242, 4242, follow_symlinks=False)
-    assert origin.of(small.project).commit == committed
+    assert origin.of(small.project, TINY).commit == committed
 
 
 def test_the_tools_are_named_by_their_own_digests(small: Small) -> None:
-    tools = {tool.name: tool for tool in origin.of(small.project).tools}
+    tools = {tool.name: tool for tool in origin.of(small.project, TINY).tools}
     uv = Path(machine.uv_binary())
     assert tools["uv"].digest == f"sha256:{hashlib.sha256(uv.read_bytes()).hexdigest()}"
     assert f"uv {(tools['uv'].uri or '').rpartition('@')[2]}" in subprocess.check_output([uv, "--version"], text=True)

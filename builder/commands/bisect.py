@@ -27,7 +27,7 @@ from builder.intent import advisory, stack
 from builder.lock import lockfile
 
 app = typer.Typer(
-    help="Find what broke: which of the packages that changed, or which settings of a configuration.",
+    help="Find what broke: changed packages, or settings.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

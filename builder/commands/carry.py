@@ -27,25 +27,30 @@ from builder.publish import airgap
 
 def bundle_(
     name: OneStack,
-    output: Annotated[Path, typer.Option(help="The folder to write to.", show_default=False)],
-    part_size: Annotated[str, typer.Option(help="The most bytes of a part: K, M or G.")] = "60M",
+    output: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write to.", show_default=False)],
+    part_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")] = "60M",
     have: Annotated[
         Path | None,
-        typer.Option(metavar="FREEZE", help="`pip freeze` of the host: what it has is left out.", show_default=False),
+        typer.Option(
+            metavar="FREEZE", help="`pip freeze` of the host, whose packages are left out.", show_default=False
+        ),
     ] = None,
     python: Annotated[
         str | None, typer.Option(help="The host's Python, such as 3.12.", show_default="the stack's")
     ] = None,
     image: Annotated[
-        bool, typer.Option("--image", help="The certified image instead, signed, with the public key.")
+        bool, typer.Option("--image", help="Bundle the certified image instead, signed, with its public key.")
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="With --image: cosign's private key.", show_default=False),
+        typer.Option(metavar="FILE", help="The private cosign key, with --image.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all that a host without a network needs to run the suite on a stack, in parts that can be carried."""
+    """Bundle a stack for a host without a network.
+
+    The folder has everything that the host needs to run the suite, in parts of limited size.
+    """
     if image != (key is not None) or (image and (have or python)):
         raise typer.BadParameter("--image goes with --key, and without --have and --python", param_hint="--image")
     home = project.find()

@@ -17,10 +17,10 @@ from builder.lock.change import Change
 
 Stacks = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[STACK]...", help="Stacks; all of them when none is named.", show_default=False),
+    typer.Argument(metavar="[STACK]...", help="Stacks. Default: all.", show_default=False),
 ]
 OneStack = Annotated[
-    str, typer.Argument(metavar="STACK", help="The stack, a folder in lockfiles/.", show_default=False)
+    str, typer.Argument(metavar="STACK", help="The stack: a folder in lockfiles/.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 

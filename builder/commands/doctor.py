@@ -61,7 +61,10 @@ def doctor_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is wrong with an environment as it is, how that is known, and the way out."""
+    """Diagnose an environment: what is wrong, and the fix.
+
+    Every finding says how it is known.
+    """
     # Not at the top: a bundle carries this tool, and no doctor.
     from doctor import __main__ as program
     from doctor.base import terminal

@@ -23,7 +23,7 @@ from builder.pages import generate, matrix, weight
 
 
 def list_(as_json: AsJson = False) -> None:
-    """The matrix: every stack, its versions, and where it was certified."""
+    """List stacks, their versions, and where they are certified."""
     home = project.find()
     rows = []
     for name in stack.names(home):
@@ -60,15 +60,17 @@ def _print_findings(name: str, findings: list[Finding]) -> None:
 def lock_(
     stacks: Stacks = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 when a lock is stale or unsound.")
+        bool, typer.Option("--check", help="Write nothing. Exit 1 when a lock is stale or unsound.")
     ] = False,
     upgrade: Annotated[
         list[str] | None,
-        typer.Option(help="Upgrade a distribution, or `debian`, or `all`; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="PACKAGE", help="Upgrade a package, `debian` or `all`. May be repeated.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Resolve stacks to exact files with hashes, and audit the result."""
+    """Resolve stacks to exact files with hashes. Audit the result."""
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
@@ -102,11 +104,11 @@ def lock_(
 def render_(
     stacks: Stacks = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 with a diff when a file is stale.")
+        bool, typer.Option("--check", help="Write nothing. Exit 1 with a diff when a file is stale.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Render the Dockerfiles from the locks, and the generated parts of the documents."""
+    """Render Dockerfiles from locks, and tables in documents."""
     home = project.find()
     differences: dict[str, str] = {}
     for name in selected(home, stacks):
@@ -137,12 +139,14 @@ def render_(
 
 def build_(
     name: OneStack,
-    prove: Annotated[bool, typer.Option("--prove", help="Build twice without cache and compare every digest.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Copy the OCI layout to this folder.", show_default=False)] = None,
-    record: Annotated[bool, typer.Option("--record", help="Write its row of docs/evidence/images.json.")] = False,
+    prove: Annotated[bool, typer.Option("--prove", help="Build twice without cache. Compare every digest.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Copy the OCI layout there.", show_default=False)
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Write its sizes to docs/evidence/images.json.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build the image of a stack's lock: an OCI layout, the same bytes wherever it is built."""
+    """Build the image of a lock, reproducible bit for bit."""
     home = project.find()
     lock = lockfile.load(home, name)
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -177,11 +181,11 @@ def build_(
 def bake_(
     names: Stacks = None,
     prepare: Annotated[
-        bool, typer.Option("--prepare", help="Only write the bake file and what it names, for a BuildKit elsewhere.")
+        bool, typer.Option("--prepare", help="Only write the bake file and its contexts, for a BuildKit elsewhere.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build the images of several stacks at once with `docker buildx bake`."""
+    """Build several images at once with `docker buildx bake`."""
     home = project.find()
     locks = [lockfile.load(home, name) for name in names or stack.names(home)]
     if not prepare:

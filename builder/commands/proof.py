@@ -35,25 +35,25 @@ def certify_(
         EngineName | None,
         typer.Option(
             "--engine",
-            help="docker: in the image; host: the lock, in a virtual environment.",
+            help="docker: in the image. host: the lock, in a virtual environment.",
             show_default="docker where one answers",
         ),
     ] = None,
     device: Annotated[Device | None, typer.Option(help="Default: the stack's.", show_default=False)] = None,
     probe: Annotated[
         list[str] | None,
-        typer.Option(help="Only this probe, may be repeated; issues no certificate.", show_default=False),
+        typer.Option(help="Only this probe, without a certificate. May be repeated.", show_default=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run even if a certificate says it all already.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run even when a certificate is unchanged and unexpired.")
+    ] = False,
     key: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Sign the certificate with this private key of cosign's.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Sign the certificate with this private cosign key.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run real GRPO jobs on a stack and write the certificate that they earned."""
+    """Run real GRPO jobs on a stack. Write the certificate."""
     home = project.find()
     lock = lockfile.load(home, name)
     if device == Device.cuda and lock.stack.device == "cpu":
@@ -152,13 +152,15 @@ def _print_outcome(
 
 def controls_(
     names: Annotated[list[str] | None, typer.Argument(help="Default: all.", show_default=False)] = None,
-    relock: Annotated[bool, typer.Option("--lock", help="Resolve them anew, and run nothing.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Run every probe, not only those that must fail.")] = False,
+    relock: Annotated[bool, typer.Option("--lock", help="Resolve their locks again. Run nothing.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run every probe, not just those that must fail.")] = False,
     record: Annotated[bool, typer.Option("--record", help="Write docs/evidence/controls.json.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="How many at a time.", show_default="one per core")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many at a time.", show_default="one per core")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the suite on version sets that are known to be bad, and on their good twins."""
+    """Run the suite on known-bad version sets and their good twins."""
     home = project.find()
     selected = names or stack.control_names(home)
     for name in selected:
@@ -218,7 +220,7 @@ def show(
     engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="all")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The certificates of a stack, for people."""
+    """Print the certificates of a stack."""
     home = project.find()
     lock = lockfile.load(home, name)
     found = {

@@ -21,27 +21,30 @@ from builder.publish import keys, publish, timestamp
 
 def publish_(
     name: OneStack,
-    where: Annotated[str, typer.Option("--registry", metavar="HOST/PATH", help="Where to.", show_default=False)],
+    where: Annotated[str, typer.Option("--registry", metavar="HOST/PATH", help="The registry.", show_default=False)],
     key: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="cosign's private key; its password is in COSIGN_PASSWORD.", show_default=False
+            metavar="FILE", help="The private cosign key. Its password is in COSIGN_PASSWORD.", show_default=False
         ),
     ],
     runner_key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The public key that `certify --key` signed with.", show_default=False),
+        typer.Option(metavar="FILE", help="The public key of `certify --key`.", show_default=False),
     ] = None,
     timestamp_server: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="An RFC 3161 server: the image's own signature gets a timestamp.", show_default=False
+            metavar="URL", help="An RFC 3161 server that timestamps the image's signature.", show_default=False
         ),
     ] = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Push a certified image with its certificate, bill of materials and provenance, signed; then move its tag."""
+    """Push a certified image and its signed documents.
+
+    These are the certificate, bill of materials and provenance. The tag is moved last.
+    """
     repository = remote.repository(where, insecure)
     if timestamp_server is not None:
         try:

@@ -8,11 +8,9 @@ import typer
 
 from builder.publish.reference import Repository, parse_repository
 
-Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Speak to the registry without TLS; one on this machine always is.")
-]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Use HTTP. A registry on this machine always does.")]
 AllowRollback = Annotated[
-    bool, typer.Option("--allow-rollback", help="The tag may name an older release than one that was seen here.")
+    bool, typer.Option("--allow-rollback", help="Accept an older release than this machine has seen.")
 ]
 
 

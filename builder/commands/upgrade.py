@@ -25,7 +25,7 @@ from builder.upgrade.report import WORDS
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
-    """List what is newer than each stack's pins, and whether the declared ranges of the other packages allow it."""
+    """List newer releases, and whether they fit the other packages."""
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
@@ -67,7 +67,10 @@ def recertify_(
     engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="docker where one answers")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try an upgrade aside: lock, build, run the full suite, compare the numbers. Only a green one replaces the old."""
+    """Try an upgrade: lock, build, certify, compare.
+
+    It runs beside the stack, which is replaced only when everything is green.
+    """
     home = project.find()
     lock = lockfile.load(home, name)
     chosen = engine_name or proof.answering_engine()

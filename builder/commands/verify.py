@@ -31,7 +31,7 @@ PublicKeys = Annotated[
     list[Path] | None,
     typer.Option(
         "--key", metavar="FILE",
-        help="A public key, cosign.pub; given more than once, any may have signed. Required without --rebuild.",
+        help="A public key such as cosign.pub; with several, any may have signed. Required without --rebuild.",
         show_default=False,
     ),
 ]  # fmt: skip
@@ -42,26 +42,27 @@ def verify_(
         str,
         typer.Argument(
             metavar="REF",
-            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder, or an OCI layout.",
+            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder or an OCI layout.",
             show_default=False,
         ),
     ],
     key: PublicKeys = None,
     hardware: Annotated[
-        str | None, typer.Option(help="It must be certified on this, such as H200.", show_default=False)
+        str | None, typer.Option(help="Require a certificate for this, such as H200.", show_default=False)
     ] = None,
     rebuild_: Annotated[
         bool,
-        typer.Option(
-            "--rebuild", help="Build it from this project's lock too and compare the digests; without --key, only that."
-        ),
+        typer.Option("--rebuild", help="Build it from this project's lock and compare the digests."),
     ] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="REF is a folder; no network is used.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="REF is a folder. No downloads.")] = False,
     allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a published image: signatures, release, subject, lock, suite, expiry, advisories. Any doubt ends with 1."""
+    """Verify a published image and its certificates.
+
+    Checked are signatures, release, subject, lock, suite, expiry and advisories. Any doubt exits with 1.
+    """
     if not key and not rebuild_:
         raise typer.BadParameter("it is required, or --rebuild", param_hint="--key")
     if hardware and not key:

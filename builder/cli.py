@@ -57,7 +57,7 @@ def epilog(example: str) -> str:
 for name, (command, example) in COMMANDS.items():
     app.command(name, epilog=epilog(example))(command)
 for bisection in bisect.app.registered_commands:
-    bisection.epilog = epilog(BISECTIONS[getattr(bisection.callback, "__name__", "")])
+    bisection.epilog = epilog(BISECTIONS[str(bisection.name)])
 app.add_typer(bisect.app, name="bisect")
 app.command("run-bundle", hidden=True)(carry.run_bundle)
 

@@ -1,13 +1,12 @@
 """How often does the doctor name the true cause first? `python benchmarks/doctor.py --cases FILE.jsonl`
 
-Each line of the file is one real report with a confirmed cause: what its author said of packages, hardware, launch and
-configuration, the error, and the culprits with their bad and fixed versions. The doctor sees what the author said, and
-nothing else. A finding is right when it names the culprits for the reason that was confirmed: the range that it calls
-bad meets the culprit's, does not hold the version in the report to be good, and is left by the confirmed fix. On a
-report without a culprit every finding that is certain or likely is wrong; where the
-confirmed cause is a setting, one that offers a setting is not.
+Each line of the file is one real report with a confirmed cause: what its author stated of packages, hardware, launch
+and configuration, the error, and the culprits with their bad and fixed versions. The doctor gets only what the author
+stated. A finding is right when it names the culprits for the confirmed reason: the range that it calls bad meets the
+culprit's, contains the version of the report, and not the confirmed fix. On a report without a culprit, every
+finding that is certain or likely is wrong; where the confirmed cause is a setting, one that offers a setting is not.
 
-The last line on stdout is one JSON object. Needs nothing but Python and the `packaging` that pip carries.
+The last line on stdout is one JSON object. Needs only Python and the `packaging` that pip carries.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,128 +25,165 @@ if sys.path[:1] == [str(Path(__file__).resolve().parent)]:
     sys.path[0] = str(ROOT)  # run as a file: `doctor` is the package beside this folder, not this file
 
 from doctor.answer import diagnose  # noqa: E402
-from doctor.base import versions  # noqa: E402
+from doctor.base import aliases, versions  # noqa: E402
 from doctor.case import Case  # noqa: E402
 from doctor.finding import Finding  # noqa: E402
 from doctor.know import data  # noqa: E402
-from doctor.read import context, environment, symptoms  # noqa: E402
+from doctor.know.data import Knowledge  # noqa: E402
+from doctor.read import context, requirements, symptoms  # noqa: E402
 from doctor.read.machine import Machine  # noqa: E402
 
+Report = dict[str, Any]  # a line of the file
 
-def asked(case: dict[str, Any], *known: Any) -> Case:
-    """What the author of a report said, as the doctor is asked it."""
-    said = {key: str(value) for key, value in _table(case.get("packages")).items() if value}
-    seen = environment.of_versions(str(case.get("id")), said)
-    config = case.get("config")
+
+@dataclass
+class Result:
+    """The findings of one report: where the right one is among them, or which are false alarms."""
+
+    report: Report
+    findings: list[Finding]
+    seconds: float
+
+    @property
+    def negative(self) -> bool:
+        """Did no version cause it?"""
+        return not self.report.get("culprit")
+
+    @property
+    def counted(self) -> bool:
+        """Does it state anything that a cause could be found by?"""
+        return bool(self.report.get("culprit_version_stated") or self.report.get("error"))
+
+    @property
+    def place(self) -> int:
+        """The place of the first right finding, from 1; 0 for none."""
+        places = (place for place, finding in enumerate(self.findings, start=1) if right(finding, self.report))
+        return next(places, 0)
+
+    @property
+    def alarms(self) -> list[Finding]:
+        """The findings that are wrong on a report that no version caused."""
+        setting = self.report.get("kind") == "config"
+        return [finding for finding in self.findings if finding.sure and not (setting and finding.setting)]
+
+
+def case_of(report: Report, knowledge: Knowledge) -> Case:
+    """What the author of a report stated, as a case."""
+    packages = {name: str(version) for name, version in _table(report.get("packages")).items() if version}
+    environment = requirements.of_versions(str(report.get("id")), packages)
+    config = report.get("config")
     run = context.read(config) if isinstance(config, str) else context.of_options(_table(config))
-    launch, hardware = case.get("launch"), _table(case.get("hardware"))
-    context.of_launch(launch if isinstance(launch, str) else " ".join(map(str, _table(launch).values())), run)
+    launch, hardware = report.get("launch"), _table(report.get("hardware"))
+    context.add_launch(run, launch if isinstance(launch, str) else " ".join(map(str, _table(launch).values())))
     if "num_processes" in _table(launch):
-        run.known.setdefault("processes", str(_table(launch)["num_processes"]))
+        run.facts.setdefault("processes", str(_table(launch)["num_processes"]))
     for key, name in (("gpu", "gpu_model"), ("gpus", "gpus"), ("cuda", "cuda")):
         if hardware.get(key) is not None:
-            run.known[name] = str(hardware[key])
-    told = Machine(driver=str(hardware["driver"]) if hardware.get("driver") else None)
-    return Case(seen, run, told, symptoms.plain(str(case.get("error") or "")), *known)
+            run.facts[name] = str(hardware[key])
+    machine = Machine(driver=str(hardware["driver"]) if hardware.get("driver") else None)
+    return Case(environment, run, machine, symptoms.plain(str(report.get("error") or "")), knowledge)
+
+
+def right(finding: Finding, report: Report) -> bool:
+    """Does a finding name the confirmed culprits, for the confirmed reason?
+
+    One that the error does not mention is right only where nothing fails, or where a declared requirement is unmet.
+    """
+    silent = report.get("silent") and finding.sure
+    if not finding.shown and report.get("error") and finding.rule != "requires-dist" and not silent:
+        return False
+    stated = {
+        aliases.normalise(name): str(version) for name, version in _table(report.get("packages")).items() if version
+    }
+    blamed = [_blames(finding, culprit, stated) for culprit in report.get("culprit") or []]
+    return all(blamed) if report.get("culprit_logic") == "all" else any(blamed)
+
+
+def _blames(finding: Finding, culprit: dict[str, Any], stated: dict[str, str]) -> bool:
+    package = aliases.normalise(culprit["package"])
+    if package not in finding.packages:
+        return False
+    ranges = [range_ for range_ in finding.ranges.get(package, []) if range_ != versions.ANY]
+    bad, fixed = str(culprit.get("bad") or versions.ANY), str(culprit.get("fixed") or "not known")
+    if not ranges:
+        # A check that blames no versions, but how files fit together: the error must say it.
+        return not finding.ranges and finding.shown > 0
+    if versions.specifiers(bad) is None:
+        return finding.shown > 0  # "a wheel built for another torch": the culprit is no range
+    version = stated.get(package, "")
+    both = versions.within(bad, version) is not False and any(versions.within(range_, version) for range_ in ranges)
+    if not both and not any(versions.overlaps(bad, range_) for range_ in ranges):
+        return False
+    if package in stated and all(versions.within(range_, version) is False for range_ in ranges):
+        return False
+    fixes = [fix for fix in map(str.strip, fixed.split(" or ")) if versions.specifiers(fix)]
+    return not any(versions.within(range_, fix) is True for range_ in ranges for fix in fixes)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each report, and the summary."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cases", type=Path, required=True)
+    parser.add_argument("--verbose", action="store_true", help="print the first findings of every miss")
+    options = parser.parse_args(arguments)
+    knowledge = data.load()
+    lines = options.cases.read_text(encoding="utf-8").splitlines()
+    results = [_result(json.loads(line), knowledge) for line in lines if line.strip()]
+    for result in results:
+        if result.negative or result.counted:
+            _print(result, options.verbose)
+    print(json.dumps(_summary(results)))
+    return 0
+
+
+def _result(report: Report, knowledge: Knowledge) -> Result:
+    begin = time.perf_counter()
+    findings = diagnose.findings(case_of(report, knowledge))
+    return Result(report, findings, time.perf_counter() - begin)
+
+
+def _summary(results: list[Result]) -> dict[str, Any]:
+    negatives = [result for result in results if result.negative]
+    positives = [result for result in results if not result.negative and result.counted]
+    first = [result for result in positives if result.place == 1]
+    third = [result for result in positives if 1 <= result.place <= 3]
+    alarms = [result.report["id"] for result in negatives if result.alarms]
+    return {
+        "cases": len(results),
+        "positives": len(positives),
+        "negatives": len(negatives),
+        "top1": round(len(first) / len(positives), 4) if positives else None,
+        "top3": round(len(third) / len(positives), 4) if positives else None,
+        "top1_only_possible": sum(not result.findings[0].sure for result in first),
+        "confident_on_negatives": len(alarms),
+        "missed": [result.report["id"] for result in positives if result.place != 1],
+        "alarms": alarms,
+        "slowest_s": round(max((result.seconds for result in results), default=0.0), 3),
+    }
+
+
+def _print(result: Result, verbose: bool) -> None:
+    report, findings = result.report, result.findings
+    if result.negative:
+        outcome, findings = ("alarm", result.alarms) if result.alarms else ("quiet", findings)
+    else:
+        outcome = f"rank {result.place}" if result.place else "missed"
+    first = findings[0] if findings else None
+    packages = ", ".join(first.packages)[:48] if first else ""
+    summary = f"{first.rule:<24} {first.confidence:<9} {packages}" if first else "nothing found"
+    print(f"{report['id']:<28} {outcome:<8} {summary}")
+    if verbose and outcome not in ("rank 1", "quiet"):
+        culprits = [
+            (culprit["package"], culprit.get("bad"), culprit.get("fixed")) for culprit in report.get("culprit") or []
+        ]
+        print(f"    error: {(report.get('error') or '')[:200]!r}")
+        print(f"    culprit: {culprits}")
+        for finding in findings[:4]:
+            print(f"    - {finding.rule} {finding.confidence} {finding.shown} {finding.packages} {finding.ranges}")
 
 
 def _table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def right(found: Finding, case: dict[str, Any]) -> bool:
-    """Does a finding name the confirmed culprits, for the confirmed reason?
-
-    One that the error does not speak of is right only where nothing fails, or where a declared requirement is broken.
-    """
-    if (
-        not found.shown
-        and case.get("error")
-        and found.rule != "requires-dist"
-        and not (found.sure and case.get("silent"))
-    ):
-        return False
-    said = {versions.name(key): str(value) for key, value in _table(case.get("packages")).items() if value}
-    good = [_blames(found, culprit, said) for culprit in case.get("culprit") or []]
-    return all(good) if case.get("culprit_logic") == "all" else any(good)
-
-
-def _blames(found: Finding, culprit: dict[str, Any], said: dict[str, str]) -> bool:
-    package = versions.name(culprit["package"])
-    if package not in found.packages:
-        return False
-    ranges = [one for one in found.ranges.get(package, []) if one != versions.ANY]
-    bad, fixed = str(culprit.get("bad") or versions.ANY), str(culprit.get("fixed") or "not known")
-    if not ranges:
-        # A check that blames no versions but how the files fit together: it must say what this error says.
-        return not found.ranges and found.shown > 0
-    if versions.specifiers(bad) is None:
-        return found.shown > 0  # "a wheel built for another torch": the culprit is no range
-    here = said.get(package, "")
-    both = any(versions.within(one, here) and versions.within(bad, here) is not False for one in ranges)
-    if not both and not any(versions.overlaps(bad, one) for one in ranges):
-        return False
-    if package in said and all(versions.within(one, said[package]) is False for one in ranges):
-        return False
-    # The confirmed fixes leave the range.
-    fixes = [one.strip() for one in fixed.split(" or ")]
-    return not any(versions.within(one, each) is True for one in ranges for each in fixes if versions.specifiers(each))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cases", type=Path, required=True)
-    parser.add_argument("--verbose", action="store_true", help="print the first findings of what was missed")
-    options = parser.parse_args(arguments)
-    known = [data.read(name) for name in data.FILES]
-    lines = options.cases.read_text(encoding="utf-8").splitlines()
-    cases = [json.loads(line) for line in lines if line.strip()]
-    first, third, guessed, missed, alarms, apart = 0, 0, 0, [], [], 0
-    slowest = 0.0
-    for case in cases:
-        begun = time.perf_counter()
-        found = diagnose.findings(asked(case, *known))
-        slowest = max(slowest, time.perf_counter() - begun)
-        if not case.get("culprit"):
-            sure = [one for one in found if one.sure and not (case.get("kind") == "config" and one.setting)]
-            alarms += [case["id"]] if sure else []
-            _row(case, "alarm" if sure else "quiet", sure or found, options.verbose)
-            continue
-        if not case.get("culprit_version_stated") and not case.get("error"):
-            apart += 1
-            continue
-        place = next((number for number, one in enumerate(found, start=1) if right(one, case)), 0)
-        first += place == 1
-        guessed += place == 1 and not found[0].sure
-        third += 1 <= place <= 3
-        if place != 1:
-            missed.append(case["id"])
-        _row(case, f"rank {place}" if place else "missed", found, options.verbose)
-    negatives = sum(not case.get("culprit") for case in cases)
-    asked_of = len(cases) - negatives - apart
-    answer = {
-        "cases": len(cases), "positives": asked_of, "negatives": negatives,
-        "top1": round(first / asked_of, 4) if asked_of else None,
-        "top3": round(third / asked_of, 4) if asked_of else None,
-        "top1_only_possible": guessed,
-        "confident_on_negatives": len(alarms), "missed": missed, "alarms": alarms,
-        "slowest_s": round(slowest, 3),
-    }  # fmt: skip
-    print(json.dumps(answer))
-    return 0
-
-
-def _row(case: dict[str, Any], outcome: str, found: list[Finding], verbose: bool) -> None:
-    best = found[0] if found else None
-    said = f"{best.rule:<24} {best.confidence:<9} {', '.join(best.packages)[:48]}" if best else "nothing found"
-    print(f"{case['id']:<28} {outcome:<8} {said}")
-    if verbose and outcome not in ("rank 1", "quiet"):
-        print(f"    error: {(case.get('error') or '')[:200]!r}")
-        print(
-            f"    culprit: {[(one['package'], one.get('bad'), one.get('fixed')) for one in case.get('culprit') or []]}"
-        )
-        for one in found[:4]:
-            print(f"    - {one.rule} {one.confidence} shown={one.shown} {one.packages} {one.ranges}")
 
 
 if __name__ == "__main__":

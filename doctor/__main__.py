@@ -1,6 +1,6 @@
-"""`python -m doctor`, `python doctor.py`: arguments, the question, the answer.
+"""`python -m doctor`, `python doctor.py`: arguments in, an answer out.
 
-0 nothing is known to be wrong · 1 something is · 2 usage · 3 what was named cannot be read.
+0 nothing is known to be wrong · 1 something is · 2 usage · 3 a file or folder that was named cannot be read.
 """
 
 from __future__ import annotations
@@ -8,26 +8,31 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from doctor.answer import commands, diagnose, nearest, report
 from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import data
-from doctor.read import context, environment, files, machine, symptoms
-from doctor.read.environment import UnreadableError
+from doctor.read import context, files, machine, pythons, requirements, symptoms
+from doctor.read.context import Context
+from doctor.read.files import UnreadableError
+from doctor.read.machine import Machine
 
-SAYS = """\
-Looks at an environment for GRPO training as it is, without importing it, and says what is known to be wrong.
-Without --python and --requirements: at the environment of the Python that runs it."""
+DESCRIPTION = """\
+Finds what is known to be wrong with an environment for GRPO training, without importing any of it. Without --python
+and --requirements it looks at the environment of the Python that runs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """The program: prints an answer or an error, returns the exit code."""
     try:
         return answer(arguments)
-    except BrokenPipeError:  # whoever read has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    except BrokenPipeError:  # the reader of the output is gone
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
         return 1
     except UnreadableError as error:
         if "--json" in (sys.argv[1:] if arguments is None else arguments):
@@ -38,31 +43,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def answer(arguments: Sequence[str] | None = None, script: str | None = None) -> int:
-    """Print the answer to what is asked; the exit code. Raises UnreadableError. `script`: how this is called again."""
-    asked = _parser().parse_args(arguments)
-    if asked.lock_of:
-        return _lock_of(asked.lock_of)
-    case = _case(asked)
-    found = diagnose.findings(case)
-    commands.add(case, found)
-    best = nearest.find(case, script or _script())
-    if asked.json:
-        print(json.dumps(report.as_json(case, found, best), indent=2))
+    """Print the answer; the exit code, 0 or 1. Raises UnreadableError.
+
+    `script`: the command that runs the doctor, for the commands in the answer.
+    """
+    options = _parser().parse_args(arguments)
+    if options.lock_of:
+        return _print_lock(options.lock_of)
+    case = _case(options)
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    stack = nearest.find(case, script or _own_command())
+    if options.json:
+        print(json.dumps(report.as_json(case, findings, stack), indent=2))
     else:
-        terminal.write(report.text(case, found, best))
-    return 1 if any(one.sure for one in found) else 0
+        terminal.write(report.text(case, findings, stack))
+    return 1 if any(finding.sure for finding in findings) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="doctor", description=SAYS)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    parser = argparse.ArgumentParser(prog="doctor", description=DESCRIPTION)
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
         "--python", metavar="PATH", help="an interpreter, a virtual environment, or a site-packages folder"
     )
-    what.add_argument("--requirements", metavar="FILE", help="a freeze, a lock, or a list of requirements")
+    place.add_argument("--requirements", metavar="FILE", help="a freeze, a lock, or a list of requirements")
     parser.add_argument("--config", metavar="FILE", action="append", default=[],
                         help="a training, accelerate or DeepSpeed configuration, or the script")  # fmt: skip
-    parser.add_argument("--launch", metavar="COMMAND", default="", help="how it is launched, as you type it")
+    parser.add_argument("--launch", metavar="COMMAND", default="", help="the launch command, as you type it")
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
     parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
     parser.add_argument("--lock-of", metavar="STACK", help="print the lock of a stack, and nothing else")
@@ -70,27 +78,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _case(asked: argparse.Namespace) -> Case:
-    if asked.requirements:
-        seen, here = environment.of_requirements(asked.requirements), False
-    elif asked.python:
-        seen, here = environment.of_python(asked.python), True
+def _case(options: argparse.Namespace) -> Case:
+    if options.requirements:
+        environment, local = requirements.of_file(options.requirements), False
+    elif options.python:
+        environment, local = pythons.of_path(options.python), True
     else:
-        seen, here = environment.of_this_process(), True
-    known = context.Context()
-    for path in asked.config:
-        told = context.read(_text(path))
-        known.known.update(told.known)
-        known.flags.update(told.flags)
-    if asked.launch:
-        told = context.read(asked.launch)
-        known.known.update(told.known)
-        known.flags = {**told.flags, **known.flags}
-    said: list[str] = [symptoms.plain(asked.error)] if asked.error else []
-    if asked.log:
-        said.append(symptoms.read(asked.log))
-    looked = machine.look(seen.include, avoid=seen.programs) if here else machine.Machine()
-    return Case(seen, known, looked, "\n".join(said), *map(data.read, data.FILES))
+        environment, local = pythons.of_this_process(), True
+    run = _context(options.config, options.launch)
+    errors = [symptoms.plain(options.error)] if options.error else []
+    if options.log:
+        errors.append(symptoms.read(options.log))
+    here = machine.inspect(environment.include, avoid=environment.program_folders) if local else Machine()
+    return Case(environment, run, here, "\n".join(errors), data.load())
+
+
+def _context(configurations: Sequence[str], launch: str) -> Context:
+    """What configurations and the launch command state. The later file wins, and a file wins over the command."""
+    run = Context()
+    for path in configurations:
+        stated = context.read(_text(path))
+        run.facts.update(stated.facts)
+        run.flags.update(stated.flags)
+    if launch:
+        stated = context.read(launch)
+        run.facts.update(stated.facts)
+        run.flags = {**stated.flags, **run.flags}
+    return run
 
 
 def _text(path: str) -> str:
@@ -100,25 +114,21 @@ def _text(path: str) -> str:
         raise UnreadableError(f"{path}: {files.why(error)}") from error
 
 
-def _lock_of(name: str) -> int:
-    known = data.read("data.json")
-    lock = nearest.lock_of(known, name)
+def _print_lock(name: str) -> int:
+    stacks = data.stacks()
+    lock = nearest.lock_of(stacks, name)
     if lock is None:
-        raise UnreadableError(
-            f"there is no stack {name}; there are {', '.join(one['name'] for one in known['stacks'])}"
-        )
+        raise UnreadableError(f"there is no stack {name}; there are {', '.join(stack['name'] for stack in stacks)}")
     print(lock, end="")
     return 0
 
 
-def _script() -> str:
-    """How this very program is called again."""
+def _own_command() -> str:
+    """The command that runs this very program."""
     if os.environ.get("VETTED_DOCTOR"):
         return os.environ["VETTED_DOCTOR"]
     own = sys.argv[0]
-    if os.path.basename(own) == "__main__.py":  # noqa: PTH119
-        return environment.running([sys.executable, "-m", "doctor"])
-    return environment.running([sys.executable, own])
+    return shlex.join([sys.executable, *(["-m", "doctor"] if Path(own).name == "__main__.py" else [own])])
 
 
 if __name__ == "__main__":

@@ -1,21 +1,37 @@
-"""What the doctor is asked: an environment, what is known of the run and the machine, and what went wrong."""
+"""A case: an environment, the run, the machine, the error, and the knowledge to judge them by."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Any
 
+from doctor.know.data import Knowledge
 from doctor.read.context import Context
 from doctor.read.environment import Environment
 from doctor.read.machine import Machine
 
+FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
+
 
 @dataclass
 class Case:
+    """What every check is asked about."""
+
     environment: Environment
     context: Context = field(default_factory=Context)
     machine: Machine = field(default_factory=Machine)
-    error: str = ""
-    data: dict[str, Any] = field(default_factory=dict)  # doctor/know/data.json
-    apis: dict[str, dict[str, Any]] = field(default_factory=dict)  # doctor/know/apis.json.gz
-    fixes: dict[str, list[list[Any]]] = field(default_factory=dict)  # doctor/know/fixes.json
+    error: str = ""  # of an error or a log, cut to a limit
+    knowledge: Knowledge = field(default_factory=Knowledge)
+
+    @property
+    def failed(self) -> bool:
+        """Does the text say that something raised an error or was killed?"""
+        return FAILED.search(self.error) is not None
+
+    def version(self, package: str) -> str | None:
+        """The installed version of a package."""
+        return self.environment.version(package)
+
+    def versions(self, *packages: str | None) -> dict[str, str | None]:
+        """The installed versions of packages, for a finding that blames them."""
+        return {package: self.version(package) for package in packages if package}

@@ -1,6 +1,6 @@
 """Distributions that are published under several names, such as a build for another device.
 
-The doctor runs without this package and has the same table in doctor/base/versions.py; a test compares them.
+The doctor runs without this package and has the same table in doctor/base/aliases.py; a test compares them.
 """
 
 from __future__ import annotations

@@ -16,15 +16,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def content(project: Project) -> bytes:
-    """The archive, the same bytes for the same sources."""
+    """The archive: the same bytes for the same sources. Raises BadInputError before `vetted render` wrote the data."""
     folder = project.root / "doctor"
     if not (folder / "know" / "data.json").is_file():
         raise errors.BadInputError("doctor/know/data.json does not exist", next_step="vetted render")
     files = {path.relative_to(project.root).as_posix(): path for path in _sources(folder)}
     files |= {f"packaging/{path.name}": path for path in sorted(_packaging().glob("*.py"))}
-    written = io.BytesIO()
-    written.write(FIRST)
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    buffer.write(FIRST)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in [
             ("__main__.py", MAIN.encode()),
             *((name, path.read_bytes()) for name, path in files.items()),
@@ -32,7 +32,7 @@ def content(project: Project) -> bytes:
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
-    return written.getvalue()
+    return buffer.getvalue()
 
 
 def _sources(folder: Path) -> list[Path]:
@@ -42,6 +42,6 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _packaging() -> Path:
-    found = importlib.util.find_spec("packaging")
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent
+    spec = importlib.util.find_spec("packaging")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent

@@ -1,111 +1,113 @@
-"""The nearest stack that is locked here: the one that takes the fewest steps, and the commands that get there."""
+"""The nearest stack that is locked here: the one that takes the fewest steps, and the commands that install it."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-from doctor.base import versions
+from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import cuda
-from doctor.read.machine import newest_cuda
+from doctor.know import cuda
+from doctor.know.data import Stack
 
-# A step in one of these weighs more than one in all the rest: they are what a training script is written against.
+# The packages that a training script is written against, by how much a step in one of them costs.
 WEIGHTS = {"trl": 5.0, "transformers": 4.0, "vllm": 4.0, "torch": 4.0, "deepspeed": 2.0, "peft": 2.0,
            "accelerate": 2.0, "bitsandbytes": 2.0, "datasets": 1.0}  # fmt: skip
+STEPS = (1.0, 0.5, 0.1)  # the cost of another major, minor or patch version
+
+
+class Step(NamedTuple):
+    """A package that differs: what is installed, and what the stack has."""
+
+    package: str
+    installed: str | None
+    locked: str
 
 
 @dataclass
 class Nearest:
+    """A stack, the difference to it, and the commands that install it."""
+
     name: str
     title: str
-    certified: list[str]  # where; empty when nobody has certified it
-    python: str
-    difference: list[tuple[str, str | None, str]]  # package, what is installed, what the stack has
+    certified: list[str]  # hardware; empty where nobody has certified it
+    difference: list[Step]  # the packages of WEIGHTS, the most important first
     others: int  # further packages that differ
     commands: list[str]
     notes: list[str]
 
 
 def find(case: Case, script: str) -> Nearest | None:
-    """The nearest stack for this machine's device; None when nothing is known of the environment."""
-    if not any(case.environment.version(name) for name in WEIGHTS):
+    """The nearest stack for this machine's device; None when nothing is known about the environment.
+
+    `script`: the command that runs the doctor.
+    """
+    if not any(case.version(name) for name in WEIGHTS):
         return None
-    stacks = [one for one in case.data.get("stacks", ()) if _runs(one, case)]
+    stacks = [stack for stack in case.knowledge.stacks if _runs(stack, case)]
     if not stacks:
         return None
-    best = min(stacks, key=lambda one: (_distance(one, case), not one["certified"], one["name"]))
+    best = min(stacks, key=lambda stack: (_distance(stack, case), not stack["certified"], stack["name"]))
     return _describe(best, case, script)
 
 
-def _runs(stack: dict[str, Any], case: Case) -> bool:
-    """Is it for this device, and does the driver run its CUDA?"""
-    built = cuda.of_torch(case)
-    gpu = bool(case.machine.gpus or case.machine.driver) if case.machine.looked_at else built != ""
-    if (stack["device"] == "cuda") != gpu:
-        return False
-    driver = case.machine.driver or case.context.known.get("driver")
-    newest = newest_cuda(str(driver)) if driver else None
-    return newest is None or stack["device"] == "cpu" or int(stack["cuda"].partition(".")[0] or 0) <= newest
-
-
-def _distance(stack: dict[str, Any], case: Case) -> float:
-    total = 0.0
-    for name, weight in WEIGHTS.items():
-        have, wanted = case.environment.version(name), stack["versions"].get(name)
-        if have is None or wanted is None:
-            continue
-        total += weight * _step(have, wanted)
-    return total
-
-
-def _step(have: str, wanted: str) -> float:
-    """0 for the same version; then the first number that differs, and by how much."""
-    one, other = versions.parse(have), versions.parse(wanted)
-    if one is None or other is None:
-        return 1.0
-    for place, (left, right) in enumerate(zip((*one.release, 0, 0, 0)[:3], (*other.release, 0, 0, 0)[:3])):
-        if left != right:
-            return (1.0, 0.5, 0.1)[place] + min(abs(left - right), 50) / 100
-    return 0.0
-
-
-def _describe(stack: dict[str, Any], case: Case, script: str) -> Nearest:
-    pins: dict[str, str] = stack["versions"]
-    difference, others = [], 0
-    for name, wanted in pins.items():
-        have = case.environment.version(versions.name(name))
-        if have == wanted:
-            continue
-        if versions.name(name) in WEIGHTS:
-            difference.append((name, have, wanted))
-        else:
-            others += 1
-    folder, lock = f"venv-{stack['name']}", f"{stack['name']}.txt"
-    backend = " --torch-backend cpu" if stack["device"] == "cpu" else ""
-    commands = [
-        f"{script} --lock-of {shlex.quote(stack['name'])} > {lock}",
-        f"uv venv --python {stack['python']} {folder}",
-        f"uv pip sync --python {folder} --require-hashes{backend} {lock}",
-    ]
-    notes = (
-        [f"the image carries {len(stack['patches'])} patches besides: {', '.join(stack['patches'])}"]
-        if stack["patches"]
-        else []
-    )
-    return Nearest(
-        stack["name"], stack["title"], stack["certified"], stack["python"],
-        sorted(difference, key=lambda one: -WEIGHTS[versions.name(one[0])]), others, commands, notes,
-    )  # fmt: skip
-
-
-def lock_of(data: dict[str, Any], name: str) -> str | None:
-    """The lock of a stack, as a requirements.txt with hashes."""
-    for stack in data.get("stacks", ()):
+def lock_of(stacks: list[Stack], name: str) -> str | None:
+    """The lock of a stack, as a requirements.txt with hashes; None where there is no such stack."""
+    for stack in stacks:
         if stack["name"] == name:
             return "".join(
                 f"{package}=={version} --hash=sha256:{stack['hashes'][package]}\n"
                 for package, version in stack["versions"].items()
             )
     return None
+
+
+def _runs(stack: Stack, case: Case) -> bool:
+    """Is it for this device, and does the driver run its CUDA?"""
+    torch_cuda = cuda.of_torch(case.environment)
+    gpu = bool(case.machine.gpus or case.machine.driver) if case.machine.inspected else torch_cuda != ""
+    if (stack["device"] == "cuda") != gpu:
+        return False
+    driver = case.machine.driver or case.context.facts.get("driver")
+    newest = cuda.newest(str(driver)) if driver else None
+    return newest is None or stack["device"] == "cpu" or (cuda.major(stack["cuda"]) or 0) <= newest
+
+
+def _distance(stack: Stack, case: Case) -> float:
+    pairs = ((weight, case.version(name), stack["versions"].get(name)) for name, weight in WEIGHTS.items())
+    return sum(weight * _cost(installed, locked) for weight, installed, locked in pairs if installed and locked)
+
+
+def _cost(installed: str, locked: str) -> float:
+    """0 for the same version; else by the first number that differs, and by how much."""
+    here, there = versions.parse(installed), versions.parse(locked)
+    if here is None or there is None:
+        return 1.0
+    for cost, left, right in zip(STEPS, (*here.release, 0, 0, 0), (*there.release, 0, 0, 0)):
+        if left != right:
+            return cost + min(abs(left - right), 50) / 100
+    return 0.0
+
+
+def _describe(stack: Stack, case: Case, script: str) -> Nearest:
+    pins = stack["versions"].items()
+    steps = [Step(name, case.version(aliases.normalise(name)), locked) for name, locked in pins]
+    steps = [step for step in steps if step.installed != step.locked]
+    difference = [step for step in steps if aliases.normalise(step.package) in WEIGHTS]
+    folder, lock = f"venv-{stack['name']}", f"{stack['name']}.txt"
+    backend = " --torch-backend cpu" if stack["device"] == "cpu" else ""
+    patches = stack["patches"]
+    return Nearest(
+        name=stack["name"],
+        title=stack["title"],
+        certified=stack["certified"],
+        difference=sorted(difference, key=lambda step: -WEIGHTS[aliases.normalise(step.package)]),
+        others=len(steps) - len(difference),
+        commands=[
+            f"{script} --lock-of {shlex.quote(stack['name'])} > {lock}",
+            f"uv venv --python {stack['python']} {folder}",
+            f"uv pip sync --python {folder} --require-hashes{backend} {lock}",
+        ],
+        notes=[f"the image also has {len(patches)} patches: {', '.join(patches)}"] if patches else [],
+    )

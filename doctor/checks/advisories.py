@@ -1,8 +1,8 @@
-"""Advisories against an environment, what is known of the run, and the text of an error.
+"""Advisories against an environment, the context of the run, and the text of an error.
 
-An advisory strikes for certain when every package of a combination lies in its range and every condition holds; it may
-strike when nothing contradicts it. What its text says weighs more than what is not known, and a version that lies
-outside its range weighs more than any text.
+An advisory applies for certain when every package of a combination is in its range and every condition is met; it may
+apply when nothing contradicts it. What the text says counts more than what is not known, and a version outside its
+range counts more than any text.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from re import Pattern
-from typing import Any
+from typing import NamedTuple
 
 from doctor.base import versions
-from doctor.finding import Finding
-from doctor.read.context import Context
-from doctor.read.environment import Environment
+from doctor.case import Case
+from doctor.finding import EXPLAINS, POINTS, SILENT, Finding
+from doctor.know.data import Advisory, Affected, Fix
 
-Advisory = dict[str, Any]
-# An error that names something of somebody's; "expected Half but found Float" can come from anywhere.
+# Words about a kind of harm: a text with one of them may be about an advisory of this severity.
 WORDS = {
     "hang": re.compile(
         r"\b(?:hangs?|hung|hanging|stuck|deadlocks?|freez\w+|blocked|never returns|time[ds]? ?out)\b", re.I
@@ -33,137 +32,174 @@ WORDS = {
     ),
     "waste": re.compile(r"memory|\boom\b|\bslow", re.IGNORECASE),
 }
-FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
-PERSONAL = ({"note"}, {"gpu_model"})
+CRASHES = ("crash", "resolve")
+# Conditions that only a person can judge, or a GPU that nobody named.
+UNSEEN = ({"note"}, {"gpu_model"})
+# A quotation that names something of a package; "expected Half but found Float" can come from anywhere.
 SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
+EVIDENCE = {
+    "executed": "was run by us, or read from the published packages",
+    "read": "was read in the sources",
+    "inferred": "is inferred, not confirmed",
+}
+QUOTED = 200  # characters of a quotation
+
+
+class Quotation(NamedTuple):
+    """What an advisory recognises in a text: SILENT, POINTS (a hint) or EXPLAINS (a symptom), and the words."""
+
+    shown: int = SILENT
+    words: str = ""
 
 
 @dataclass
-class Held:
-    """One combination of an advisory: what is known of each package's range and of each condition."""
+class Combination:
+    """One combination of an advisory: is each package in its range, is each condition met? None: not known."""
 
-    affected: dict[str, Any]
+    affected: Affected
     packages: dict[str, bool | None]
-    context: dict[str, bool | None]
+    conditions: dict[str, bool | None]
+
+    @property
+    def ranges(self) -> dict[str, str]:
+        """The bad range of each package."""
+        return self.affected.get("packages", {})
 
     @property
     def contradicted(self) -> bool:
-        return False in self.packages.values() or False in self.context.values()
+        """Is a package outside its range, or a condition not met?"""
+        return False in self.packages.values() or False in self.conditions.values()
 
     @property
-    def known(self) -> int:
-        """How much of it is known to hold: 2 all of its packages, 1 some, 0 none."""
+    def matched(self) -> int:
+        """How many packages are known to be in their ranges: 2 all, 1 some, 0 none."""
         if all(self.packages.values()):
             return 2
         return 1 if any(self.packages.values()) else 0
 
     @property
     def settled(self) -> bool:
-        return all(self.context.values())
+        """Is every condition known to be met?"""
+        return all(self.conditions.values())
+
+    @property
+    def any_version(self) -> bool:
+        """Does it affect every version of its packages?"""
+        return set(self.ranges.values()) <= {versions.ANY}
 
     @property
     def undecided(self) -> list[str]:
-        packages = [f"{name}{_range(wanted)}" for name, wanted in self.affected.get("packages", {}).items()
-                    if self.packages[name] is None]  # fmt: skip
-        return [*packages, *(key for key, holds in self.context.items() if holds is None)]
+        """What is not known, in words."""
+        packages = [_requirement(name, range_) for name, range_ in self.ranges.items() if self.packages[name] is None]
+        return [*packages, *(condition for condition, met in self.conditions.items() if met is None)]
 
     @property
     def weight(self) -> float:
-        """What speaks for it. A package that merely has to be there says little."""
-        sure = sum(1.0 if wanted != versions.ANY else 0.2 for name, wanted in self.affected.get("packages", {}).items()
-                   if self.packages[name])  # fmt: skip
-        return sure + 0.5 * sum(1 for holds in self.context.values() if holds)
+        """How much evidence there is. That a package is there, in any version, is little."""
+        matched = (range_ for name, range_ in self.ranges.items() if self.packages[name])
+        weights = sum(1.0 if range_ != versions.ANY else 0.2 for range_ in matched)
+        return weights + 0.5 * sum(1 for met in self.conditions.values() if met)
 
 
-def hold(affected: dict[str, Any], environment: Environment, context: Context) -> Held:
-    packages: dict[str, bool | None] = {}
-    for name, wanted in affected.get("packages", {}).items():
-        version = environment.version(name)
-        if version is None:
-            packages[name] = False if environment.whole else None
-        else:
-            packages[name] = versions.within(wanted, version)
-    return Held(affected, packages, context.holds(affected.get("context") or {}))
-
-
-def advisories(known: list[Advisory], environment: Environment, context: Context, text: str) -> Iterator[Finding]:
+def known_combinations(case: Case) -> Iterator[Finding]:
     """What every advisory has to say."""
-    for one in known:
-        found = _advisory(one, environment, context, text)
-        if found is not None:
-            yield found
+    for advisory in case.knowledge.advisories:
+        finding = _of_advisory(advisory, case)
+        if finding is not None:
+            yield finding
 
 
-def _advisory(one: Advisory, environment: Environment, context: Context, text: str) -> Finding | None:
-    held = [hold(affected, environment, context) for affected in one["affected"]]
-    held = [each for each in held if not each.contradicted]
-    if not held:
+def combination(affected: Affected, case: Case) -> Combination:
+    """A combination against the environment and the context of the run."""
+    packages: dict[str, bool | None] = {}
+    for name, range_ in affected.get("packages", {}).items():
+        version = case.version(name)
+        if version is None:
+            packages[name] = False if case.environment.complete else None
+        else:
+            packages[name] = versions.within(range_, version)
+    return Combination(affected, packages, case.context.conditions(affected.get("context") or {}))
+
+
+def quotation(advisory: Advisory, text: str) -> Quotation:
+    """The longest words of a text that a symptom matches; where none does, those of a hint."""
+    kinds = ((EXPLAINS, advisory.get("symptoms", [])), (POINTS, advisory.get("hints", [])))
+    for shown, patterns in kinds:
+        matches = [match.group() for match in (_compiled(pattern).search(text) for pattern in patterns) if match]
+        if text and matches:
+            return Quotation(shown, max(matches, key=len)[:QUOTED])
+    return Quotation()
+
+
+def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
+    combinations = [combination(affected, case) for affected in advisory["affected"]]
+    combinations = [candidate for candidate in combinations if not candidate.contradicted]
+    if not combinations:
         return None
-    best = max(held, key=lambda each: (each.known, each.settled, each.weight))
-    shown, quoted = seen(one, text)
-    spoken = one["severity"] in WORDS and WORDS[one["severity"]].search(text) is not None
-    # What was asked is why this was raised: a run that fails neither hangs nor trains wrongly.
-    aside = not shown and (one["severity"] in ("crash", "resolve") or (FAILED.search(text) is not None and not spoken))
-    confidence = _confidence(best, shown, quoted, bool(text) and aside, one)
+    best = max(combinations, key=lambda candidate: (candidate.matched, candidate.settled, candidate.weight))
+    quoted = quotation(advisory, case.error)
+    severity = advisory["severity"]
+    about = severity in WORDS and WORDS[severity].search(case.error) is not None
+    confidence = _confidence(best, quoted, _other_error(case, quoted, severity, about), advisory)
     if confidence is None:
         return None
-    if not shown and best.known == 2 and spoken:
-        shown = 1  # it does speak of such a thing, which makes it no surer
+    shown = quoted.shown
+    if not shown and best.matched == 2 and about:
+        shown = POINTS  # the text is about such harm, which makes the finding no surer
     return Finding(
-        rule=one["id"],
-        title=one["summary"],
-        packages={name: environment.version(name) for name in best.affected.get("packages", {})},
-        severity=one["severity"],
+        rule=advisory["id"],
+        title=advisory["summary"],
+        packages=case.versions(*best.ranges),
+        severity=severity,
         confidence=confidence,
-        evidence=_evidence(one, best, environment, quoted),
-        remedy=[_way_out(fix) for fix in one["fix"]],
-        ranges={name: [wanted] for name, wanted in best.affected.get("packages", {}).items()},
+        evidence=_evidence(advisory, best, case, quoted.words),
+        remedy=[_way_out(fix) for fix in advisory["fix"]],
+        ranges={name: [range_] for name, range_ in best.ranges.items()},
         decide=[] if confidence == "certain" else best.undecided,
-        links=[reference["url"] for reference in one["references"]],
-        setting=any(not fix.get("packages") for fix in one["fix"]),
+        links=[reference["url"] for reference in advisory["references"]],
+        setting=any(not fix.get("packages") for fix in advisory["fix"]),
         shown=shown,
-        weight=best.weight + (0.01 * len(quoted) if shown == 2 else 0),
+        weight=best.weight + (0.01 * len(quoted.words) if shown == EXPLAINS else 0),
     )
 
 
-def _confidence(best: Held, shown: int, quoted: str, quiet: bool, one: Advisory) -> str | None:
-    """How sure it is, or None when nothing speaks for it.
+def _other_error(case: Case, quoted: Quotation, severity: str, about: bool) -> bool:
+    """Is the error about something else? The run got past this fault, ended before it, or failed of another.
 
-    `quiet`: this error does not speak of it. The run got past it, never came so far, or failed of something else.
+    A run that fails neither hangs nor trains wrongly.
     """
-    sure = "likely" if one["evidence"]["kind"] == "inferred" else "certain"
-    if best.known == 2:
-        if shown == 2 and not best.settled and set(best.affected.get("packages", {}).values()) <= {versions.ANY}:
-            # In every version, and under conditions that nobody told: the error alone speaks for it.
-            return "likely" if SPECIFIC.search(quoted) else "possible"
-        if shown == 2:
-            return sure
-        if best.settled:
-            return "possible" if quiet or (not best.affected.get("packages") and not shown) else sure
-        # That packages are there, in any version, is no reason to speak of it.
-        ranges = set(best.affected.get("packages", {}).values())
-        idle = not any(best.context.values()) and (
-            ranges <= {versions.ANY}
-            # A crash that hangs on what only a person can judge, or on a GPU that nobody named, is spoken of when it
-            # has happened.
-            or (one["severity"] in ("crash", "resolve") and set(best.affected.get("context") or {}) in PERSONAL)
-        )
-        return "likely" if shown else None if quiet or idle else "possible"
-    if shown == 2:
-        given = best.known or any(best.context.values())
-        return "likely" if given or SPECIFIC.search(quoted) else "possible"
-    if shown == 1:
-        return "likely" if best.known and best.settled and best.context else "possible"
+    return bool(case.error) and not quoted.shown and (severity in CRASHES or (case.failed and not about))
+
+
+def _confidence(best: Combination, quoted: Quotation, other_error: bool, advisory: Advisory) -> str | None:
+    """How sure it is; None when there is no evidence."""
+    if best.matched == 2:
+        return _confidence_of_match(best, quoted, other_error, advisory)
+    if quoted.shown == EXPLAINS:
+        supported = best.matched or any(best.conditions.values())
+        return "likely" if supported or SPECIFIC.search(quoted.words) else "possible"
+    if quoted.shown == POINTS:
+        return "likely" if best.matched and best.settled and best.conditions else "possible"
     return None
 
 
-def seen(one: Advisory, text: str) -> tuple[int, str]:
-    """2 and the words when a symptom stands in a text, 1 and the words for a hint, else 0."""
-    for strength, key in ((2, "symptoms"), (1, "hints")):
-        found = [match.group() for match in (_compiled(each).search(text) for each in one.get(key, ())) if match]
-        if text and found:
-            return strength, max(found, key=len)[:200]
-    return 0, ""
+def _confidence_of_match(best: Combination, quoted: Quotation, other_error: bool, advisory: Advisory) -> str | None:
+    """Every package is known to be in its range."""
+    sure = "likely" if advisory["evidence"]["kind"] == "inferred" else "certain"
+    if quoted.shown == EXPLAINS:
+        if best.settled or not best.any_version:
+            return sure
+        # In every version, and under conditions that nobody stated: the error is the only evidence.
+        return "likely" if SPECIFIC.search(quoted.words) else "possible"
+    if best.settled:
+        return "possible" if other_error or (not best.ranges and not quoted.shown) else sure
+    if quoted.shown:
+        return "likely"
+    # That packages are there, in any version, is not worth a finding. Nor is a crash under a condition that cannot be
+    # seen, until it has happened.
+    unseen = advisory["severity"] in CRASHES and set(best.affected.get("context") or {}) in UNSEEN
+    idle = not any(best.conditions.values()) and (best.any_version or unseen)
+    return None if other_error or idle else "possible"
 
 
 @lru_cache(maxsize=2048)
@@ -171,28 +207,23 @@ def _compiled(pattern: str) -> Pattern[str]:
     return re.compile(pattern)
 
 
-def _evidence(one: Advisory, best: Held, environment: Environment, quoted: str) -> list[str]:
-    said = []
-    for name, wanted in best.affected.get("packages", {}).items():
-        version = environment.version(name)
-        have = f"{name} {version}" if version else f"{name} (version not given)"
-        said.append(have if wanted == versions.ANY else f"{have}, affected {wanted}")
-    said += [key for key, holds in best.context.items() if holds]
+def _evidence(advisory: Advisory, best: Combination, case: Case, quoted: str) -> list[str]:
+    lines = []
+    for name, range_ in best.ranges.items():
+        version = case.version(name)
+        installed = f"{name} {version}" if version else f"{name} (version not given)"
+        lines.append(installed if range_ == versions.ANY else f"{installed}, affected {range_}")
+    lines += [condition for condition, met in best.conditions.items() if met]
     if quoted:
-        said.append(f"the error says: {quoted}")
-    kinds = {
-        "executed": "was run by us, or read out of the published packages",
-        "read": "was read in the sources",
-        "inferred": "is inferred, not confirmed",
-    }
-    return [*said, f"{one['id']} {kinds[one['evidence']['kind']]}"]
+        lines.append(f"the error says: {quoted}")
+    return [*lines, f"{advisory['id']} {EVIDENCE[advisory['evidence']['kind']]}"]
 
 
-def _way_out(fix: dict[str, Any]) -> str:
-    packages = " and ".join(f"{name}{_range(wanted)}" for name, wanted in fix.get("packages", {}).items())
+def _way_out(fix: Fix) -> str:
+    packages = " and ".join(_requirement(name, range_) for name, range_ in fix.get("packages", {}).items())
     note = fix.get("note") or ""
     return f"{packages} ({note})" if packages and note else packages or note
 
 
-def _range(wanted: str) -> str:
-    return "" if wanted == versions.ANY else wanted
+def _requirement(name: str, range_: str) -> str:
+    return name if range_ == versions.ANY else f"{name}{range_}"

@@ -1,4 +1,4 @@
-"""Do torch, the libraries of CUDA, bitsandbytes and the driver speak the same CUDA?"""
+"""Do torch, the CUDA libraries, bitsandbytes and the driver belong to the same CUDA?"""
 
 from __future__ import annotations
 
@@ -6,199 +6,190 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.base import versions
+from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.finding import Finding
+from doctor.finding import EXPLAINS, SILENT, Finding
+from doctor.know import cuda
 from doctor.read import files
-from doctor.read.machine import NEEDS_DRIVER, newest_cuda
 
-# The CUDA of the wheels on the default index; a local version such as +cu128 or +cpu says it itself.
-TORCH = (("<2.5", "12.1"), (">=2.5,<2.7", "12.4"), (">=2.7,<2.8", "12.6"), (">=2.8,<2.11", "12.8"), (">=2.11", "13.0"))
-# The first bitsandbytes with a binary for a CUDA, read from the published wheels.
-BITSANDBYTES = (("12.8", "0.45.3"), ("12.9", "0.46.1"), ("13.0", "0.48.0"))
 TOO_OLD = re.compile(r"NVIDIA driver on your system is too old(?: \(found version (\d{4,5})\))?"
                      r"|CUDA driver version is insufficient for CUDA runtime version"
                      r"|the provided PTX was compiled with an unsupported toolchain")  # fmt: skip
 NO_BINARY = re.compile(r"libbitsandbytes_cuda(\d{2,3})(?:_nocublaslt)?\.so")
-RUNTIME = re.compile(
+NO_LIBRARY = re.compile(
     r"lib(cudart|cublas|cublasLt|cusparse|cusolver|cudnn|nvrtc|nvJitLink)\.so\.(\d+): cannot open shared object"
 )
+LIBRARY = re.compile(r"nvidia-(?:cublas|cuda-runtime|cuda-nvrtc|cudnn|cusparse|cusolver|nccl)-cu(1[1-9])")
+UNSUFFIXED = ("nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc")  # whose version is CUDA's, since CUDA 13
+# Modules that load CUDA libraries, as an error names them.
+LOADING = ("vllm", "flashinfer", "flash_attn", "xformers", "sgl_kernel", "torchvision", "torchaudio", "bitsandbytes")
 
 
-def of_torch(case: Case) -> str | None:
-    """The CUDA that this torch was built for: '12.8', '' for none, or None when it cannot be told."""
-    torch = case.environment.packages.get("torch")
-    if torch is None:
-        return None
-    if torch.folder is not None:
-        said = _version_file(torch.folder / "torch" / "version.py")
-        if said is not None:
-            return said
-    version = versions.parse(torch.version)
-    local = (version.local or "") if version else ""
-    match = re.match(r"cu(\d\d)(\d)", local)
-    if match:
-        return f"{match[1]}.{match[2]}"
-    if local.startswith(("cpu", "rocm", "xpu")):
-        return ""
-    return next((cuda for wanted, cuda in TORCH if versions.within(wanted, torch.version)), None)
-
-
-def _version_file(path: Path) -> str | None:
-    text = files.text(path, 65536)
-    match = re.search(r"^cuda\s*(?::[^=\n]*)?=\s*(?:'([\d.]+)'|\"([\d.]+)\"|None)", text, re.MULTILINE)
-    return (match[1] or match[2] or "") if match else None
-
-
-def driver(case: Case) -> Iterator[Finding]:
-    """A driver runs the CUDA of its own time and older; within CUDA 12 that is forgiving, from 12 to 13 it is not."""
-    cuda, have = of_torch(case), case.machine.driver
-    said = TOO_OLD.search(case.error)
-    told = case.context.known.get("cuda")
-    newest = newest_cuda(have) if have else None
-    if newest is None and said and said[1]:
-        newest = int(said[1]) // 1000
-    if newest is None and said and told:
-        newest = int(str(told).partition(".")[0]) if str(told)[:1].isdigit() else None
-    major = int(cuda.partition(".")[0]) if cuda else None
-    torch = case.environment.version("torch")
-    vllm = case.environment.version("vllm")
-    blamed: dict[str, str | None] = {"torch": torch}
-    if major is None and vllm and torch is None:
-        major, blamed = (13, {"vllm": vllm}) if versions.within(">=0.20", vllm) else (12, {"vllm": vllm})
+def old_driver(case: Case) -> Iterator[Finding]:
+    """A driver runs the CUDA of its own time and older; it runs every CUDA 12.x, but no CUDA 13."""
+    torch_cuda = cuda.of_torch(case.environment)
+    driver, match = case.machine.driver, TOO_OLD.search(case.error)
+    newest = _newest(case, match)
+    major, package = cuda.major(torch_cuda), "torch"
+    vllm = case.version("vllm")
+    if major is None and vllm and case.version("torch") is None:
+        major, package = (13 if versions.within(">=0.20", vllm) else 12), "vllm"
     if major and newest and newest < major:
-        confidence = "certain" if have or said else "likely"
-        evidence = [f"{next(iter(blamed))} {next(iter(blamed.values()))} needs CUDA {cuda or major}",
-                    f"driver {have or 'of the error'} speaks CUDA {newest} and older"]  # fmt: skip
-    elif said:
-        confidence, evidence = "likely", ["the error says it; which torch and which driver was not given"]
+        confidence = "certain" if driver or match else "likely"
+        evidence = [
+            f"{package} {case.version(package)} needs CUDA {torch_cuda or major}",
+            f"driver {driver or 'of the error'} runs CUDA {newest} and older",
+        ]
+    elif match:
+        confidence, evidence = "likely", ["the error says it; the versions of torch and of the driver were not given"]
     else:
         return
-    least = NEEDS_DRIVER.get(major or 13, 580)
+    first = cuda.DRIVERS.get(major or 13, 580)
     yield Finding(
-        "cuda-driver", "the GPU driver is too old for the CUDA that torch was built for",
-        blamed, "crash", confidence, evidence,
-        [(f"an NVIDIA driver {least} or newer; or torch (and vLLM) built for CUDA {newest or 12}: "
-         "torch below 2.11 from the default index, or a +cu12x build")],
+        rule="cuda-driver",
+        title="the GPU driver is too old for the CUDA that torch was built for",
+        packages=case.versions(package),
+        severity="crash",
+        confidence=confidence,
+        evidence=evidence,
+        remedy=[
+            f"NVIDIA driver {first} or newer",
+            f"or torch (and vLLM) for CUDA {newest or 12}: torch below 2.11 from the default index, or a +cu12x build",
+        ],
         commands=["uv pip install --torch-backend=auto --reinstall-package torch torch"],
-        ranges={"torch": [">=2.11"]} if major == 13 else {}, shown=2 if said else 0, weight=2.0,
-    )  # fmt: skip
+        ranges={"torch": [">=2.11"]} if major == 13 else {},
+        shown=EXPLAINS if match else SILENT,
+        weight=2.0,
+    )
 
 
-def majors(case: Case) -> Iterator[Finding]:
-    """Libraries of two CUDA majors side by side: which of them is loaded depends on who comes first."""
-    found: dict[int, list[str]] = {}
+def _newest(case: Case, match: re.Match[str] | None) -> int | None:
+    """The newest CUDA major that the driver runs: of the machine, else by the error, else by what the report says."""
+    newest = cuda.newest(case.machine.driver) if case.machine.driver else None
+    if newest is None and match:
+        stated = str(case.context.facts.get("cuda") or "")
+        newest = int(match[1]) // 1000 if match[1] else cuda.major(stated)
+    return newest
+
+
+def mixed_majors(case: Case) -> Iterator[Finding]:
+    """Libraries of two CUDA majors side by side: which of them is loaded depends on the order of imports."""
+    libraries: dict[int, list[tuple[str, str]]] = {}
     for package in case.environment.packages.values():
         major = _major(package.name, package.version)
         if major:
-            found.setdefault(major, []).append(f"{package.name} {package.version}")
-    if len(found) < 2:
+            libraries.setdefault(major, []).append((package.name, package.version))
+    if len(libraries) < 2:
         return
-    cuda = of_torch(case) or ""
-    own = int(cuda.partition(".")[0]) if cuda else max(found)
-    other = [one for major, names in found.items() if major != own for one in names]
-    culprits = {one.split()[0]: one.split()[1] for one in other[:6]}
+    torch_cuda = cuda.of_torch(case.environment) or ""
+    own = cuda.major(torch_cuda) or max(libraries)
+    others = [package for major, packages in libraries.items() if major != own for package in packages]
+    superfluous = ", ".join(str(major) for major in sorted(libraries) if major != own)
+    shown = (
+        f"CUDA {major}: {', '.join(f'{name} {version}' for name, version in packages[:4])}"
+        for major, packages in sorted(libraries.items())
+    )
     yield Finding(
-        "two-cudas", f"CUDA libraries of {' and '.join(map(str, sorted(found)))} are installed side by side",
-        dict(culprits), "crash", "likely",
-        [f"torch is built for CUDA {cuda}" if cuda else "which of them torch is built for was not given",
-         *(f"CUDA {major}: {', '.join(names[:4])}" for major, names in sorted(found.items()))],
-        [(f"uninstall those of CUDA {', '.join(str(major) for major in sorted(found) if major != own)}, or make the "
-         "environment anew from one lock")],
-        commands=[f"uv pip uninstall {' '.join(one.split()[0] for one in other)}"],
-    )  # fmt: skip
+        rule="two-cudas",
+        title=f"CUDA libraries of {' and '.join(map(str, sorted(libraries)))} are installed side by side",
+        packages=dict(others[:6]),
+        severity="crash",
+        confidence="likely",
+        evidence=[
+            f"torch is built for CUDA {torch_cuda}" if torch_cuda else "the CUDA of torch was not given",
+            *shown,
+        ],
+        remedy=[f"uninstall those of CUDA {superfluous}, or create the environment again from one lock"],
+        commands=[f"uv pip uninstall {' '.join(name for name, _ in others)}"],
+    )
 
 
 def _major(name: str, version: str) -> int | None:
-    match = re.fullmatch(r"nvidia-(?:cublas|cuda-runtime|cuda-nvrtc|cudnn|cusparse|cusolver|nccl)-cu(1[1-9])", name)
+    """The CUDA major of a distribution with CUDA libraries; None for any other."""
+    match = LIBRARY.fullmatch(name)
     if match:
         return int(match[1])
-    if name in ("nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc"):
-        return int(version.partition(".")[0]) if version[:1].isdigit() else None
-    return None
+    return cuda.major(version) if name in UNSUFFIXED else None
 
 
-def bitsandbytes(case: Case) -> Iterator[Finding]:
-    """bitsandbytes carries one binary for each CUDA, and falls back only from 0.50 on."""
-    have = case.environment.packages.get("bitsandbytes")
-    cuda = of_torch(case)
-    told = str(case.context.known.get("cuda") or "")
-    asked = NO_BINARY.search(case.error)
-    if asked:
-        cuda = f"{asked[1][:-1]}.{asked[1][-1]}"
-    elif not cuda:
+def missing_bitsandbytes_binary(case: Case) -> Iterator[Finding]:
+    """bitsandbytes has one binary for each CUDA, and falls back to another only since 0.50."""
+    package = case.environment.packages.get("bitsandbytes")
+    match = NO_BINARY.search(case.error)
+    target = f"{match[1][:-1]}.{match[1][-1]}" if match else cuda.of_torch(case.environment)
+    if not target or (package is None and not match):
         return
-    if have is None and not asked:
-        return
-    version = have.version if have else None
-    offered = _binaries(have.folder / "bitsandbytes") if have and have.folder else None
-    wanted = cuda.replace(".", "")
-    least = next((first for which, first in BITSANDBYTES if which == cuda), None)
-    if offered:
-        same = [one for one in offered if one[:2] == wanted[:2] and one <= wanted]
-        if wanted in offered or (same and versions.within(">=0.50", version or "0") is True):
+    version = package.version if package else None
+    binaries = _binaries(package.folder / "bitsandbytes") if package and package.folder else set()
+    first = cuda.BITSANDBYTES.get(target)
+    if binaries:
+        number = target.replace(".", "")
+        fallbacks = [binary for binary in binaries if binary[:2] == number[:2] and binary <= number]
+        if number in binaries or (fallbacks and versions.within(">=0.50", version or "0") is True):
             return
-        evidence = [f"its binaries: CUDA {', '.join(sorted(offered))}", f"torch's CUDA: {cuda}"]
-    elif version and least and versions.within(f"<{least}", version):
-        evidence = [f"the first bitsandbytes with a binary for CUDA {cuda} is {least}"]
-    elif asked:
-        evidence = [f"the error names {asked.group()}" + (f"; CUDA {told} on the machine" if told else "")]
+        evidence = [f"its binaries: CUDA {', '.join(sorted(binaries))}", f"torch's CUDA: {target}"]
+    elif version and first and versions.within(f"<{first}", version):
+        evidence = [f"the first bitsandbytes with a binary for CUDA {target} is {first}"]
+    elif match:
+        stated = case.context.facts.get("cuda")
+        evidence = [f"the error names {match.group()}" + (f"; CUDA {stated} on the machine" if stated else "")]
     else:
         return
+    requirement = f"bitsandbytes>={first or '0.50'}"
     yield Finding(
-        "bitsandbytes-binary", f"bitsandbytes {version or ''} has no binary for CUDA {cuda}".replace("  ", " "),
-        {"bitsandbytes": version}, "crash", "certain" if version and (offered or least) else "likely", evidence,
-        [f"bitsandbytes>={least or '0.50'}" + ("; from 0.50 on it falls back to its nearest binary" if least else "")],
-        commands=[f"uv pip install 'bitsandbytes>={least or '0.50'}'"],
-        ranges={"bitsandbytes": [f"<{least}"]} if least else {}, shown=2 if asked else 0,
+        rule="bitsandbytes-binary",
+        title=f"bitsandbytes {version or ''} has no binary for CUDA {target}".replace("  ", " "),
+        packages={"bitsandbytes": version},
+        severity="crash",
+        confidence="certain" if version and (binaries or first) else "likely",
+        evidence=evidence,
+        remedy=[requirement + ("; since 0.50 it falls back to its nearest binary" if first else "")],
+        commands=[f"uv pip install '{requirement}'"],
+        ranges={"bitsandbytes": [f"<{first}"]} if first else {},
+        shown=EXPLAINS if match else SILENT,
         weight=1.0 if version else 0.0,
-    )  # fmt: skip
+    )
 
 
 def _binaries(folder: Path) -> set[str]:
-    names = [one.name for one in files.matching(folder, "libbitsandbytes_cuda*.so")]
+    """The CUDA versions, such as 128, of the binaries in a folder."""
+    names = [path.name for path in files.matching(folder, "libbitsandbytes_cuda*.so")]
     return {match[1] for match in map(NO_BINARY.fullmatch, names) if match}
 
 
-def runtime(case: Case) -> Iterator[Finding]:
-    """An extension that asks for the runtime of another CUDA than the one installed: libcudart.so.13 beside CUDA 12."""
-    said = RUNTIME.search(case.error)
-    if said is None or said[1] == "cudnn":
+def other_runtime(case: Case) -> Iterator[Finding]:
+    """An extension needs the runtime of another CUDA than the installed one: libcudart.so.13 beside CUDA 12."""
+    match = NO_LIBRARY.search(case.error)
+    if match is None or match[1] == "cudnn":
         return
-    needs = int(said[2])
-    cuda = of_torch(case)
-    major = int(cuda.partition(".")[0]) if cuda else None
+    needed = int(match[2])
+    torch_cuda = cuda.of_torch(case.environment)
     torch = case.environment.packages.get("torch")
-    if major == needs and torch is not None and (torch.folder is not None or "+" in torch.version):
-        return
-    if major == needs:
-        major, cuda = None, None  # the wheel of the default index has it: then this is another build
-    asks = _asking(case, needs)
-    blamed: dict[str, str | None] = {asks: case.environment.version(asks)}
-    ranges: dict[str, list[str]] = {}
-    if asks == "vllm":
-        ranges["vllm"] = [">=0.20"] if needs == 13 else ["<0.20"]
-    blamed.setdefault("torch", case.environment.version("torch"))
+    if cuda.major(torch_cuda) == needed:
+        if torch is not None and (torch.folder is not None or "+" in torch.version):
+            return
+        torch_cuda = None  # the wheel of the default index has that library: this is another build
+    loading = _loading(case.error, needed)
+    ranges = {"vllm": [">=0.20"] if needed == 13 else ["<0.20"]} if loading == "vllm" else {}
     yield Finding(
-        "cuda-runtime", f"{asks} was built for CUDA {needs}, torch for {f'CUDA {cuda}' if cuda else 'another CUDA'}",
-        blamed, "crash", "certain" if major else "likely", [f"the error says: {said.group()}"],
-        ["install both for one CUDA: those that one lock names"], ranges=ranges, shown=2, weight=1.0,
-    )  # fmt: skip
+        rule="cuda-runtime",
+        title=(
+            f"{loading} was built for CUDA {needed}, torch for {f'CUDA {torch_cuda}' if torch_cuda else 'another CUDA'}"
+        ),
+        packages=case.versions(loading, "torch"),
+        severity="crash",
+        confidence="certain" if torch_cuda else "likely",
+        evidence=[f"the error says: {match.group()}"],
+        remedy=["install both for one CUDA: the versions of one lock"],
+        ranges=ranges,
+        shown=EXPLAINS,
+        weight=1.0,
+    )
 
 
-def _asking(case: Case, needs: int) -> str:
-    frames: list[tuple[int, str]] = []
-    for name in (
-        "vllm",
-        "flashinfer",
-        "flash_attn",
-        "xformers",
-        "sgl_kernel",
-        "torchvision",
-        "torchaudio",
-        "bitsandbytes",
-    ):
-        place = case.error.rfind(name)
-        if place >= 0:
-            frames.append((place, versions.name(name)))
-    return max(frames)[1] if frames else "vllm" if needs in (12, 13) else "torch"
+def _loading(error: str, needed: int) -> str:
+    """The package that an error names last before the library: the one that loads it."""
+    places = [(error.rfind(module), aliases.normalise(module)) for module in LOADING if module in error]
+    if places:
+        return max(places)[1]
+    return "vllm" if needed in (12, 13) else "torch"

@@ -1,4 +1,4 @@
-"""Where an error was raised: the last thing to say when nothing else is known, and said as that."""
+"""Where an error was raised: the weakest finding, for when nothing else is known."""
 
 from __future__ import annotations
 
@@ -6,46 +6,40 @@ import re
 from collections.abc import Iterator
 
 from doctor.case import Case
-from doctor.checks import advisories as match
-from doctor.checks import names
-from doctor.finding import Finding
+from doctor.finding import POINTS, Finding
+from doctor.know import owners
 
-# Everything passes through these on its way.
+# Errors of everybody's code pass through the frames of these.
 PASSED = {
-    "torch",
-    "ray",
-    "pip",
-    "setuptools",
-    "joblib",
-    "multiprocess",
-    "tqdm",
-    "typer",
-    "click",
-    "fire",
-    "hydra",
-    "uvicorn",
-}
-# Words that a package's own errors and logs carry, where no frame was given.
-SIGNED = (
+    "torch", "ray", "pip", "setuptools", "joblib", "multiprocess", "tqdm", "typer", "click", "fire", "hydra", "uvicorn",
+}  # fmt: skip
+# Words in the errors and logs of a package, for texts without a frame.
+SIGNATURES = (
     (re.compile(r"^(?:\w+: )?Unsloth: |\bUnsloth\w+(?:Trainer|Config|Model)\b", re.MULTILINE), "unsloth"),
     (re.compile(r"\(EngineCore|\bEngineCore\b|\(VllmWorker|\[core\.py:\d+\]"), "vllm"),
     (re.compile(r"\bDeepSpeed\w*(?:Engine|Optimizer|Error|Offload)\b"), "deepspeed"),
 )
 
 
-def look(case: Case) -> Iterator[Finding]:
-    frames = [names.distribution(one) for one in names.FRAME.findall(case.error)]
-    frames = [one for one in frames if one not in PASSED]
-    said = "the last of its frames that is in a package"
-    if not frames and match.FAILED.search(case.error):
-        frames = [name for pattern, name in SIGNED if pattern.search(case.error)]
-        said = "its words are signed so"
-    if not frames:
+def raising_package(case: Case) -> Iterator[Finding]:
+    """The package of the last frame, or the one whose words the error has."""
+    packages = [package for package in owners.frames(case.error) if package not in PASSED]
+    evidence = "the last frame of the traceback that is in a package"
+    if not packages and case.failed:
+        packages = [package for pattern, package in SIGNATURES if pattern.search(case.error)]
+        evidence = "the error has words that this package writes"
+    if not packages:
         return
-    name = frames[-1]
+    package = packages[-1]
     yield Finding(
-        "raised-in", f"the error was raised in {name}", {name: case.environment.version(name)}, "crash", "possible",
-        [said], [f"another release of {name}"],
-        decide=["whether its other releases do the same: nothing else is known"],
-        shown=1, weight=-3.0,
-    )  # fmt: skip
+        rule="raised-in",
+        title=f"the error was raised in {package}",
+        packages=case.versions(package),
+        severity="crash",
+        confidence="possible",
+        evidence=[evidence],
+        remedy=[f"another release of {package}"],
+        decide=["whether its other releases raise it too: nothing else is known"],
+        shown=POINTS,
+        weight=-3.0,
+    )

@@ -1,18 +1,19 @@
 """When names came and went: lookups in doctor/know/apis.json.gz.
 
-A fact is `module:name`, `Class.member`, `Class(parameter`, `Class.method(parameter` or `function(parameter`. What every
-release has is not written down there, nor what came and went together with its module or its class.
+A fact is `module:name`, `Class.member`, `Class(parameter`, `Class.method(parameter` or `function(parameter`. A name
+that every release has is not in the file, nor one that came and went together with its module or its class.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from doctor.base import versions
+from doctor.know.data import Api
 
-Apis = dict[str, dict[str, Any]]
-# What a class is, by the last word of its name, and the classes that give its like their members.
+Apis = dict[str, Api]
+# What a class is, by the last word of its name, and the base classes that give such classes their members.
 MODEL = ("PreTrainedModel", "ModuleUtilsMixin", "GenerationMixin", "EmbeddingAccessMixin", "PeftAdapterMixin")
 KINDS = (
     (re.compile(r"\w*Trainer"), ("Trainer",)),
@@ -25,112 +26,149 @@ KINDS = (
     (re.compile(r"\w*Cache"), ("Cache", "DynamicCache")),
     (re.compile(r"\w*For[A-Z]\w+|\w*(?:Model|LM)"), MODEL),
 )  # fmt: skip
-# Of everybody's, or of Python itself: what they lack says nothing of a release.
-NOBODYS = {"NoneType", "Tensor", "Namespace", "DictConfig", "Parameter", "DataFrame", "Series", "Dataset", "Module"}
-ITSELF, LIKE, RELATED, FAR = 100, 50, 10, 1
+# Classes of many packages, or of Python itself: a member that they lack says nothing about a release.
+COMMON = {"NoneType", "Tensor", "Namespace", "DictConfig", "Parameter", "DataFrame", "Series", "Dataset", "Module"}
+# How near the class of a fact is to the class that an error names.
+ITSELF, LIKE, BASE, SIMILAR, RELATED, FAR = 100, 50, 12, 11, 10, 1
 
 
 class Fact(NamedTuple):
+    """A name of a package and the releases that brought or dropped it."""
+
     package: str
     name: str
-    changes: tuple[str, ...]  # "+4.49.0", "-5.0.0"
-    near: int  # how sure it is that the fact is of what was asked for
+    changes: tuple[str, ...]  # "+4.49.0", "-5.0.0"; "+0" where the first release that was read has it
+    near: int  # how sure it is that the fact is about what the error names
 
     @property
     def since(self) -> str:
-        """The release from which on it is there, where that is how it ends."""
+        """The release since which the name has been there; "" where it was dropped last, or always there."""
         return self.changes[-1][1:] if self.changes[-1][0] == "+" and self.changes[-1] != "+0" else ""
+
+    def in_release(self, version: str) -> bool | None:
+        """Does a release have the name? None where that cannot be told."""
+        without, having = spans(self.changes)
+        if any(versions.within(span, version) for span in having):
+            return True
+        return False if any(versions.within(span, version) for span in without) else None
 
 
 def exact(apis: Apis, name: str, package: str = "") -> Fact | None:
-    """A fact by its name: of this package, or of the only one that has it."""
-    holders = [one for one in apis if name in apis[one]["changes"]]
-    if package not in holders and len(holders) != 1:
+    """The fact of this name: of this package, or of the only package that has it."""
+    packages = [candidate for candidate, api in apis.items() if name in api["changes"]]
+    if package not in packages and len(packages) != 1:
         return None
-    holder = package if package in holders else holders[0]
-    return Fact(holder, name, changes(apis[holder], name), ITSELF)
+    owner = package if package in packages else packages[0]
+    return _fact(apis, owner, name, ITSELF)
 
 
-def named(api: dict[str, Any], name: str) -> list[str]:
+def ending(apis: Apis, package: str, name: str) -> list[str]:
     """The facts of a package that end in a name."""
-    held: dict[str, list[str]] | None = api.get("named")
-    return held.get(name, []) if held is not None else [one for one in api["changes"] if one.endswith(name)]
+    index = apis[package].get("named")
+    if index is not None:
+        return index.get(name, [])
+    return [fact for fact in apis[package]["changes"] if fact.endswith(name)]
 
 
-def of_class(apis: Apis, owner: str, ending: str, package: str | None = None) -> Fact | None:
-    """The nearest fact of a class or of those that it may derive from: `.member`, `(parameter`, `.method(parameter`."""
-    if owner in NOBODYS:
+def offered(apis: Apis, name: str) -> list[Fact]:
+    """Every module that has had a name."""
+    return [
+        _fact(apis, package, fact, ITSELF)
+        for package in apis
+        for fact in ending(apis, package, name)
+        if fact.endswith(f":{name}")
+    ]
+
+
+def of_class(apis: Apis, owner: str, suffix: str, package: str | None = None) -> Fact | None:
+    """The nearest fact of a class or of its likely bases. `suffix`: `.member`, `(parameter` or `.method(parameter`."""
+    if owner in COMMON:
         return None
-    found = []
-    for name, api in apis.items():
-        for fact in named(api, ending[1:].rpartition("(")[2]):
-            if fact.endswith(ending):
-                holder = fact[: -len(ending)]
-                near = _near(owner, holder) if holder.isidentifier() else 0
-                if near:
-                    found.append(Fact(name, fact, changes(api, fact), near))
-    best = max(found, key=lambda one: (one.near, one.package == package), default=None)
+    facts = []
+    for candidate in apis:
+        for name in ending(apis, candidate, suffix[1:].rpartition("(")[2]):
+            holder = name[: -len(suffix)] if name.endswith(suffix) else ""
+            near = _near(owner, holder) if holder.isidentifier() else 0
+            if near:
+                facts.append(_fact(apis, candidate, name, near))
+    best = max(facts, key=lambda fact: (fact.near, fact.package == package), default=None)
     if best is None or best.changes[-1][0] == "+":
         return best
-    # What a class gives up it may still have from the one that it derives from.
-    bases = [one for one in found if one.package == best.package and one.near in (best.near, RELATED + 2)]
-    return max(bases, key=lambda one: (one.changes[-1][0] == "+", versions.parse(one.changes[-1][1:]) or 0))
+    # A member that a class drops it may still have from the class that it derives from.
+    same = [fact for fact in facts if fact.package == best.package and fact.near in (best.near, BASE)]
+    return max(same, key=lambda fact: (fact.changes[-1][0] == "+", versions.parse(fact.changes[-1][1:]) or 0))
 
 
-def turned(apis: Apis, owner: str, method: str) -> list[Fact]:
-    """Every change of the parameters of a method of this class or of one that it derives from."""
-    found = []
+def parameters(apis: Apis, owner: str, method: str) -> list[Fact]:
+    """The facts about the parameters of a method, of this class or of one that it likely derives from."""
+    facts = []
     pattern = re.compile(rf"(\w+)\.{re.escape(method)}\(\w+")
-    for name, api in apis.items():
-        for fact in api["changes"]:
-            match = pattern.fullmatch(fact) if f".{method}(" in fact else None
+    for package, api in apis.items():
+        for name in api["changes"]:
+            match = pattern.fullmatch(name) if f".{method}(" in name else None
             near = _near(owner, match[1]) if match else 0
             if near >= RELATED:
-                found.append(Fact(name, fact, changes(api, fact), near))
-    return found
+                facts.append(_fact(apis, package, name, near))
+    return facts
+
+
+def parameters_of_any(apis: Apis, function: str) -> list[Fact]:
+    """The facts about the parameters of a function or method, where one package alone has one of that name."""
+    facts, members = [], set()
+    for package, api in apis.items():
+        for name in api["changes"]:
+            if name.endswith(f".{function}"):
+                members.add(package)
+            elif f"{function}(" in name and name.split("(")[0].rpartition(".")[2] == function:
+                facts.append(_fact(apis, package, name, FAR))
+    packages = {fact.package for fact in facts} | members
+    if len(packages) != 1:
+        return []
+    return facts or [Fact(next(iter(packages)), f".{function}", ("+0",), FAR)]
+
+
+def constructors(apis: Apis, parameter: str) -> list[Fact]:
+    """The facts about a parameter of the constructor of any class."""
+    facts = []
+    for package in apis:
+        for name in ending(apis, package, parameter):
+            holder, _, last = name.partition("(")
+            if last == parameter and holder.isidentifier() and holder[0].isupper():
+                facts.append(_fact(apis, package, name, RELATED))
+    return facts
 
 
 def spans(changes: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The releases without a name and those with it, as ranges."""
-    bad: list[str] = []
-    good: list[str] = []
+    """The releases without a name and the releases with it, as ranges."""
+    without: list[str] = []
+    having: list[str] = []
     edge = ""
-    for one in changes:
-        there, version = one[0] == "+", one[1:]
-        if edge or there:
-            (bad if there else good).append(f">={edge},<{version}" if edge else f"<{version}")
+    for change in changes:
+        appears, version = change[0] == "+", change[1:]
+        if edge or appears:
+            (without if appears else having).append(f">={edge},<{version}" if edge else f"<{version}")
         edge = version
-    (good if changes[-1][0] == "+" else bad).append(f">={edge}")
-    return [one for one in bad if one != "<0"], [one.replace(">=0,", "") for one in good]
+    (having if changes[-1][0] == "+" else without).append(f">={edge}")
+    return [span for span in without if span != "<0"], [span.replace(">=0,", "") for span in having]
 
 
-def has(fact: Fact, version: str) -> bool | None:
-    """Does a release have it? None where that cannot be told."""
-    bad, good = spans(fact.changes)
-    if any(versions.within(span, version) for span in good):
-        return True
-    return False if any(versions.within(span, version) for span in bad) else None
-
-
-def changes(api: dict[str, Any], fact: str) -> tuple[str, ...]:
-    """When it came and went; "+0" where it was there from the beginning, or from before what was read."""
-    return tuple(api["changes"][fact].split())
+def _fact(apis: Apis, package: str, name: str, near: int) -> Fact:
+    return Fact(package, name, tuple(apis[package]["changes"][name].split()), near)
 
 
 def _near(owner: str, holder: str) -> int:
-    """How near a class is to another by their names: itself, what it is named after, or what its like derive from."""
+    """How near two classes are by their names: the same, one named after the other, a base of its kind; 0 for none."""
     if owner == holder:
         return ITSELF
     if len(holder) > 6 and owner.endswith(holder) and holder != "Trainer":
         return LIKE + len(holder) // 4
     for pattern, bases in KINDS:
         if pattern.fullmatch(owner):
-            kind = next((one for one in bases if one == holder), None)
-            if kind is not None:
-                return RELATED + 2
+            if holder in bases:
+                return BASE
             words = _words(holder)
-            alike = pattern.fullmatch(holder) and len(words) >= 2 and all(one in owner for one in words)
-            return RELATED + 1 if alike else 0
+            alike = pattern.fullmatch(holder) and len(words) >= 2 and all(word in owner for word in words)
+            return SIMILAR if alike else 0
     return FAR if holder in MODEL[:1] else 0
 
 

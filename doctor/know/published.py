@@ -1,4 +1,4 @@
-"""What releases of vLLM declare, from their published metadata: for lists that carry none of their own."""
+"""What each release of vLLM requires, from its published metadata: for lists of versions, which have no metadata."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ VLLM: dict[str, tuple[str, str, str, str]] = {
 
 
 def requires(name: str, version: str) -> tuple[str, ...]:
-    """The requirements of a release, as lines; none where it is not known."""
+    """The requirements of a release, as lines; none where they are not known."""
     if name != "vllm" or version.partition("+")[0] not in VLLM:
         return ()
     torch, transformers, numpy, _ = VLLM[version.partition("+")[0]]

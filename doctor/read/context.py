@@ -1,7 +1,7 @@
-"""What is known of a run besides its packages: launcher, ZeRO stage, quantisation, vLLM's mode, options, hardware.
+"""The context of a run besides its packages: launcher, ZeRO stage, quantisation, vLLM's mode, options, hardware.
 
-A key that is absent is not known. Configurations are YAML, JSON, TOML, an accelerate or DeepSpeed configuration, a
-Python script or a command line: what is looked for are the options that TRL and Transformers know, wherever they stand.
+A configuration is YAML, JSON, TOML, of accelerate or DeepSpeed, a Python script or a command line. The options that TRL
+and Transformers know are searched for wherever they stand.
 """
 
 from __future__ import annotations
@@ -25,144 +25,152 @@ COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 
 @dataclass
 class Context:
-    known: dict[str, Any] = field(default_factory=dict)
+    """A key that is absent is not known.
+
+    `facts`: launcher, processes, zero_stage, quantisation, vllm_mode, gpu_model, gpus, driver, cuda, compiler, python.
+    `flags`: options of the run by their own names.
+    """
+
+    facts: dict[str, Any] = field(default_factory=dict)
     flags: dict[str, Any] = field(default_factory=dict)
 
-    def holds(self, wanted: dict[str, Any]) -> dict[str, bool | None]:
-        """Each condition of an advisory's context, and whether it holds; None where that is not known."""
-        found: dict[str, bool | None] = {}
-        for key, value in wanted.items():
+    def conditions(self, required: dict[str, Any]) -> dict[str, bool | None]:
+        """Each condition of an advisory's context in words, and whether it is met; None where that is not known."""
+        answers: dict[str, bool | None] = {}
+        for key, value in required.items():
             if key == "note":
-                found[str(value)] = None
+                answers[str(value)] = None
             elif key == "flags":
-                found.update({f"{flag} {_shown(want)}": self._flag(flag, want) for flag, want in value.items()})
+                answers.update({f"{flag} {_written(wish)}": self._flag(flag, wish) for flag, wish in value.items()})
             else:
-                found[_said(key, value)] = self._key(key, value)
-        return found
+                alternatives = " or ".join(map(str, value)) if isinstance(value, list) else _written(value)
+                answers[f"{key.replace('_', ' ')} {alternatives}"] = self._fact(key, value)
+        return answers
 
-    def _flag(self, flag: str, wanted: object) -> bool | None:
-        if flag not in self.flags:
-            return None
-        return compare(self.flags[flag], wanted)
+    def _flag(self, flag: str, required: object) -> bool | None:
+        return compare(self.flags[flag], required) if flag in self.flags else None
 
-    def _key(self, key: str, wanted: Any) -> bool | None:
-        have = self.known.get(key)
-        if have is None:
+    def _fact(self, key: str, required: Any) -> bool | None:
+        value = self.facts.get(key)
+        if value is None:
             return None
         if key == "gpu_model":
-            return any(re.search(rf"(?<![A-Za-z0-9]){re.escape(one)}(?![A-Za-z0-9])", str(have)) for one in wanted)
-        if isinstance(wanted, list):
-            return have in wanted
-        if isinstance(wanted, bool):
-            return bool(have) is wanted
-        return versions.within(str(wanted), str(have))
+            patterns = (rf"(?<![A-Za-z0-9]){re.escape(model)}(?![A-Za-z0-9])" for model in required)
+            return any(re.search(pattern, str(value)) for pattern in patterns)
+        if isinstance(required, list):
+            return value in required
+        if isinstance(required, bool):
+            return bool(value) is required
+        return versions.within(str(required), str(value))
 
 
-def compare(have: object, wanted: object) -> bool | None:
-    """Is an option's value what is asked for? None when they cannot be compared."""
-    if isinstance(wanted, bool):
-        return truth(have) is wanted if truth(have) is not None else None
-    match = COMPARISON.fullmatch(wanted) if isinstance(wanted, str) else None
+def compare(value: object, required: object) -> bool | None:
+    """Does an option have the required value, such as True, 0.7 or ">=2"? None when they cannot be compared."""
+    if isinstance(required, bool):
+        return truth(value) is required if truth(value) is not None else None
+    match = COMPARISON.fullmatch(required) if isinstance(required, str) else None
     if match:
-        left, right = number(have), number(match[2])
+        left, right = number(value), number(match[2])
         if left is None or right is None:
             return None
-        return {"==": left == right, "!=": left != right, "<=": left <= right, ">=": left >= right,
-                "<": left < right, ">": left > right}[match[1]]  # fmt: skip
-    if isinstance(wanted, (int, float)):
-        value = number(have)
-        return None if value is None else value == wanted
-    return str(have).strip().lower().rpartition(".")[2] == str(wanted).lower()
+        return {
+            "==": left == right, "!=": left != right, "<=": left <= right,
+            ">=": left >= right, "<": left < right, ">": left > right,
+        }[match[1]]  # fmt: skip
+    if isinstance(required, (int, float)):
+        left = number(value)
+        return None if left is None else left == required
+    return str(value).strip().lower().rpartition(".")[2] == str(required).lower()
 
 
 def truth(value: object) -> bool | None:
+    """A boolean in any spelling; None for anything else."""
     if isinstance(value, bool):
         return value
-    said = str(value).strip().lower()
-    if said in ("true", "yes", "on", "1"):
+    text = str(value).strip().lower()
+    if text in ("true", "yes", "on", "1"):
         return True
-    return False if said in ("false", "no", "off", "0", "none", "null") else None
+    return False if text in ("false", "no", "off", "0", "none", "null") else None
 
 
 def number(value: object) -> float | None:
-    """A number out of what somebody wrote; of '>1' what is a little more."""
+    """The number in a value; for ">1" one that is above it, for "<1" one below. None where there is none."""
     if isinstance(value, bool):
         return float(value)
     match = re.fullmatch(r"\s*(>=?|<=?)?\s*([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*", str(value)[:60])
     if not match:
         return None
-    step = {">": 1.0, "<": -1.0}.get(match[1] or "", 0.0)
-    found = float(match[2]) + step
-    return found if math.isfinite(found) else None
+    result = float(match[2]) + {">": 1.0, "<": -1.0}.get(match[1] or "", 0.0)
+    return result if math.isfinite(result) else None
 
 
 def read(text: str) -> Context:
-    """The context that a configuration, a script or a command line tells."""
+    """The context that a configuration, a script or a command line states."""
     options: dict[str, Any] = {}
-    parsed = _json(text)
+    parsed = _parse_json(text)
     if parsed is not None:
         _flatten(parsed, options)
     else:
         for match in (match for pattern in PAIRS for match in pattern.finditer(text[:LARGEST])):
             key = match["key"].rpartition(".")[2].replace("-", "_")
             options.setdefault(key, match["value"].strip("\"'"))
-    found = of_options(options)
+    context = of_options(options)
     if parsed is None:
-        of_launch(text[:LARGEST], found)
-    return found
+        add_launch(context, text[:LARGEST])
+    return context
 
 
 def of_options(options: dict[str, Any]) -> Context:
-    """The context that options tell, by the names that TRL, Transformers, accelerate and DeepSpeed give them."""
-    found = Context(flags={key: value for key, value in options.items() if not isinstance(value, (dict, list))})
-    known = found.known
+    """The context that options state, by the names of TRL, Transformers, accelerate and DeepSpeed."""
+    context = Context(flags={key: value for key, value in options.items() if not isinstance(value, (dict, list))})
+    facts = context.facts
     for key in ("processes", "num_processes", "nproc_per_node"):
         if number(options.get(key)) is not None:
-            known["processes"] = str(int(number(options[key]) or 0))
-    stage = options.get("zero_stage", (options.get("zero_optimization") or {}).get("stage")
-                        if isinstance(options.get("zero_optimization"), dict) else None)  # fmt: skip
-    if number(stage) is not None:
-        known["zero_stage"] = int(number(stage) or 0)
-    for option, meaning in (("load_in_4bit", "4bit"), ("load_in_8bit", "8bit")):
+            facts["processes"] = str(int(number(options[key]) or 0))
+    optimization = options.get("zero_optimization")
+    nested = optimization.get("stage") if isinstance(optimization, dict) else None
+    stage = number(options.get("zero_stage", nested))
+    if stage is not None:
+        facts["zero_stage"] = int(stage)
+    for option, quantisation in (("load_in_4bit", "4bit"), ("load_in_8bit", "8bit")):
         if option in options and truth(options[option]):
-            known["quantisation"] = meaning
+            facts["quantisation"] = quantisation
     if "use_vllm" in options and truth(options["use_vllm"]) is False:
-        known["vllm_mode"] = "off"
+        facts["vllm_mode"] = "off"
     elif str(options.get("vllm_mode", "")).lower() in ("colocate", "server"):
-        known["vllm_mode"] = str(options["vllm_mode"]).lower()
+        facts["vllm_mode"] = str(options["vllm_mode"]).lower()
     elif str(options.get("vllm_device", "")).startswith(("cuda", "auto")):
-        known["vllm_mode"] = "in-process"
-    return found
+        facts["vllm_mode"] = "in-process"
+    return context
 
 
-def of_launch(text: str, found: Context) -> None:
-    """What the words of a launch say: `accelerate launch --config_file zero3.yaml`, 'deepspeed zero3'."""
-    low = text.lower()
+def add_launch(context: Context, command: str) -> None:
+    """Add what a launch command states: `accelerate launch --config_file zero3.yaml`, "deepspeed zero3"."""
+    low = command.lower()
     for launcher in ("torchrun", "accelerate", "deepspeed"):
         if re.search(rf"\b{launcher}\b", low):
-            found.known.setdefault("launcher", launcher)
-    if "launcher" not in found.known and re.match(r"\s*python[0-9.]*\s+\S+\.py\b", low):
-        found.known["launcher"] = "python"
+            context.facts.setdefault("launcher", launcher)
+    if "launcher" not in context.facts and re.match(r"\s*python[0-9.]*\s+\S+\.py\b", low):
+        context.facts["launcher"] = "python"
     stage = re.search(r"zero[-_ ]?(?:stage[-_ ]?)?([0-3])\b|\bds_?z([0-3])", low)
     if stage:
-        found.known.setdefault("zero_stage", int(stage[1] or stage[2]))
+        context.facts.setdefault("zero_stage", int(stage[1] or stage[2]))
     if re.search(r"vllm[-_ ]serve|server mode", low):
-        found.known.setdefault("vllm_mode", "server")
+        context.facts.setdefault("vllm_mode", "server")
 
 
-def complete(found: Context, trl: str | None, python: str | None) -> Context:
-    """What follows from the rest: which mode use_vllm means depends on TRL."""
+def complete(context: Context, trl: str | None, python: str | None) -> None:
+    """Add what follows from the packages: which mode use_vllm means depends on the release of TRL."""
     if python:
-        found.known.setdefault("python", python)
-    if truth(found.flags.get("use_vllm", False)) and "vllm_mode" not in found.known and trl:
+        context.facts.setdefault("python", python)
+    if truth(context.flags.get("use_vllm", False)) and "vllm_mode" not in context.facts and trl:
         if versions.within("<0.16.0", trl):
-            found.known["vllm_mode"] = "in-process"
+            context.facts["vllm_mode"] = "in-process"
         elif versions.within("<0.18.0", trl):
-            found.known["vllm_mode"] = "server"
-    return found
+            context.facts["vllm_mode"] = "server"
 
 
-def _json(text: str) -> object | None:
+def _parse_json(text: str) -> object | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -184,12 +192,5 @@ def _flatten(value: object, options: dict[str, Any], depth: int = 0) -> None:
             _flatten(inner, options, depth + 1)
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
-
-
-def _said(key: str, value: object) -> str:
-    shown = " or ".join(map(str, value)) if isinstance(value, list) else _shown(value)
-    return f"{key.replace('_', ' ')} {shown}"
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

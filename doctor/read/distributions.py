@@ -1,4 +1,4 @@
-"""One installed distribution: what its .dist-info or .egg-info says. It may say anything, of any length."""
+"""One installed distribution, read from its .dist-info or .egg-info. The files may have any content, of any length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from doctor.base import versions
+from doctor.base import aliases, versions
 from doctor.read import files
 
 FIRST, HEAD = 64 * 1024, 512 * 1024  # bytes of a METADATA that are read, and where its header is longer
@@ -20,11 +20,11 @@ ENDED = re.compile(rb"\n[ \t]*\r?\n")
 
 @dataclass(frozen=True)
 class Package:
-    """One distribution: its normalised name, its version (or the range that a file leaves open), and its metadata."""
+    """One distribution: its normalised name, its version (or the range of a requirements file), and its metadata."""
 
     name: str
     version: str
-    folder: Path | None = None  # that its files lie in
+    folder: Path | None = None  # the site-packages folder with its files
     info: Path | None = None  # its .dist-info
     requires: tuple[str, ...] = ()
     requires_python: str = ""
@@ -32,16 +32,16 @@ class Package:
 
 @dataclass
 class Budget:
-    """What may still be read and kept of one environment."""
+    """How much metadata of one environment may still be read."""
 
     heads: int = HEADS
     requires: int = REQUIRES
 
 
 def read(folder: Path, info: str, budget: Budget) -> tuple[Package | None, str]:
-    """The distribution of a .dist-info or .egg-info, and what is wrong with it."""
+    """The distribution of a .dist-info or .egg-info, and what is wrong with it (empty for nothing)."""
     path = folder / info
-    named = DIST.fullmatch(info)
+    file_name = DIST.fullmatch(info)
     head, trouble = None, ""
     for file in (path / "METADATA", path / "PKG-INFO", path):
         try:
@@ -57,16 +57,16 @@ def read(folder: Path, info: str, budget: Budget) -> tuple[Package | None, str]:
     name, version = first.get("name", ""), first.get("version", "")
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?", name) or versions.parse(version) is None:
         if head is None and not trouble and not any(True for _ in _listed(path)):
-            return None, "is an empty folder: what an interrupted install or uninstall leaves behind"
-        trouble = trouble or ("has no METADATA" if head is None else "its METADATA names no package and version")
-        if named is None or versions.parse(named["version"]) is None:
+            return None, "is an empty folder, which an interrupted install or uninstall leaves behind"
+        trouble = trouble or ("has no METADATA" if head is None else "has a METADATA without a name and a version")
+        if file_name is None or versions.parse(file_name["version"]) is None:
             return None, trouble
-        name, version = named["name"], named["version"].strip()
+        name, version = file_name["name"], file_name["version"].strip()
     requires = [value for key, value in fields if key == "requires-dist" and len(value) < 2000]
     requires = requires[: max(min(2000, budget.requires), 0)]
     budget.requires -= len(requires)
     package = Package(
-        versions.name(name), version, folder, path, tuple(requires), first.get("requires-python", "")[:2000]
+        aliases.normalise(name), version, folder, path, tuple(requires), first.get("requires-python", "")[:2000]
     )
     return package, trouble
 
@@ -74,7 +74,7 @@ def read(folder: Path, info: str, budget: Budget) -> tuple[Package | None, str]:
 def _head(file: Path, budget: Budget) -> str:
     """The header of a METADATA, with the beginning of the description that follows it."""
     if budget.heads <= 0:
-        raise OSError("enough has been read")
+        raise OSError("too much metadata was read already")
     data, more = files.head(file, FIRST)
     if more and not ENDED.search(data):
         data, _ = files.head(file, HEAD)

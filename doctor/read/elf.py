@@ -1,7 +1,7 @@
-"""Shared objects: what they need, and which symbols they ask for or offer. Read from the file, never loaded.
+"""Shared objects: the libraries they need, the symbols they import and define. Read from the file, never loaded.
 
-Only 64-bit little-endian ELF, the format of every wheel of the stack. A file may lie: every offset and every count in
-it is checked against the file's size and a limit, and what does not fit makes the file unreadable, not the reader.
+Only 64-bit little-endian ELF, the format of every wheel of the stack. A file may lie: every offset and count in it is
+checked against the file's size and a limit, and a file that fails a check raises NotElfError.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from types import TracebackType
 from doctor.read import files
 
 MOST_SYMBOLS = 400_000
-MOST_FOUND = 20_000  # symbols that are kept
+MOST_UNDEFINED = 20_000  # symbols that one file imports
 MOST_SECTIONS = 4096
 LONGEST = 8192  # bytes of a name
 DYNAMIC, DYNSYM, GNU_HASH = 6, 11, 0x6FFFFFF6
-NEEDED, SONAME = 1, 14
+NEEDED = 1
 
 
 class NotElfError(Exception):
-    """Not a shared object that can be read."""
+    """A file cannot be read as a shared object; the message says why."""
 
 
 @dataclass
 class Effort:
-    """How many symbols may still be looked at, in all files together."""
+    """How many symbols may still be read, in all files together."""
 
     left: int = 5_000_000
 
     def spend(self, path: Path, symbols: int) -> None:
         self.left -= symbols
         if self.left < 0:
-            raise NotElfError(f"{path}: there are more symbols than any environment has")
+            raise NotElfError(f"{path}: it has more symbols than any library of the stack")
 
 
 class SharedObject:
-    """An ELF file, opened: only what is asked for is read."""
+    """An open ELF file; each method reads only what it needs. Its methods raise NotElfError."""
 
     def __init__(self, path: Path, effort: Effort | None = None) -> None:
         self.path = path
@@ -114,26 +114,22 @@ class SharedObject:
             return []
         offset, size, link = self._sections[DYNAMIC]
         table = self._strings(link)
-        found = []
+        strings = []
         for place in range(offset, offset + min(size, 65536) - 15, 16):
             key, value = self._unpack("<QQ", place)
             if key == 0:
                 break
             if key == tag:
-                found.append(self._text(table, value))
-        return found
+                strings.append(self._text(table, value))
+        return strings
 
     @property
     def needed(self) -> list[str]:
-        """The libraries that it asks the loader for."""
+        """The libraries that the loader must load with it (DT_NEEDED)."""
         return self._dynamic(NEEDED)
 
-    @property
-    def soname(self) -> str | None:
-        return next(iter(self._dynamic(SONAME)), None)
-
     def undefined(self, prefixes: tuple[str, ...]) -> set[str]:
-        """The symbols with these beginnings that it needs from elsewhere and cannot do without."""
+        """The symbols with these prefixes that another library must define."""
         if DYNSYM not in self._sections:
             return set()
         offset, size, link = self._sections[DYNSYM]
@@ -143,19 +139,19 @@ class SharedObject:
         longest = max(map(len, encoded))
         count = min(size // 24, MOST_SYMBOLS)
         self.effort.spend(self.path, count)
-        found: set[str] = set()
+        symbols: set[str] = set()
         for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", self._read(offset, 24 * count)):
             # Defined here, or not global (a weak one may be missing).
             if section or info >> 4 != 1 or begin + name >= end:
                 continue
             if self._read(begin + name, min(longest, end - begin - name)).startswith(encoded):
-                found.add(self._text(table, name))
-                if len(found) > MOST_FOUND:
+                symbols.add(self._text(table, name))
+                if len(symbols) > MOST_UNDEFINED:
                     raise NotElfError(f"{self.path}: it asks for more symbols than any library offers")
-        return found
+        return symbols
 
     def offers(self, symbol: str) -> bool | None:
-        """Does it define a symbol? Looked up in its hash table; None when it has none."""
+        """Does it define a symbol? Looked up in its hash table; None when it has no hash table."""
         if GNU_HASH not in self._sections or DYNSYM not in self._sections:
             return None
         hashes = self._sections[GNU_HASH][0]
@@ -164,29 +160,30 @@ class SharedObject:
         buckets, first, words, shift = self._unpack("<IIII", hashes)
         if not buckets or not words:
             return False
-        wanted = _hash(symbol)
-        (word,) = self._unpack("<Q", hashes + 16 + 8 * (wanted // 64 % words))
-        if not (word >> wanted % 64) & 1 or not (word >> (wanted >> shift) % 64) & 1:
+        hashed = gnu_hash(symbol)
+        (word,) = self._unpack("<Q", hashes + 16 + 8 * (hashed // 64 % words))
+        if not (word >> hashed % 64) & 1 or not (word >> (hashed >> shift) % 64) & 1:
             return False
         bucket_table = hashes + 16 + 8 * words
-        (number,) = self._unpack("<I", bucket_table + 4 * (wanted % buckets))
+        (number,) = self._unpack("<I", bucket_table + 4 * (hashed % buckets))
         chain = bucket_table + 4 * buckets
         for _ in range(MOST_SYMBOLS):
             self.effort.spend(self.path, 1)
             if number < first or number >= size // 24:
                 return False
-            (each,) = self._unpack("<I", chain + 4 * (number - first))
-            if each | 1 == wanted | 1:
+            (entry,) = self._unpack("<I", chain + 4 * (number - first))
+            if entry | 1 == hashed | 1:
                 name, _, _, section, _, _ = self._unpack("<IBBHQQ", symbols + 24 * number)
                 if section and self._text(table, name) == symbol:
                     return True
-            if each & 1:
+            if entry & 1:
                 return False
             number += 1
         return False
 
 
-def _hash(symbol: str) -> int:
+def gnu_hash(symbol: str) -> int:
+    """The hash of a symbol in a table of type DT_GNU_HASH."""
     value = 5381
     for byte in symbol.encode():
         value = (value * 33 + byte) & 0xFFFFFFFF

@@ -1,7 +1,7 @@
-"""Files and folders of an environment that nobody vouches for: only regular files are opened, only so much is read.
+"""Untrusted files and folders: only regular files are opened, and reading stops at a limit.
 
-A pipe blocks its reader, a device never ends, and a folder may hold a million names. Everything that the doctor reads
-of an environment, or of what it is given, is read here.
+A pipe blocks its reader, a device never ends, and a folder may have a million names. The doctor reads every file of an
+environment, and every file named on its command line, through this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import BinaryIO, Union
 
 Name = Union[str, Path]
 MOST_NAMES = 100_000  # names in one folder
-# O_NONBLOCK: what became a pipe since it was looked at does not block. None of them but O_RDONLY is everywhere.
+# O_NONBLOCK: a file that became a pipe after the check does not block. Only O_RDONLY exists on every system.
 FLAGS = os.O_RDONLY
 for _flag in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
     FLAGS |= getattr(os, _flag, 0)
@@ -32,24 +32,24 @@ KINDS = (
 
 
 class UnreadableError(Exception):
-    """What was named cannot be looked at; the message says why."""
+    """What the user named cannot be read; the message says why."""
 
 
 @contextmanager
 def opened(path: Name) -> Iterator[BinaryIO]:
-    """A regular file. Raises OSError for everything else, before it is opened: to open a device may change it."""
+    """A regular file, open. Raises OSError for anything else, without opening it: opening a device may have effects."""
     try:
-        _regular(os.stat(path))  # noqa: PTH116
+        _check_regular(os.stat(path))  # noqa: PTH116
         handle = os.open(path, FLAGS)
     except ValueError as error:
-        raise OSError(errno.EINVAL, "its name holds a NUL") from error
+        raise OSError(errno.EINVAL, "its name contains a NUL") from error
     with open(handle, "rb", buffering=0) as file:  # noqa: PTH123
-        _regular(os.fstat(handle))
+        _check_regular(os.fstat(handle))
         yield file
 
 
 def head(path: Name, limit: int) -> tuple[bytes, bool]:
-    """The first bytes of a regular file, and whether there are more. Raises OSError."""
+    """The first `limit` bytes of a regular file, and whether there are more. Raises OSError."""
     parts, left = [], limit + 1
     with opened(path) as file:
         while left and (chunk := file.read(min(left, 1024 * 1024))):
@@ -60,7 +60,7 @@ def head(path: Name, limit: int) -> tuple[bytes, bool]:
 
 
 def text(path: Name, limit: int) -> str:
-    """The beginning of a regular file as text, "" where it cannot be read."""
+    """The first `limit` bytes of a regular file as text; "" where it cannot be read."""
     try:
         return head(path, limit)[0].decode("utf-8", "replace")
     except OSError:
@@ -68,24 +68,24 @@ def text(path: Name, limit: int) -> str:
 
 
 def names(folder: Name) -> tuple[list[str], bool]:
-    """The names in a folder in order, and whether there are more than are read. Raises OSError."""
+    """The names in a folder, sorted, and whether there are more than MOST_NAMES. Raises OSError."""
     try:
         with os.scandir(folder) as entries:
-            found = [entry.name for entry in itertools.islice(entries, MOST_NAMES + 1)]
+            entry_names = [entry.name for entry in itertools.islice(entries, MOST_NAMES + 1)]
     except ValueError as error:
-        raise OSError(errno.EINVAL, "its name holds a NUL") from error
-    return sorted(found[:MOST_NAMES]), len(found) > MOST_NAMES
+        raise OSError(errno.EINVAL, "its name contains a NUL") from error
+    return sorted(entry_names[:MOST_NAMES]), len(entry_names) > MOST_NAMES
 
 
 def matching(folder: Path, pattern: str, most: int = 64) -> list[Path]:
     """The first entries of a folder whose names match a pattern; none where it cannot be listed."""
     try:
-        return [folder / one for one in fnmatch.filter(names(folder)[0], pattern)[:most]]
+        return [folder / name for name in fnmatch.filter(names(folder)[0], pattern)[:most]]
     except OSError:
         return []
 
 
-# Unlike those of Path, these never raise: a name may be too long, or lie in a folder that may not be searched.
+# Unlike the methods of Path, these never raise: a name may be too long, or its folder not searchable.
 
 
 def is_file(path: Name) -> bool:
@@ -101,10 +101,11 @@ def exists(path: Name) -> bool:
 
 
 def why(error: OSError) -> str:
+    """The reason in a system error, without its path."""
     return error.strerror or str(error)
 
 
-def _regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((said for of_kind, said in KINDS if of_kind(found.st_mode)), "no file")
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((name for is_kind, name in KINDS if is_kind(status.st_mode)), "no file")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file")

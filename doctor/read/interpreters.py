@@ -1,12 +1,14 @@
-"""Where a Python keeps what is installed: read from how its folders lie, so that it need not be run.
+"""Where a Python keeps its packages, read from the folders beside it, so that it need not be run.
 
-Only a file that the user named is ever run, and only where its folders do not lie as a Python's do (a shim of pyenv).
+Only an interpreter that the user named is ever run, and only where the folders beside it are not a Python's (a pyenv
+shim).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,51 +16,43 @@ from pathlib import Path
 from doctor.read import files, programs
 from doctor.read.files import UnreadableError
 
-SECONDS, MOST_SAID = 20, 64 * 1024
-LARGEST = 64 * 1024 * 1024  # bytes of an interpreter that its version is looked for in
-NAMED = re.compile(r"(?:python|pypy)(?:3(?:\.(?P<minor>\d{1,3}))?)?[dmtw]*(?:\.exe)?")
+SECONDS, OUTPUT = 20, 64 * 1024  # limits on an interpreter that is run
+LARGEST = 64 * 1024 * 1024  # bytes of an interpreter that are searched for its version
+INTERPRETER = re.compile(r"(?:python|pypy)(?:3(?:\.(?P<minor>\d{1,3}))?)?[dmtw]*(?:\.exe)?")
 FOLDER = re.compile(r"python(3\.\d{1,3})t?")
-ASK = """\
-import json, os, site, sys, sysconfig
-folders = [sysconfig.get_paths()[key] for key in ("purelib", "platlib")]
-try:
-    folders += site.getsitepackages()
-    if site.ENABLE_USER_SITE is not False: folders.append(site.getusersitepackages())
-except Exception: pass
-print(json.dumps({"folders": folders, "python": "%d.%d.%d" % sys.version_info[:3],
-    "include": sysconfig.get_paths()["include"]}))
-"""
 
 
 @dataclass(frozen=True)
 class Layout:
+    """The folders of a Python's packages, its version (3.11.2 or 3.11), and the folder of its headers."""
+
     folders: tuple[Path, ...]
     python: str | None
     include: Path | None
 
 
 def of_file(executable: Path) -> Layout | None:
-    """The layout that belongs to an interpreter, from the folders beside it; None where they are no Python's."""
+    """The layout of an interpreter, from the folders beside it; None where those are not a Python's."""
     real = Path(os.path.realpath(executable))
-    named = [match for match in (NAMED.fullmatch(one.name) for one in (real, executable)) if match]
-    if not named:
+    matches = [match for match in (INTERPRETER.fullmatch(path.name) for path in (real, executable)) if match]
+    if not matches:
         return None
-    minor = next((f"3.{match['minor']}" for match in named if match["minor"]), None)
-    found = (of_prefix(one.parent.parent, minor, real) for one in (real, executable))
-    return next((one for one in found if one is not None), None)
+    minor = next((f"3.{match['minor']}" for match in matches if match["minor"]), None)
+    layouts = (of_prefix(path.parent.parent, minor, real) for path in (real, executable))
+    return next((layout for layout in layouts if layout is not None), None)
 
 
 def of_prefix(prefix: Path, minor: str | None = None, executable: Path | None = None) -> Layout | None:
-    """The layout of a Python that is installed there; None where there is none, or several and nobody said which."""
-    libraries = [one for one in (prefix / "lib", prefix / "lib64") if files.is_folder(one)]
-    found = {match[1]: folder for library in libraries for folder in files.matching(library, "python3.*")
-             if (match := FOLDER.fullmatch(folder.name)) and _holds(folder)}  # fmt: skip
+    """The layout of the Python in a prefix; None where there is none, or several and no `minor` (3.11) chooses."""
+    libraries = [folder for folder in (prefix / "lib", prefix / "lib64") if files.is_folder(folder)]
+    homes = {match[1]: folder for library in libraries for folder in files.matching(library, "python3.*")
+             if (match := FOLDER.fullmatch(folder.name)) and _is_home(folder)}  # fmt: skip
     if minor is None:
-        real = NAMED.fullmatch(Path(os.path.realpath(prefix / "bin" / "python3")).name)
-        minor = f"3.{real['minor']}" if real and real["minor"] else next(iter(found)) if len(found) == 1 else None
-    if minor is None or minor not in found:
+        real = INTERPRETER.fullmatch(Path(os.path.realpath(prefix / "bin" / "python3")).name)
+        minor = f"3.{real['minor']}" if real and real["minor"] else next(iter(homes)) if len(homes) == 1 else None
+    if minor is None or minor not in homes:
         return None
-    own = found[minor].name
+    own = homes[minor].name
     folders = [library / own / "site-packages" for library in libraries]
     if files.is_folder(prefix / "lib" / "python3" / "dist-packages"):  # Debian's
         folders += [prefix / "local" / "lib" / own / "dist-packages", prefix / "lib" / "python3" / "dist-packages",
@@ -72,22 +66,27 @@ def of_prefix(prefix: Path, minor: str | None = None, executable: Path | None = 
 
 
 def of_environment(root: Path, home: str, python: str | None) -> Layout:
-    """The layout of a virtual environment: its own folders, and where the headers of its Python would lie."""
+    """The layout of a virtual environment. `home` and `python` are what its pyvenv.cfg says of its Python."""
     libraries = files.matching(root, "lib*")
-    folders = [one / "site-packages" for library in libraries for one in files.matching(library, "python3*")]
-    found = [one for one in (*folders, root / "Lib" / "site-packages") if files.is_folder(one)]
+    homes = [home for library in libraries for home in files.matching(library, "python3*")]
+    candidates = (*(folder / "site-packages" for folder in homes), root / "Lib" / "site-packages")  # and Windows'
+    folders = [folder for folder in candidates if files.is_folder(folder)]
     if python is None:
-        python = next((match[1] for match in (FOLDER.fullmatch(one.parent.name) for one in found) if match), None)
+        matches = (FOLDER.fullmatch(folder.parent.name) for folder in folders)
+        python = next((match[1] for match in matches if match), None)
     include = Path(home).parent / "include" / f"python{minor_of(python)}" if home and python else None
-    return Layout(tuple(found), python, include)
+    return Layout(tuple(folders), python, include)
 
 
 def minor_of(python: str) -> str:
+    """3.11 of 3.11.2."""
     return ".".join(python.split(".")[:2])
 
 
-def asked(executable: Path) -> Layout:
-    """Ask an interpreter that the user named. -I and -S: nothing of its environment is run. Raises UnreadableError."""
+def ask(executable: Path) -> Layout:
+    """Run an interpreter that the user named. -I and -S: it runs nothing of its environment. Raises UnreadableError."""
+    program = pkgutil.get_data("doctor.read", "layout_program.py")
+    assert program is not None
     try:
         with files.opened(executable):
             pass
@@ -96,9 +95,10 @@ def asked(executable: Path) -> Layout:
     except OSError as error:
         raise UnreadableError(f"{executable} does not answer like a Python: {files.why(error)}") from error
     try:
-        said = json.loads(programs.ask([os.path.abspath(executable), "-I", "-S", "-c", ASK], SECONDS, MOST_SAID))  # noqa: PTH100
-        folders, python, include = said["folders"], said["python"], said["include"]
-        if not all(isinstance(one, str) for one in (*folders, python, include)):
+        argv = [os.path.abspath(executable), "-I", "-S", "-c", program.decode()]  # noqa: PTH100
+        answer = json.loads(programs.ask(argv, SECONDS, OUTPUT))
+        folders, python, include = answer["folders"], answer["python"], answer["include"]
+        if not all(isinstance(text, str) for text in (*folders, python, include)):
             raise TypeError
         if not re.fullmatch(r"\d{1,3}\.\d{1,3}\.\d{1,3}", python):
             raise ValueError
@@ -109,19 +109,20 @@ def asked(executable: Path) -> Layout:
     return Layout(tuple(map(Path, folders[:20])), python, Path(include))
 
 
-def _holds(folder: Path) -> bool:
+def _is_home(folder: Path) -> bool:
+    """Does a Python keep its library or its packages there?"""
     return files.is_file(folder / "os.py") or files.is_folder(folder / "site-packages")
 
 
 def _version(prefix: Path, minor: str, executable: Path | None) -> str | None:
-    """The whole version, from Python's headers or out of its library or its interpreter."""
+    """The version with its patch number, from Python's headers, its interpreter or its library."""
     header = files.text(prefix / "include" / f"python{minor}" / "patchlevel.h", 65536)
-    said = re.search(r'#define PY_VERSION\s+"(3\.\d{1,3}\.\d{1,3})', header)
-    if said and minor_of(said[1]) == minor:
-        return said[1]
+    define = re.search(r'#define PY_VERSION\s+"(3\.\d{1,3}\.\d{1,3})', header)
+    if define and minor_of(define[1]) == minor:
+        return define[1]
     pattern = re.compile(rb"\0(" + re.escape(minor).encode() + rb"\.\d{1,3})(?:(?:a|b|rc)\d{1,2})?\+?\0")
-    for file in (executable or prefix / "bin" / f"python{minor}", *(prefix / one / f"libpython{minor}.so.1.0"
-                                                                    for one in ("lib", "lib64"))):  # fmt: skip
+    for file in (executable or prefix / "bin" / f"python{minor}", *(prefix / library / f"libpython{minor}.so.1.0"
+                                                                    for library in ("lib", "lib64"))):  # fmt: skip
         try:
             match = pattern.search(files.head(file, LARGEST)[0])
         except OSError:

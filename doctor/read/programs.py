@@ -1,7 +1,8 @@
-"""Asking a program: with a clean environment, for so long and so much, and nothing of it is left behind.
+"""Runs an untrusted program: in a clean environment, with limits on time and output, and leaves no process behind.
 
-It runs in a session of its own beside a guard, a shell that waits on a pipe from this process: however this process
-ends, the pipe closes and the guard kills the group. What left the group is found by a mark in its environment (Linux).
+The program runs in its own session beside a guard, a shell that waits on a pipe from this process. However this process
+ends, the pipe closes and the guard kills the group. Processes that left the group are found by a mark in their
+environment (Linux).
 """
 
 from __future__ import annotations
@@ -17,25 +18,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-# pyenv's shim chooses a Python by its two. No LD_*, no PYTHON*: they would load something else.
+# pyenv's shim chooses a Python by PYENV_*. No LD_* and no PYTHON*: they make a program load other code.
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "PYENV_ROOT", "PYENV_VERSION", "SYSTEMROOT")
 MARK = "VETTED_DOCTOR_ASKS"
 GUARDED = 'exec 3<&0 </dev/null; (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
 
 
 class NoAnswerError(Exception):
-    """A program did not answer as asked; the message says how."""
+    """A program gave no answer within its limits; the message says how."""
 
 
 def ask(argv: Sequence[str], seconds: float, limit: int) -> bytes:
-    """What a program prints, up to a limit; it is gone afterwards, with all that it started. Raises NoAnswerError."""
+    """The standard output of a program, `limit` bytes at most. It and all that it started are then killed.
+
+    Raises NoAnswerError when it prints more, takes more than `seconds`, or cannot be run.
+    """
     mark = secrets.token_hex(16)
-    surroundings = {name: os.environ[name] for name in PASSED if name in os.environ}
+    environ = {name: os.environ[name] for name in PASSED if name in os.environ}
     guard = ["/bin/sh", "-c", GUARDED, "sh"] if os.name == "posix" else []
     try:
         child = subprocess.Popen(
             [*guard, *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={**surroundings, MARK: mark}, start_new_session=True,
+            env={**environ, MARK: mark}, start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise NoAnswerError("cannot be run") from error
@@ -49,7 +53,7 @@ def ask(argv: Sequence[str], seconds: float, limit: int) -> bytes:
         late = child.returncode is None and not printed.full
     finally:
         _end(child, mark)
-    # What was printed lies in the pipe. It ends now, unless somebody who got away holds it: then it is not waited for.
+    # The pipe ends now, unless a process that escaped has it open: then this does not wait for it.
     printed.join(1)
     if printed.full:
         raise NoAnswerError(f"prints more than {limit // 1024} KB")
@@ -59,7 +63,7 @@ def ask(argv: Sequence[str], seconds: float, limit: int) -> bytes:
 
 
 class _Printed(threading.Thread):
-    """What comes out of a pipe, as far as anybody wants to know."""
+    """The output in a pipe, up to a limit."""
 
     def __init__(self, pipe: IO[bytes], limit: int) -> None:
         super().__init__(daemon=True)
@@ -83,14 +87,14 @@ def _end(child: subprocess.Popen[bytes], mark: str) -> None:
     with suppress(OSError):
         assert child.stdin is not None
         child.stdin.close()
-    wanted = f"{MARK}={mark}".encode()
-    for _ in range(20):  # who is killed may have started another just before
-        left = [one for one in _processes() if wanted in _surroundings(one)]
+    marked = f"{MARK}={mark}".encode()
+    for _ in range(20):  # a process may start another just before it is killed
+        left = [process for process in _processes() if marked in _environ(process)]
         if not left:
             return
-        for one in left:
+        for process in left:
             with suppress(OSError):
-                os.kill(one, signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
 
 
 def _processes() -> list[int]:
@@ -100,7 +104,7 @@ def _processes() -> list[int]:
         return []
 
 
-def _surroundings(process: int) -> list[bytes]:
+def _environ(process: int) -> list[bytes]:
     try:
         return Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
     except OSError:

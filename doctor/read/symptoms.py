@@ -1,6 +1,6 @@
-"""The text of an error or a log: read as a stream and cut down to the lines that say something.
+"""The text of an error, or the lines of a log that matter.
 
-A log of any size is read once; what is kept is bounded, so that no pattern ever runs over more than that.
+A log of any size is read once, as a stream. What is kept of it has a limit, and so has the time of every later pattern.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import BinaryIO, Protocol
 from doctor.read import files
 from doctor.read.files import UnreadableError
 
-PART = 256 * 1024 * 1024  # bytes of the beginning and of the end of a log
+PART = 256 * 1024 * 1024  # bytes that are read of the beginning, and of the end, of a large log
 CHUNK = 1024 * 1024
 LONGEST = 2000  # characters of a line
-KEPT = 400  # distinct lines that speak of an error
+KEPT = 400  # distinct lines about an error
 MOST = 100_000  # characters of all lines together: twice what 500 lines of a traceback hold
-LOOKED = 20_000  # lines that speak of an error, the same ones counted again
-TAIL = 120  # last lines, whatever they say
-SPEAKS = re.compile(
+LINES = 20_000  # lines about an error that are read, repeated ones too
+TAIL = 120  # last lines, whatever they are about
+TELLING = re.compile(
     rb"rror|xception|arning|raceback|annot|an't|ncompatible|ailed|ot found|ot supported|equire|illed|SIG[A-Z]{3,}"
     rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
 )
 NUMBERS = re.compile(r"\d+")
-WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name that means something
+LONG_WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def read(path: str) -> str:
-    """What a log says; of one that is larger than anybody waits for, its beginning and its end."""
+    """The telling lines of a log; of one above 512 MB those of its beginning and its end. Raises UnreadableError."""
     try:
         with files.opened(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             if size <= 2 * PART:
                 return "\n".join(condense(file))
-            said = [*condense(_Part(file)), f"({(size - 2 * PART) // 1024**2} MB of this log were not read)"]
+            beginning = [*condense(_Part(file)), f"({(size - 2 * PART) // 1024**2} MB of this log were not read)"]
             file.seek(size - PART)
-            return "\n".join([*said, *condense(_Part(file))])
+            return "\n".join([*beginning, *condense(_Part(file))])
     except OSError as error:
         raise UnreadableError(f"{path}: {files.why(error)}") from error
 
 
 class _Part:
-    """So much of a file from where it stands."""
+    """The next PART bytes of a file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.left = file, PART
@@ -61,39 +61,39 @@ class Readable(Protocol):
 
 
 def condense(file: Readable) -> list[str]:
-    """The distinct lines that speak of an error, the first of each, in their order; and the last lines."""
+    """The distinct lines about an error, each where it first appears, then the last lines of the log."""
     kept: dict[str, str] = {}
-    looked, end = 0, b""
+    count, end = 0, b""
     for block in _blocks(file):
         place = 0
-        while len(kept) < KEPT and looked < LOOKED:
-            found = SPEAKS.search(block, place)
-            if found is None:
+        while len(kept) < KEPT and count < LINES:
+            match = TELLING.search(block, place)
+            if match is None:
                 break
-            begin = block.rfind(b"\n", 0, found.start()) + 1
-            place = block.find(b"\n", found.end())
-            line = block[max(begin, found.start() - LONGEST // 2) : place if place >= 0 else None][:LONGEST]
+            begin = block.rfind(b"\n", 0, match.start()) + 1
+            place = block.find(b"\n", match.end())
+            line = block[max(begin, match.start() - LONGEST // 2) : place if place >= 0 else None][:LONGEST]
             text = _plain(line)
             kept.setdefault(NUMBERS.sub("0", text), text)
-            looked += 1
+            count += 1
             if place < 0:
                 break
         end = (end + block)[-TAIL * LONGEST :]
-    seen = set(kept.values())
+    telling = set(kept.values())
     last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
-    return _cut([*kept.values(), *(text for text in last if text not in seen)])
+    return _cut([*kept.values(), *(text for text in last if text not in telling)])
 
 
 def plain(text: str) -> str:
-    """An error's text as it was pasted, without colours, cut to a bearable length."""
-    lines = WORD.sub(r"\1", COLOUR.sub("", text)).splitlines()
+    """The text of an error that a user pasted, without colours, cut to a limit."""
+    lines = LONG_WORD.sub(r"\1", COLOUR.sub("", text)).splitlines()
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
     return "\n".join(_cut([line[:LONGEST] for line in lines]))
 
 
 def _cut(lines: list[str]) -> list[str]:
-    """The first lines, and the last ones, as many as are looked at."""
+    """The first and the last lines, MOST characters in all."""
     if sum(map(len, lines)) <= MOST:
         return lines
     first = list(_fitting(lines))
@@ -110,7 +110,7 @@ def _fitting(lines: list[str]) -> Iterator[str]:
 
 
 def _blocks(file: Readable) -> Iterator[bytes]:
-    """A stream in blocks that end where a line ends, but for a line that is longer than a block."""
+    """A stream in blocks that end where a line ends; a line longer than a block is split."""
     rest = b""
     while chunk := file.read(CHUNK):
         whole, newline, rest = (rest + chunk.replace(b"\r", b"\n")).rpartition(b"\n")
@@ -124,4 +124,4 @@ def _blocks(file: Readable) -> Iterator[bytes]:
 
 
 def _plain(line: bytes) -> str:
-    return WORD.sub(r"\1", COLOUR.sub("", line.decode("utf-8", "replace")))
+    return LONG_WORD.sub(r"\1", COLOUR.sub("", line.decode("utf-8", "replace")))

@@ -20,12 +20,10 @@ from doctor import __main__ as program
 from doctor.answer import diagnose
 from doctor.base import versions
 from doctor.case import Case
-from doctor.know import data
-from doctor.read import environment, files, programs, symptoms
+from doctor.read import files, machine, programs, pythons, requirements, symptoms
 from doctor.read.elf import Effort, NotElfError, SharedObject
-from doctor.read.machine import look
 from tests.conftest import ROOT
-from tests.unit.doctor.test_doctor import APIS, DATA, install, of, only
+from tests.unit.doctor.test_doctor import KNOWLEDGE, install, of, only
 from tests.unit.doctor.test_doctor_files import SYMBOL, shared_object
 
 LIMIT = 60  # seconds after which it hangs; all of these take about one
@@ -180,7 +178,7 @@ def test_a_folder_with_more_distributions_than_anybody_has(tmp_path: Path, monke
         (tmp_path / f"package_{number}-1.0.dist-info").mkdir()
     case = of(tmp_path)
     assert len(case.environment.packages) <= 50
-    assert not case.environment.whole
+    assert not case.environment.complete
     assert "more than 50" in only(case, "unread").title
 
 
@@ -239,8 +237,7 @@ def test_an_error_that_patterns_try_in_every_way(piece: str) -> None:
     """Half a thousand lines of two thousand letters each, all of them beginnings of something: it took minutes."""
     text = symptoms.plain("\n".join([(piece * 2000)[:2000]] * 520))
     assert len(text) <= symptoms.MOST + 520
-    case = Case(environment.of_versions("x", {"torch": "2.8.0"}), error=text, data=DATA, apis=APIS)
-    case.fixes = data.read("fixes.json")
+    case = Case(requirements.of_versions("x", {"torch": "2.8.0"}), error=text, knowledge=KNOWLEDGE)
     assert isinstance(diagnose.findings(case), list)
 
 
@@ -268,7 +265,7 @@ def test_a_pyvenv_cfg_names_a_program(tmp_path: Path, named: str, system: str) -
     script(root / "bin" / "python3", f"touch {ran}\n")
     code, out, err = ask("--python", str(root / named))
     assert err == "" and not ran.exists()
-    assert ("none lies there" in out, code) == ((True, 1) if system == "true" else (False, 0))
+    assert ("there is none" in out, code) == ((True, 1) if system == "true" else (False, 0))
 
 
 def test_a_folder_is_named_that_is_no_virtual_environment(tmp_path: Path) -> None:
@@ -277,7 +274,7 @@ def test_a_folder_is_named_that_is_no_virtual_environment(tmp_path: Path) -> Non
     script(tmp_path / "folder" / "bin" / "python3", f"touch {ran}\n")
     code, _, err = ask("--python", str(tmp_path / "folder"))
     assert (code, ran.exists()) == (3, False)
-    assert "no Python is run that was not named" in err
+    assert "only an interpreter that you name yourself is run" in err
     install(tmp_path / "folder" / "lib" / "python3.11" / "site-packages", "trl", "1.0.0")
     for named in ("folder", "folder/bin/python3"):
         code, out, _ = ask("--python", str(tmp_path / named))
@@ -289,15 +286,15 @@ def test_the_environment_brings_its_own_nvidia_smi(tmp_path: Path, monkeypatch: 
     ran = tmp_path / "ran"
     root = venv(tmp_path / "venv")
     script(root / "bin" / "nvidia-smi", f"touch {ran}; echo '570.1, NVIDIA H200'\n")
-    seen = environment.of_python(str(root))
+    seen = pythons.of_path(str(root))
     monkeypatch.chdir(root / "bin")
     monkeypatch.setenv("PATH", f"{root}/bin:.::{root}/lib/../bin")
-    assert look(None, avoid=seen.programs).driver is None
+    assert machine.inspect(None, avoid=seen.program_folders).driver is None
     assert not ran.exists()
     # The same program elsewhere is the machine's.
     script(tmp_path / "bin" / "nvidia-smi", "echo '570.1, NVIDIA H200'\n")
     monkeypatch.setenv("PATH", f"{root}/bin:{tmp_path}/bin:/bin")
-    assert look(None, avoid=seen.programs).driver == "570.1"
+    assert machine.inspect(None, avoid=seen.program_folders).driver == "570.1"
 
 
 def test_a_program_that_was_named_sees_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

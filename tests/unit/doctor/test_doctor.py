@@ -21,15 +21,15 @@ from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import Finding
 from doctor.know import data
-from doctor.read import context, environment, machine, symptoms
+from doctor.read import context, environment, machine, pythons, requirements, symptoms
 from doctor.read.context import Context
-from doctor.read.environment import UnreadableError
+from doctor.read.files import UnreadableError
 from doctor.read.machine import Machine
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
 from tests.unit.intent.test_advisories import LOGS
 
-DATA, APIS = data.read("data.json"), data.read("apis.json.gz")
+KNOWLEDGE = data.load()
 
 
 def install(
@@ -55,11 +55,12 @@ def install(
 
 
 def of(folder: Path, **more: Any) -> Case:
-    return Case(environment.of_folders("a test", [folder], "3.11.2"), data=DATA, apis=APIS, **more)
+    return Case(environment.of_folders("a test", [folder], "3.11.2"), knowledge=KNOWLEDGE, **more)
 
 
-def told(packages: Mapping[str, str], error: str = "", **more: Any) -> Case:
-    return Case(environment.of_versions("a report", dict(packages)), error=error, data=DATA, apis=APIS, **more)
+def reported(packages: Mapping[str, str], error: str = "", **more: Any) -> Case:
+    """What somebody reports: versions, and an error."""
+    return Case(requirements.of_versions("a report", dict(packages)), error=error, knowledge=KNOWLEDGE, **more)
 
 
 def rules(case: Case) -> list[str]:
@@ -89,7 +90,7 @@ def test_the_first_folder_wins_as_it_does_for_python(tmp_path: Path) -> None:
     install(tmp_path / "two", "trl", "0.14.0")
     found = environment.of_folders("x", [tmp_path / "one", tmp_path / "two", tmp_path / "one", tmp_path / "none"])
     assert found.version("trl") == "1.0.0"
-    assert found.whole
+    assert found.complete
     assert len(found.folders) == 2
 
 
@@ -99,20 +100,20 @@ def test_a_virtual_environment_is_read_without_running_it(tmp_path: Path) -> Non
     (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.4\ninclude-system-site-packages = false\n")
     install(tmp_path / "lib" / "python3.12" / "site-packages", "trl", "0.14.0")
     for named in (tmp_path, tmp_path / "bin" / "python3"):
-        found = environment.of_python(str(named))
+        found = pythons.of_path(str(named))
         assert (found.version("trl"), found.python) == ("0.14.0", "3.12.4")
         assert found.executable == str(tmp_path / "bin" / "python3")
 
 
 def test_an_interpreter_is_asked_with_its_site_switched_off(tmp_path: Path) -> None:
-    found = environment.of_python(sys.executable)
+    found = pythons.of_path(sys.executable)
     assert found.version("pytest") is not None
     with pytest.raises(UnreadableError, match="does not answer like a Python"):
-        environment.of_python("/bin/false")
+        pythons.of_path("/bin/false")
     with pytest.raises(UnreadableError, match="does not exist"):
-        environment.of_python(str(tmp_path / "bin" / "no"))
+        pythons.of_path(str(tmp_path / "bin" / "no"))
     with pytest.raises(UnreadableError, match="no Python and nothing installed"):
-        environment.of_python(str(tmp_path))
+        pythons.of_path(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -131,20 +132,20 @@ def test_an_interpreter_is_asked_with_its_site_switched_off(tmp_path: Path) -> N
     ],
 )
 def test_a_line_of_a_freeze_a_lock_or_requirements(line: str, name: str, version: str) -> None:
-    assert environment.of_lines("x", line).version(name) == version
+    assert requirements.of_lines("x", line).version(name) == version
 
 
 @pytest.mark.parametrize("line", ["# trl==0.14.0", "--index-url https://example.org", "", "-----", "???", "==1.0"])
 def test_a_line_that_names_nothing(line: str) -> None:
-    assert environment.of_lines("x", line).packages == {}
+    assert requirements.of_lines("x", line).packages == {}
 
 
 def test_a_list_is_all_that_is_installed_only_when_everything_is_pinned() -> None:
     pins = "".join(f"package-{number}==1.0\n" for number in range(25))
-    assert environment.of_lines("x", pins).whole
-    assert not environment.of_lines("x", pins + "trl>=1\n").whole
-    assert not environment.of_lines("x", "trl==1.0\n").whole
-    assert environment.of_lines("x", "trl==1.0 --hash=sha256:00\n").whole
+    assert requirements.of_lines("x", pins).complete
+    assert not requirements.of_lines("x", pins + "trl>=1\n").complete
+    assert not requirements.of_lines("x", "trl==1.0\n").complete
+    assert requirements.of_lines("x", "trl==1.0 --hash=sha256:00\n").complete
 
 
 @pytest.mark.parametrize(
@@ -179,13 +180,13 @@ def test_a_range_holds_a_version_or_not_or_cannot_be_told(wanted: str, said: str
 )
 def test_a_configuration_a_script_or_a_command_line_tell_the_context(text: str) -> None:
     found = context.read(text)
-    assert (found.known["zero_stage"], found.known["vllm_mode"], found.known["quantisation"]) == (3, "colocate", "4bit")
+    assert (found.facts["zero_stage"], found.facts["vllm_mode"], found.facts["quantisation"]) == (3, "colocate", "4bit")
 
 
 def test_what_a_configuration_does_not_say_is_not_known() -> None:
-    assert context.read("learning_rate: 1e-6\nuse_vllm: null\n").known.get("vllm_mode") in (None, "off")
-    assert context.of_options({}).known == {}
-    assert context.read("use_vllm: false").known["vllm_mode"] == "off"
+    assert context.read("learning_rate: 1e-6\nuse_vllm: null\n").facts.get("vllm_mode") in (None, "off")
+    assert context.of_options({}).facts == {}
+    assert context.read("use_vllm: false").facts["vllm_mode"] == "off"
 
 
 @pytest.mark.parametrize(
@@ -211,58 +212,58 @@ SILENT = {"trl": "0.14.0", "transformers": "4.52.4"}
 
 
 def test_versions_that_match_are_certain_and_say_why() -> None:
-    found = first(told(SILENT))
+    found = first(reported(SILENT))
     assert (found.rule, found.confidence, found.severity) == ("VETTED-0001", "certain", "silent-wrong")
     assert found.evidence[:2] == ["trl 0.14.0, affected ==0.14.0", "transformers 4.52.4, affected >=4.52.1"]
 
 
 def test_what_depends_on_the_run_says_what_to_look_at_until_it_is_known() -> None:
     packages = {"trl": "1.9.0", "vllm": "0.25.1"}
-    found = only(told(packages), "VETTED-0024")
+    found = only(reported(packages), "VETTED-0024")
     assert found.confidence == "possible"
     assert found.decide == ["vllm mode colocate", "vllm_enable_sleep_mode true"]
     run = context.of_options({"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": True})
-    assert only(told(packages, context=run), "VETTED-0024").confidence == "certain"
+    assert only(reported(packages, context=run), "VETTED-0024").confidence == "certain"
     off = context.of_options({"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": False})
-    assert "VETTED-0024" not in rules(told(packages, context=off))
+    assert "VETTED-0024" not in rules(reported(packages, context=off))
 
 
 def test_an_error_brings_its_cause_to_the_front_and_decides_what_was_open() -> None:
     error = "AttributeError: 'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'"
-    found = first(told({"trl": "0.9.6", "deepspeed": "0.16.9"}, error))
+    found = first(reported({"trl": "0.9.6", "deepspeed": "0.16.9"}, error))
     assert (found.rule, found.confidence, found.shown) == ("VETTED-0010", "certain", 2)
 
 
 def test_an_error_alone_is_likely_and_a_version_outside_the_range_outweighs_it() -> None:
     error = "ImportError: cannot import name 'GuidedDecodingParams' from 'vllm.sampling_params'"
-    assert first(told({}, error)).confidence == "likely"
-    assert "VETTED-0021" in rules(told({}, error))
-    assert "VETTED-0021" not in rules(told({"trl": "1.0.0"}, error))
+    assert first(reported({}, error)).confidence == "likely"
+    assert "VETTED-0021" in rules(reported({}, error))
+    assert "VETTED-0021" not in rules(reported({"trl": "1.0.0"}, error))
 
 
 def test_what_is_not_installed_rules_out_only_where_everything_is_known() -> None:
     error = "AttributeError: 'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'"
-    assert "VETTED-0010" in rules(told({"trl": "0.14.0"}, error))
-    whole = environment.of_lines("x", "trl==0.14.0 --hash=sha256:00")
-    assert "VETTED-0010" not in rules(Case(whole, error=error, data=DATA, apis=APIS))
+    assert "VETTED-0010" in rules(reported({"trl": "0.14.0"}, error))
+    whole = requirements.of_lines("x", "trl==0.14.0 --hash=sha256:00")
+    assert "VETTED-0010" not in rules(Case(whole, error=error, knowledge=KNOWLEDGE))
 
 
 def test_what_is_only_inferred_is_never_certain() -> None:
-    inferred = {one["id"] for one in DATA["advisories"] if one["evidence"]["kind"] == "inferred"}
+    inferred = {one["id"] for one in KNOWLEDGE.advisories if one["evidence"]["kind"] == "inferred"}
     assert inferred
-    for one in DATA["advisories"]:
+    for one in KNOWLEDGE.advisories:
         packages = {name: _inside(wanted) for name, wanted in one["affected"][0].get("packages", {}).items()}
-        for found in diagnose.findings(told(packages)):
+        for found in diagnose.findings(reported(packages)):
             assert found.rule not in inferred or found.confidence != "certain"
 
 
 def _inside(wanted: str) -> str:
-    return next(one for one in versions._around(wanted) if versions.allowed(wanted, one))
+    return next(one for one in versions.near(wanted) if versions.allows(wanted, one))
 
 
 def test_the_worst_comes_first_when_there_is_no_error() -> None:
     packages = {"trl": "0.14.0", "transformers": "4.52.4", "peft": "0.17.0", "numpy": "2.1", "vllm": "0.7.2"}
-    found = [one for one in diagnose.findings(told(packages)) if one.confidence == "certain"]
+    found = [one for one in diagnose.findings(reported(packages)) if one.confidence == "certain"]
     assert [one.severity for one in found] == sorted(
         (one.severity for one in found), key=("silent-wrong", "hang", "crash", "waste", "resolve").index
     )
@@ -298,16 +299,16 @@ def test_the_worst_comes_first_when_there_is_no_error() -> None:
     ],
 )
 def test_what_is_nobodys_version_is_not_blamed_on_one(error: str) -> None:
-    certified = next(one for one in DATA["stacks"] if one["certified"])
+    certified = next(one for one in KNOWLEDGE.stacks if one["certified"])
     nothing: dict[str, str] = {}
     for packages in (nothing, certified["versions"]):
-        assert [one.rule for one in diagnose.findings(told(packages, error)) if one.sure] == []
+        assert [one.rule for one in diagnose.findings(reported(packages, error)) if one.sure] == []
 
 
 def test_nothing_is_known_to_be_wrong_with_a_stack_of_ours() -> None:
-    for held in DATA["stacks"]:
+    for held in KNOWLEDGE.stacks:
         lines = "".join(f"{name}=={version}\n" for name, version in held["versions"].items())
-        case = Case(environment.of_lines(held["name"], lines), data=DATA, apis=APIS)
+        case = Case(requirements.of_lines(held["name"], lines), knowledge=KNOWLEDGE)
         assert [(one.rule, one.title) for one in diagnose.findings(case) if one.sure] == [], held["name"]
 
 
@@ -342,7 +343,7 @@ def test_nothing_is_known_to_be_wrong_with_a_stack_of_ours() -> None:
     ],
 )
 def test_a_name_that_a_release_lacks(error: str, packages: dict[str, str], blamed: str, sure: bool) -> None:
-    found = first(told(packages, error))
+    found = first(reported(packages, error))
     assert found.rule in ("moved-name", "missing-name")
     assert blamed in found.packages
     assert found.sure is sure
@@ -350,7 +351,7 @@ def test_a_name_that_a_release_lacks(error: str, packages: dict[str, str], blame
 
 def test_a_name_that_the_installed_release_has_is_not_blamed_on_it() -> None:
     error = "ImportError: cannot import name 'GRPOConfig' from 'trl'"
-    assert "moved-name" not in rules(told({"trl": "0.20.0"}, error))
+    assert "moved-name" not in rules(reported({"trl": "0.20.0"}, error))
 
 
 def test_who_asked_is_read_from_the_traceback() -> None:
@@ -358,7 +359,7 @@ def test_who_asked_is_read_from_the_traceback() -> None:
         '  File "/v/lib/python3.11/site-packages/somebody/model.py", line 3, in <module>\n'
         "ImportError: cannot import name 'HfFolder' from 'huggingface_hub'\n"
     )
-    found = first(told({"huggingface-hub": "1.2.0"}, error))
+    found = first(reported({"huggingface-hub": "1.2.0"}, error))
     assert list(found.packages) == ["huggingface-hub", "somebody"]
 
 
@@ -370,15 +371,15 @@ def test_who_asked_is_read_from_the_traceback() -> None:
     ],
 )
 def test_a_model_that_is_not_known_yet(error: str, package: str) -> None:
-    found = first(told({"transformers": "4.50.0", "vllm": "0.8.2"}, error))
+    found = first(reported({"transformers": "4.50.0", "vllm": "0.8.2"}, error))
     assert (package in found.packages, found.sure) == (True, True)
 
 
 def test_what_a_report_itself_blames_is_a_guess() -> None:
-    found = first(told({}, "Loss is much higher after upgrading transformers from 4.60.1 to 4.61.0"))
+    found = first(reported({}, "Loss is much higher after upgrading transformers from 4.60.1 to 4.61.0"))
     assert (found.rule, found.confidence, found.ranges) == ("told", "possible", {"transformers": [">4.60.1,<=4.61.0"]})
     log = "Traceback (most recent call last):\n" + "after upgrading transformers from 4.60.1 to 4.61.0"
-    assert "told" not in rules(told({}, log))
+    assert "told" not in rules(reported({}, log))
 
 
 # What was declared.
@@ -397,16 +398,18 @@ def test_a_violated_requirement_is_certain_and_its_marker_is_heeded(tmp_path: Pa
 
 
 def test_a_list_without_metadata_is_held_to_what_was_published() -> None:
-    assert only(told({"trl": "0.21.0", "transformers": "4.50.0"}), "requires-dist").sure
-    assert only(told({"vllm": "0.18.0", "transformers": "5.2.0"}), "requires-dist").packages["transformers"] == "5.2.0"
+    assert only(reported({"trl": "0.21.0", "transformers": "4.50.0"}), "requires-dist").sure
+    assert (
+        only(reported({"vllm": "0.18.0", "transformers": "5.2.0"}), "requires-dist").packages["transformers"] == "5.2.0"
+    )
 
 
 def test_trls_range_of_vllm_is_read_from_its_extra(tmp_path: Path) -> None:
     install(tmp_path, "trl", "1.16.0", ['vllm<=0.31.0,>=0.22.0; extra == "vllm"'])
     install(tmp_path, "vllm", "0.33.0")
     assert only(of(tmp_path), "trl-vllm-range").confidence == "likely"
-    assert only(told({"trl": "1.16.0", "vllm": "0.33.0"}), "trl-vllm-range").confidence == "likely"
-    assert "trl-vllm-range" not in rules(told({"trl": "1.16.0", "vllm": "0.31.0"}))
+    assert only(reported({"trl": "1.16.0", "vllm": "0.33.0"}), "trl-vllm-range").confidence == "likely"
+    assert "trl-vllm-range" not in rules(reported({"trl": "1.16.0", "vllm": "0.31.0"}))
 
 
 def test_a_package_for_another_python(tmp_path: Path) -> None:
@@ -418,7 +421,7 @@ def test_a_package_for_another_python(tmp_path: Path) -> None:
 
 
 def test_a_driver_of_cuda_12_does_not_run_a_torch_of_cuda_13() -> None:
-    found = first(told({"torch": "2.11.0"}, machine=Machine(driver="570.86.10")))
+    found = first(reported({"torch": "2.11.0"}, machine=Machine(driver="570.86.10")))
     assert (found.rule, found.confidence) == ("cuda-driver", "certain")
     for packages, driver in (
         ({"torch": "2.11.0"}, "580.65"),
@@ -426,7 +429,7 @@ def test_a_driver_of_cuda_12_does_not_run_a_torch_of_cuda_13() -> None:
         ({"torch": "2.13.0+cpu"}, "470.1"),
         ({"torch": "2.11.0+cu128"}, "570.86"),
     ):
-        assert "cuda-driver" not in rules(told(packages, machine=Machine(driver=driver)))
+        assert "cuda-driver" not in rules(reported(packages, machine=Machine(driver=driver)))
 
 
 def test_torchs_cuda_is_read_from_its_own_file_before_it_is_guessed(tmp_path: Path) -> None:
@@ -464,12 +467,14 @@ def test_bitsandbytes_without_a_binary_for_torchs_cuda(
 
 
 def test_torchvision_of_another_torch_or_another_variant() -> None:
-    assert only(told({"torch": "2.13.0+cpu", "torchvision": "0.28.0+cu130"}), "torch-family").confidence == "certain"
-    found = only(told({"torch": "2.6.0", "torchvision": "0.20.1"}), "torch-family")
+    assert (
+        only(reported({"torch": "2.13.0+cpu", "torchvision": "0.28.0+cu130"}), "torch-family").confidence == "certain"
+    )
+    found = only(reported({"torch": "2.6.0", "torchvision": "0.20.1"}), "torch-family")
     assert found.commands == [
         "uv pip install --torch-backend=auto --reinstall-package torchvision 'torchvision==0.21.*'"
     ]
-    assert "torch-family" not in rules(told({"torch": "2.6.0", "torchvision": "0.21.0", "torchaudio": "2.6.0"}))
+    assert "torch-family" not in rules(reported({"torch": "2.6.0", "torchvision": "0.21.0", "torchaudio": "2.6.0"}))
 
 
 @pytest.mark.parametrize(
@@ -493,15 +498,15 @@ def test_torchvision_of_another_torch_or_another_variant() -> None:
     ],
 )
 def test_an_error_of_the_loader_or_the_compiler_is_known(error: str, rule: str) -> None:
-    found = first(told({"torch": "2.8.0"}, error))
+    found = first(reported({"torch": "2.8.0"}, error))
     assert (found.rule, found.sure) == (rule, True)
 
 
 def test_a_machine_with_a_gpu_and_nothing_to_compile_with(tmp_path: Path) -> None:
     install(tmp_path, "triton", "3.4.0")
-    bare = Machine(driver="580.1", gpus=1, headers=False, looked_at=True)
+    bare = Machine(driver="580.1", gpus=1, headers=False, inspected=True)
     assert {"python-headers", "c-compiler"} <= set(rules(of(tmp_path, machine=bare)))
-    full = Machine(driver="580.1", gpus=1, headers=True, compiler="/usr/bin/cc", nvcc="/x/nvcc", looked_at=True)
+    full = Machine(driver="580.1", gpus=1, headers=True, compiler="/usr/bin/cc", nvcc="/x/nvcc", inspected=True)
     assert rules(of(tmp_path, machine=full)) == []
 
 
@@ -510,10 +515,10 @@ def test_the_machine_is_read_from_proc(tmp_path: Path) -> None:
     (nvidia / "gpus" / "0000:01:00.0").mkdir(parents=True)
     (nvidia / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release\n")
     (nvidia / "gpus" / "0000:01:00.0" / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 1\n")
-    found = machine.look(None, tmp_path)
+    found = machine.inspect(None, tmp_path)
     assert (found.driver, found.gpus, found.gpu_models) == ("570.86.10", 1, ("NVIDIA H200",))
     (nvidia / "version").write_bytes(b"\xff\xfe\x00" * 100)
-    assert machine.look(None, tmp_path).driver is None
+    assert machine.inspect(None, tmp_path).driver is None
 
 
 # What was left behind.
@@ -533,31 +538,33 @@ def test_what_an_interrupted_installation_left_is_said(tmp_path: Path) -> None:
 
 
 def test_the_nearest_stack_is_of_the_same_device_and_its_lock_can_be_had() -> None:
-    cpu = nearest.find(told({"trl": "1.15.0", "torch": "2.13.0+cpu", "transformers": "5.16.0"}), "doctor")
-    gpu = nearest.find(told({"trl": "0.15.1", "torch": "2.5.1", "transformers": "4.49.0", "vllm": "0.7.2"}), "doctor")
+    cpu = nearest.find(reported({"trl": "1.15.0", "torch": "2.13.0+cpu", "transformers": "5.16.0"}), "doctor")
+    gpu = nearest.find(
+        reported({"trl": "0.15.1", "torch": "2.5.1", "transformers": "4.49.0", "vllm": "0.7.2"}), "doctor"
+    )
     assert cpu is not None and gpu is not None
     assert (cpu.name, gpu.name) == ("trl1.16-cpu", "trl0.15-cu124")
     assert ("trl", "1.15.0", "1.16.0") in cpu.difference
     assert cpu.commands[0] == "doctor --lock-of trl1.16-cpu > trl1.16-cpu.txt"
-    lock = nearest.lock_of(DATA, "trl1.16-cpu")
+    lock = nearest.lock_of(KNOWLEDGE.stacks, "trl1.16-cpu")
     locked = (ROOT / "lockfiles" / "trl1.16-cpu" / "requirements.txt").read_text()
     assert lock == "".join(line for line in locked.splitlines(keepends=True) if not line.startswith("#"))
-    assert nearest.lock_of(DATA, "no-such") is None
-    assert nearest.find(told({"left-pad": "1.0"}), "doctor") is None
+    assert nearest.lock_of(KNOWLEDGE.stacks, "no-such") is None
+    assert nearest.find(reported({"left-pad": "1.0"}), "doctor") is None
 
 
 def test_a_driver_of_cuda_12_is_sent_to_no_stack_of_cuda_13() -> None:
-    found = nearest.find(told({"trl": "1.16.0", "torch": "2.13.0"}, machine=Machine(driver="550.1")), "doctor")
+    found = nearest.find(reported({"trl": "1.16.0", "torch": "2.13.0"}, machine=Machine(driver="550.1")), "doctor")
     assert found is not None
     assert found.name == "trl1.13-cu128"
 
 
 def test_a_command_takes_the_smallest_step_and_what_must_move_with_it() -> None:
-    case = told({"trl": "0.15.2", "transformers": "4.52.4"})
+    case = reported({"trl": "0.15.2", "transformers": "4.52.4"})
     found = diagnose.findings(case)
     commands.add(case, found)
     assert found[0].commands == ["uv pip install 'transformers>=4.49.0,<4.52'"]
-    case = told(
+    case = reported(
         {"trl": "0.15.2", "transformers": "4.48.3", "deepspeed": "0.19.8"},
         "The size of tensor a (13) must match the size of tensor b (14) at non-singleton dimension 2",
     )
@@ -567,14 +574,14 @@ def test_a_command_takes_the_smallest_step_and_what_must_move_with_it() -> None:
 
 
 def test_the_report_is_calm_and_honest_when_there_is_nothing() -> None:
-    case = told({"left-pad": "1.0"})
+    case = reported({"left-pad": "1.0"})
     said = report.text(case, [], None)
     assert "Nothing is known to be wrong with it." in said
     assert "not that it works" in said
 
 
 def test_the_report_moves_no_cursor() -> None:
-    case = told(SILENT, "\x1b[31mAttributeError\x1b[0m: 'X\x07Y' has no attribute 'optimizer'\x00")
+    case = reported(SILENT, "\x1b[31mAttributeError\x1b[0m: 'X\x07Y' has no attribute 'optimizer'\x00")
     said = report.text(case, diagnose.findings(case), None)
     assert not any(ord(one) < 32 and one != "\n" for one in said)
 
@@ -639,7 +646,7 @@ def test_its_program_speaks_json_when_it_cannot_read(capsys: pytest.CaptureFixtu
 
 
 def test_the_context_of_a_case_is_its_own() -> None:
-    assert Context().known is not Context().known
+    assert Context().facts is not Context().facts
 
 
 def test_an_image_needs_an_engine(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -657,20 +664,18 @@ def test_an_image_needs_an_engine(command: Command, monkeypatch: pytest.MonkeyPa
     ],
 )  # fmt: skip
 def test_what_an_error_demands_is_compared(error: str, packages: dict[str, str], ranges: list[str]) -> None:
-    found = first(told({"accelerate": "0.20.0"}, error))
+    found = first(reported({"accelerate": "0.20.0"}, error))
     assert (found.rule, found.confidence, found.packages) == ("demanded", "likely", packages)
     assert found.ranges[next(iter(packages))] == ranges
-    assert "demanded" not in rules(told({"accelerate": "1.0"}, "ImportError: this needs accelerate>=0.26.0"))
+    assert "demanded" not in rules(reported({"accelerate": "1.0"}, "ImportError: this needs accelerate>=0.26.0"))
 
 
 def test_what_a_later_release_repaired_is_a_place_to_look() -> None:
-    case = told({"trl": "0.14.0"}, "GRPO failed when training with FSDP and Liger under DDP")
-    case.fixes = data.read("fixes.json")
+    case = reported({"trl": "0.14.0"}, "GRPO failed when training with FSDP and Liger under DDP")
     found = only(case, "repaired-later")
     assert (found.confidence, found.ranges) == ("possible", {"trl": ["<0.18.0"]})
     assert found.decide == ["https://github.com/huggingface/trl/pull/3260"]
-    later = told({"trl": "0.18.0"}, case.error)
-    later.fixes = case.fixes
+    later = reported({"trl": "0.18.0"}, case.error)
     assert all("3260" not in one.decide[0] for one in diagnose.findings(later) if one.rule == "repaired-later")
 
 
@@ -689,14 +694,14 @@ def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
 def test_a_guess_stands_behind_what_is_sure_unless_an_error_was_raised() -> None:
     packages = {"trl": "0.15.2", "transformers": "4.48.3"}
     guess = "it broke after upgrading deepspeed from 0.15.0 to 0.16.0"
-    assert rules(told(packages, guess))[:2] == ["VETTED-0003", "told"]
-    assert rules(told(packages, f"SomeError: {guess}"))[:2] == ["told", "VETTED-0003"]
+    assert rules(reported(packages, guess))[:2] == ["VETTED-0003", "told"]
+    assert rules(reported(packages, f"SomeError: {guess}"))[:2] == ["told", "VETTED-0003"]
 
 
 def test_what_it_knows_is_what_the_project_holds_today(real: Project) -> None:
     assert knowledge.path(real) not in generate.stale(real)
-    assert {one["id"] for one in DATA["advisories"]} == set(advisory.names(real))
-    assert [one["name"] for one in DATA["stacks"]] == stack.names(real)
+    assert {one["id"] for one in KNOWLEDGE.advisories} == set(advisory.names(real))
+    assert [one["name"] for one in KNOWLEDGE.stacks] == stack.names(real)
 
 
 def test_the_names_of_releases_are_those_of_the_published_wheels() -> None:
@@ -708,15 +713,15 @@ def test_the_names_of_releases_are_those_of_the_published_wheels() -> None:
         ("peft", "peft.utils.save_and_load:_maybe_shard_state_dict_for_tp"): "+0.19.0",
     }
     for (package, fact), change in known.items():
-        assert change in APIS[package]["changes"][fact].split()
-    assert "transformers>=4.56.2" in APIS["trl"]["requires"]["1.16.0"]
+        assert change in KNOWLEDGE.apis[package]["changes"][fact].split()
+    assert "transformers>=4.56.2" in KNOWLEDGE.requires("trl")["1.16.0"]
 
 
 def test_a_text_that_speaks_of_hanging_brings_what_hangs_forward_and_makes_it_no_surer() -> None:
     packages = {"trl": "1.0.0", "vllm": "0.17.0", "peft": "0.18.0"}
     run = context.of_options({"use_vllm": True, "vllm_mode": "colocate"})
-    said = told(packages, "it is stuck after the first step", context=run)
-    silent = told(packages, "it ends after the first step", context=run)
+    said = reported(packages, "it is stuck after the first step", context=run)
+    silent = reported(packages, "it ends after the first step", context=run)
     assert (first(said).rule, first(said).confidence) == ("VETTED-0036", "possible")
     assert only(silent, "VETTED-0036").confidence == "possible"
 
@@ -724,6 +729,5 @@ def test_a_text_that_speaks_of_hanging_brings_what_hangs_forward_and_makes_it_no
 @pytest.mark.parametrize("log", [log for log, numbers in LOGS.items() if numbers])
 def test_an_error_that_an_advisory_knows_brings_it_to_the_front(log: str) -> None:
     """From the error alone: no other rule speaks louder."""
-    case = told({}, log)
-    case.fixes = data.read("fixes.json")
+    case = reported({}, log)
     assert first(case).rule in {f"VETTED-{number:04}" for number in LOGS[log]}

@@ -18,18 +18,18 @@ from doctor.answer import diagnose
 from doctor.case import Case
 from doctor.checks.compiled import LIBRARIES
 from doctor.know import data
-from doctor.read import environment, symptoms
-from doctor.read.elf import NotElfError, SharedObject, _hash
+from doctor.read import requirements, symptoms
+from doctor.read.elf import NotElfError, SharedObject, gnu_hash
 from tests.conftest import ROOT
 from tests.unit.doctor.test_doctor import install, of, only, rules
 
-DATA, APIS = data.read("data.json"), data.read("apis.json.gz")
+KNOWLEDGE = data.load()
 SYMBOL = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
 
 
 def shared_object(needs: Sequence[str] = (), asks: Sequence[str] = (), offers: Sequence[str] = ()) -> bytes:
     """A 64-bit ELF file with the sections that a loader reads: strings, symbols, their hash table, what it needs."""
-    offers = sorted(offers, key=lambda one: _hash(one) % 2)
+    offers = sorted(offers, key=lambda one: gnu_hash(one) % 2)
     strings, places = b"\0", {}
     for text in (*needs, *asks, *offers):
         places[text] = len(strings)
@@ -42,10 +42,10 @@ def shared_object(needs: Sequence[str] = (), asks: Sequence[str] = (), offers: S
     first = 1 + len(asks)
     buckets, chain = [0, 0], b""
     for number, name in enumerate(offers):
-        bucket = _hash(name) % 2
+        bucket = gnu_hash(name) % 2
         buckets[bucket] = buckets[bucket] or first + number
-        last = number + 1 == len(offers) or _hash(offers[number + 1]) % 2 != bucket
-        chain += struct.pack("<I", (_hash(name) & ~1) | last)
+        last = number + 1 == len(offers) or gnu_hash(offers[number + 1]) % 2 != bucket
+        chain += struct.pack("<I", (gnu_hash(name) & ~1) | last)
     table = struct.pack("<IIIIQII", 2, first, 1, 5, 2**64 - 1, *buckets) + chain
     dynamic = b"".join(struct.pack("<QQ", 1, places[name]) for name in needs) + struct.pack("<QQ", 0, 0)
     parts = [(3, strings, 0), (11, symbols, 1), (0x6FFFFFF6, table, 2), (6, dynamic, 1)]
@@ -253,7 +253,7 @@ def test_an_error_of_any_length_is_cut(capsys: pytest.CaptureFixture[str], tmp_p
 
 def test_ten_thousand_distributions_are_read() -> None:
     lines = "".join(f"package-{number}==1.0\n" for number in range(10_000))
-    case = Case(environment.of_lines("x", lines + "trl==0.14.0\ntransformers==4.52.4\n"), data=DATA, apis=APIS)
+    case = Case(requirements.of_lines("x", lines + "trl==0.14.0\ntransformers==4.52.4\n"), knowledge=KNOWLEDGE)
     assert diagnose.findings(case)[0].rule == "VETTED-0001"
 
 

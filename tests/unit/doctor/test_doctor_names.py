@@ -15,13 +15,13 @@ from doctor.answer import diagnose
 from doctor.case import Case
 from doctor.finding import Finding
 from doctor.know import data, history
-from doctor.read import environment, symptoms
+from doctor.know.data import Api, Knowledge
+from doctor.read import requirements, symptoms
 from doctor.read.context import Context
 from tests.conftest import ROOT
 
-DATA = data.read("data.json")
 # A history of our own, in the form of doctor/know/apis.json.gz: packages, and a library that derives from one of them.
-APIS: dict[str, dict[str, Any]] = {
+APIS: dict[str, Api] = {
     "transformers": {
         "first": "4.0.0",
         "requires": {"4.5.0": ["tokenizers<0.20,>=0.10"]},
@@ -43,14 +43,15 @@ APIS: dict[str, dict[str, Any]] = {
     "trl": {"first": "0.1.0", "requires": {}, "changes": {"GRPOTrainer.llm": "+0 -0.16.0", "helper(flag": "+0.5.0"}},
     "vllm": {"first": "0.1.0", "requires": {}, "changes": {"vllm models:NewForCausalLM": "+0.9.0"}},
 }
+KNOWLEDGE = Knowledge(data.load().advisories, data.load().stacks, APIS)
 
 
-def told(packages: dict[str, str], error: str, **more: Any) -> Case:
-    return Case(environment.of_versions("a report", packages), error=error, data=DATA, apis=APIS, **more)
+def reported(packages: dict[str, str], error: str, **more: Any) -> Case:
+    return Case(requirements.of_versions("a report", packages), error=error, knowledge=KNOWLEDGE, **more)
 
 
 def first(packages: dict[str, str], error: str, **more: Any) -> Finding:
-    return diagnose.findings(told(packages, error, **more))[0]
+    return diagnose.findings(reported(packages, error, **more))[0]
 
 
 @pytest.mark.parametrize(
@@ -147,11 +148,11 @@ def test_what_an_error_names_is_looked_up(
 )
 def test_what_no_release_explains_is_not_blamed_on_one(error: str, packages: dict[str, str]) -> None:
     about = {"moved-name", "new-name", "undefined-name", "new-error", "missing-name", "signature"}
-    assert not about & {one.rule for one in diagnose.findings(told(packages, error))}
+    assert not about & {one.rule for one in diagnose.findings(reported(packages, error))}
 
 
 def test_a_name_is_searched_for_in_its_own_class_first() -> None:
-    apis = {
+    apis: dict[str, Api] = {
         "one": {"changes": {"Trainer.x": "+1.0"}},
         "two": {"changes": {"GRPOTrainer.x": "+2.0", "SFTTrainer.x": "+3.0"}},
     }
@@ -174,7 +175,7 @@ def test_a_name_is_searched_for_in_its_own_class_first() -> None:
 def test_what_a_report_itself_says_of_releases_is_a_guess(
     text: str, packages: dict[str, str], ranges: dict[str, list[str]]
 ) -> None:
-    found = next(one for one in diagnose.findings(told(packages, text)) if one.rule == "told")
+    found = next(one for one in diagnose.findings(reported(packages, text)) if one.rule == "told")
     assert found.ranges == ranges
     assert found.confidence == "possible"
 
@@ -188,7 +189,7 @@ def test_two_packages_that_must_be_alike_say_which_they_are() -> None:
 
 def test_what_the_installed_release_has_was_not_removed_from_it() -> None:
     error = "`np.float_` was removed in the NumPy 2.0 release."
-    assert "removed" not in {one.rule for one in diagnose.findings(told({"numpy": "1.26.4"}, error))}
+    assert "removed" not in {one.rule for one in diagnose.findings(reported({"numpy": "1.26.4"}, error))}
 
 
 def test_what_pip_does_not_find_may_have_many_causes() -> None:
@@ -200,16 +201,18 @@ def test_where_an_error_was_raised_is_the_last_thing_to_say() -> None:
     frames = 'File "/x/site-packages/trl/a.py", line 1\nFile "/x/site-packages/torch/b.py", line 2\n'
     found = first({"trl": "1.0.0"}, frames + "RuntimeError: the shapes differ")
     assert (found.rule, found.packages, found.confidence) == ("raised-in", {"trl": "1.0.0"}, "possible")
-    named = diagnose.findings(told({}, frames + "AttributeError: 'MyBertModel' object has no attribute 'head_mask'"))
+    named = diagnose.findings(
+        reported({}, frames + "AttributeError: 'MyBertModel' object has no attribute 'head_mask'")
+    )
     assert [one.rule for one in named if one.shown][-1] == "raised-in"
     assert named[0].rule == "moved-name"
 
 
 def test_what_hangs_or_trains_wrongly_is_not_why_something_was_raised() -> None:
-    packages, run = {"trl": "0.18.0", "vllm": "0.9.1"}, Context(known={"vllm_mode": "server"})
+    packages, run = {"trl": "0.18.0", "vllm": "0.9.1"}, Context(facts={"vllm_mode": "server"})
 
     def confidence(error: str) -> str:
-        found = diagnose.findings(told(packages, error, context=run))
+        found = diagnose.findings(reported(packages, error, context=run))
         return next(one.confidence for one in found if one.rule == "VETTED-0053")
 
     assert confidence("") == "certain"
@@ -220,7 +223,7 @@ def test_what_hangs_or_trains_wrongly_is_not_why_something_was_raised() -> None:
 def test_a_library_that_the_default_torch_brings_and_that_is_missing_means_another_torch() -> None:
     error = "ImportError: libcudart.so.12: cannot open shared object file"
     assert first({"vllm": "0.16.0", "torch": "2.9.1"}, error).rule == "cuda-runtime"
-    rules = {one.rule for one in diagnose.findings(told({"vllm": "0.16.0", "torch": "2.9.1+cu128"}, error))}
+    rules = {one.rule for one in diagnose.findings(reported({"vllm": "0.16.0", "torch": "2.9.1+cu128"}, error))}
     assert "cuda-runtime" not in rules
 
 
@@ -272,7 +275,7 @@ def test_the_history_is_read_out_of_wheels(script: ModuleType, tmp_path: Path) -
 
 
 def test_the_history_that_is_kept_knows_what_people_ask_for() -> None:
-    apis = data.read("apis.json.gz")
+    apis = data.load().apis
     known = {
         ("vllm", "vllm.sampling_params:GuidedDecodingParams"): "-0.12.0",
         ("vllm", "EngineArgs(worker_extension_cls"): "+0.8.0",

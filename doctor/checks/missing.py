@@ -1,0 +1,188 @@
+"""Names that came and went: a name that an error misses, looked up in what the releases of its package offer.
+
+"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/know/apis.json.gz has
+the releases that brought and dropped each name, read from published wheels by scripts/api_history.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from doctor.base import aliases, versions
+from doctor.case import Case
+from doctor.finding import EXPLAINS, POINTS, Finding
+from doctor.know import history, owners
+from doctor.know.history import Fact
+
+IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>[\w.]+)'")
+MEMBER = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
+MODULE = re.compile(r"No module named '(?P<module>\w+(?:\.\w+)*)'")
+KEYWORD = re.compile(
+    r"(?<!\w)(?:(?P<owner>\w+)\.)?(?P<callee>\w+)\(\) got an unexpected keyword argument '(?P<name>\w+)'"
+)
+BARE = re.compile(r"(?<![\w.])__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+OPTIONS = re.compile(r"(?:unrecognized arguments?:|not used by the HfArgumentParser: \[)(?P<options>[^\n\]]+)")
+ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' (?:object )?has no attribute '(?P<name>\w+)'")
+MOST_OPTIONS = 3
+
+
+class Missing(NamedTuple):
+    """A name that an error says is not there."""
+
+    package: str
+    name: str  # in words: "vllm_mode in trl", "the parameter vllm_mode of GRPOConfig"
+    fact: Fact | None = None  # when it came and went, where that is known
+    own: bool = True  # of a class of the package itself, not of one that somebody derived from it
+
+
+def missing_names(case: Case) -> Iterator[Finding]:
+    """The last error first: it is the one that ended the run."""
+    frames = owners.frames(case.error)
+    done = set()
+    for missing in reversed(list(_missing(case))):
+        if missing.name in done:
+            continue
+        done.add(missing.name)
+        owner = missing.fact.package if missing.fact else missing.package
+        requesting = next((package for package in reversed(frames) if package != owner), None)
+        finding = dated(case, missing, requesting) if missing.fact else _undated(case, missing, requesting)
+        if finding is not None:
+            yield finding
+
+
+def _missing(case: Case) -> Iterator[Missing]:
+    """Every name that the error misses, by the kind of error."""
+    for pattern in (IMPORT, MEMBER):
+        for match in pattern.finditer(case.error):
+            module, name = match["module"], match["name"]
+            yield _in_module(case, module, f"{name} in {module}", f"{module}:{name}", f"{module}.{name}:")
+    for match in MODULE.finditer(case.error):
+        missing = _in_module(case, match["module"], f"the module {match['module']}", f"{match['module']}:")
+        if "." in match["module"] or missing.fact is not None:
+            yield missing
+    yield from _parameters(case)
+    yield from _options(case)
+    yield from _attributes(case)
+
+
+def _in_module(case: Case, module: str, name: str, *facts: str) -> Missing:
+    package = aliases.of_module(module)
+    exact = (history.exact(case.knowledge.apis, fact, package) for fact in facts)
+    return Missing(package, name, next((fact for fact in exact if fact is not None), None))
+
+
+def _parameters(case: Case) -> Iterator[Missing]:
+    apis = case.knowledge.apis
+    for match in KEYWORD.finditer(case.error):
+        owner, callee, name = match["owner"], match["callee"], match["name"]
+        package = owners.of_class(owner or callee)
+        if owner and callee != "__init__":
+            fact = history.of_class(apis, owner, f".{callee}({name}", package)
+        elif owner or callee[:1].isupper():
+            fact = history.of_class(apis, owner or callee, f"({name}", package)
+        else:
+            fact = history.exact(apis, f"{callee}({name}")
+        package = fact.package if fact is not None else package
+        if package is not None:
+            own = fact is None or fact.near >= history.RELATED
+            yield Missing(package, f"the parameter {name} of {owner or callee}", fact, own)
+
+
+def _options(case: Case) -> Iterator[Missing]:
+    """A parameter of a constructor that the error does not name, or an option of a command line made from one."""
+    for match in BARE.finditer(case.error):
+        fact = _of_any_constructor(case, match["name"])
+        if fact is not None:
+            yield Missing(fact.package, f"the parameter {match['name']} of {fact.name.partition('(')[0]}", fact)
+    for match in OPTIONS.finditer(case.error):
+        for option in re.findall(r"--?([a-z][\w-]+)", match["options"])[:MOST_OPTIONS]:
+            fact = _of_any_constructor(case, option.replace("-", "_"))
+            if fact is not None:
+                yield Missing(fact.package, f"the option {option} of {fact.name.partition('(')[0]}", fact)
+
+
+def _of_any_constructor(case: Case, parameter: str) -> Fact | None:
+    """The class whose constructor lacks a parameter, where what is installed leaves only one package."""
+    facts = history.constructors(case.knowledge.apis, parameter)
+    lacking = [fact for fact in facts if fact.in_release(case.version(fact.package) or "") is False]
+    lacking = lacking or [fact for fact in facts if case.version(fact.package) is None]
+    return lacking[0] if len({fact.package for fact in lacking}) == 1 else None
+
+
+def _attributes(case: Case) -> Iterator[Missing]:
+    for match in ATTRIBUTE.finditer(case.error):
+        owner, name = match["owner"], match["name"]
+        package = owners.of_class(owner)
+        fact = history.of_class(case.knowledge.apis, owner, f".{name}", package)
+        package = fact.package if fact is not None else package
+        if package is not None:
+            own = fact is None or fact.near == history.ITSELF
+            yield Missing(package, f"{name} of {owner}", fact, own)
+
+
+def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | None:
+    """A name whose releases are not known."""
+    package, version = missing.package, case.version(missing.package)
+    if version is None and requesting is None and package not in (*case.knowledge.apis, *owners.STACK):
+        return None
+    requesting = requesting or owners.TOGETHER.get(package)
+    packages = case.versions(package, requesting)
+    return Finding(
+        rule="missing-name",
+        title=f"{package} does not have {missing.name}" + (f", which {requesting} asks for" if requesting else ""),
+        packages=packages,
+        severity="crash",
+        confidence="possible",
+        evidence=[f"the error names it; {package} {version or '(version not given)'}"],
+        remedy=[f"install versions of {' and '.join(packages)} that belong together"],
+        decide=[f"which release of {package} has {missing.name}"],
+        shown=POINTS,
+    )
+
+
+def dated(case: Case, missing: Missing, requesting: str | None = None) -> Finding | None:
+    """A name whose releases are known. None where the installed release has it: it is missing for another reason."""
+    fact = missing.fact
+    assert fact is not None
+    package, version = fact.package, case.version(fact.package)
+    packages = case.versions(package, requesting)
+    if version is not None and fact.in_release(version):
+        return None if missing.own or not fact.since else _new(missing, fact, packages)
+    without, having = history.spans(fact.changes)
+    bad = [span for span in without if version is None or versions.within(span, version) is not False]
+    lacks = version is not None and any(versions.within(span, version) for span in without)
+    sure = lacks and fact.near >= history.RELATED
+    changes = (change for change in fact.changes if change != "+0")
+    releases = "; ".join(f"{'since' if change[0] == '+' else 'gone in'} {change[1:]}" for change in changes)
+    other = f"a release of {requesting} that does not ask for it" if requesting else "code that does not ask for it"
+    return Finding(
+        rule="moved-name",
+        title=f"{package} {version or ''}".strip() + f" does not have {missing.name}",
+        packages=packages,
+        severity="crash",
+        confidence="likely" if sure else "possible",
+        evidence=[f"in the published releases: {releases}", "the error names it"],
+        remedy=[" or ".join(f"{package}{span}" for span in having) + f", or {other}"],
+        ranges={package: bad or without},
+        shown=EXPLAINS,
+        weight=1.0 if sure else 0.1,
+    )
+
+
+def _new(missing: Missing, fact: Fact, packages: dict[str, str | None]) -> Finding:
+    """The package expects of a class derived from its own what its own has only since a release."""
+    package = fact.package
+    return Finding(
+        rule="new-name",
+        title=f"{package} {packages[package]} expects {missing.name}, which it has since {fact.since}",
+        packages=packages,
+        severity="crash",
+        confidence="possible",
+        evidence=[f"in the published releases: since {fact.since}", "the error names it"],
+        remedy=[f"{package}<{fact.since}, or a later version of the code that derives from it"],
+        decide=["whether the class is of your own code, or of a model's, written for an earlier release"],
+        ranges={package: [f">={fact.since}"]},
+        shown=POINTS,
+    )

@@ -1,0 +1,65 @@
+"""Models that the installed Transformers or vLLM does not know yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from doctor.case import Case
+from doctor.checks import missing
+from doctor.checks.missing import Missing
+from doctor.finding import EXPLAINS, Finding
+from doctor.know import history
+
+TYPE = re.compile(
+    r"model type [`'\"](?P<type>[\w-]+)[`'\"] but Transformers does not recognize this architecture"
+    r"|^KeyError: '(?P<key>[a-z]+\d?[\w.]*(?:_moe|_vl|_text)?)'$",
+    re.MULTILINE,
+)
+ARCHITECTURE = re.compile(
+    r"Model architectures \['(?P<name>\w+)'\] (?:are not supported|failed to be inspected)"
+    r"|\b(?P<other>\w+) has no vLLM implementation|Transformers implementation of '?(?P<third>\w+)'? is not compatible"
+)
+
+
+def unknown_models(case: Case) -> Iterator[Finding]:
+    """Looked up in the names of Transformers, and in vLLM's list of models."""
+    yield from _of_transformers(case)
+    yield from _of_vllm(case)
+
+
+def _of_transformers(case: Case) -> Iterator[Finding]:
+    apis = case.knowledge.apis
+    match = TYPE.search(case.error)
+    if match is None or "transformers" not in apis:
+        return
+    model = match["type"] or match["key"]
+    config = f"transformers:{re.sub(r'[^a-z0-9]', '', model.lower())}config"
+    name = next((fact for fact in apis["transformers"]["changes"] if fact.lower().replace("_", "") == config), None)
+    fact = history.exact(apis, name, "transformers") if name else None
+    finding = missing.dated(case, Missing("transformers", f"the model type {model}", fact)) if fact else None
+    if finding is not None:
+        finding.confidence = "likely" if match["type"] else finding.confidence
+        yield finding
+
+
+def _of_vllm(case: Case) -> Iterator[Finding]:
+    match = ARCHITECTURE.search(case.error)
+    if match is None:
+        return
+    model = match["name"] or match["other"] or match["third"]
+    version = case.version("vllm")
+    fact = history.exact(case.knowledge.apis, f"vllm models:{model}", "vllm")
+    without = history.spans(fact.changes)[0] if fact else []
+    yield Finding(
+        rule="unknown-model",
+        title=f"vLLM {version or ''} does not run {model}".replace("  ", " "),
+        packages={"vllm": version},
+        severity="crash",
+        confidence="likely",
+        evidence=[f"the error says: {match.group()}"],
+        remedy=[f"vllm>={fact.since}" if fact and fact.since else "a newer vLLM, with the TRL that declares it"],
+        ranges={"vllm": without} if without else {},
+        shown=EXPLAINS,
+        weight=0.5,
+    )

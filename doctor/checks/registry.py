@@ -1,0 +1,67 @@
+"""All checks, in order: where two findings are otherwise equal, that of the earlier check stays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Callable
+
+from doctor.case import Case
+from doctor.checks import (
+    advisories,
+    blamed,
+    compiled,
+    cuda,
+    demanded,
+    fixed,
+    leftovers,
+    loader,
+    missing,
+    models,
+    raised,
+    requires,
+    signatures,
+    toolchain,
+    undefined,
+)
+from doctor.finding import Finding
+
+Check = Callable[[Case], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    advisories.known_combinations,
+    requires.unmet_requirements,
+    requires.unsupported_python,
+    requires.vllm_outside_trl_range,
+    cuda.old_driver,
+    cuda.mixed_majors,
+    cuda.missing_bitsandbytes_binary,
+    cuda.other_runtime,
+    compiled.foreign_symbols,
+    compiled.foreign_family,
+    compiled.broken_import,
+    loader.loader_errors,
+    toolchain.missing_tools,
+    leftovers.interrupted_installs,
+    leftovers.unread_files,
+    demanded.demanded_ranges,
+    demanded.unequal_pairs,
+    demanded.removed_names,
+    demanded.unpublished_releases,
+    demanded.demanded_minimums,
+    blamed.blamed_releases,
+    raised.raising_package,
+    missing.missing_names,
+    undefined.undefined_names,
+    undefined.new_errors,
+    fixed.fixed_later,
+    models.unknown_models,
+    signatures.changed_signatures,
+)
+MOST = 500  # findings of one check: each is compared with every other
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """What every check has to say."""
+    for check in CHECKS:
+        yield from itertools.islice(check(case), MOST)

@@ -63,7 +63,8 @@ def generated(project: Project) -> dict[Path, str]:
 
 
 def _documents(project: Project) -> list[Path]:
-    return [project.root / "README.md", *sorted((project.root / "docs").rglob("*.md"))]
+    readmes = [project.root / "README.md", *sorted(project.root.glob("README.*.md"))]
+    return [*readmes, *sorted((project.root / "docs").rglob("*.md"))]
 
 
 def _filled(project: Project, path: Path, text: str) -> str:

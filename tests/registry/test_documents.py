@@ -1,4 +1,4 @@
-"""docs/publish.md: the commands that check an image without Vetted do what they say, and turn red where they must."""
+"""docs/how-to/publish.md: its commands check an image without Vetted, and turn red where they must."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.registry.conftest import Keys, Stack, make_image, skopeo, verify
 from tests.unit.conftest import Command
 
 BLOCK = re.compile(r"<!-- run by tests/registry/test_documents\.py -->\n```sh\n(.*?)```", re.DOTALL)
-ONLINE, OFFLINE = BLOCK.findall((ROOT / "docs" / "publish.md").read_text(encoding="utf-8"))
+ONLINE, OFFLINE = BLOCK.findall((ROOT / "docs" / "how-to" / "publish.md").read_text(encoding="utf-8"))
 
 
 (SCRIPT,) = re.findall(r"^cat > statement\.py.*?^END\n", ONLINE, re.MULTILINE | re.DOTALL)
@@ -102,7 +102,7 @@ def test_cosign_alone_verifies_what_is_carried_and_refuses_what_was_changed(
 def test_what_oras_copies_from_a_registry_verifies_offline(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
-    text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "publish.md").read_text(encoding="utf-8")
     (copy,) = re.findall(r'`(oras cp --recursive --to-oci-layout "\$IMAGE" carried/image:published)`', text)
     (tmp_path / "carried").mkdir()
     env = {**os.environ, "IMAGE": by_name(repository, published.image)}

@@ -21,7 +21,7 @@ from tests.unit.conftest import Command
 
 (CHECK,) = re.findall(
     r"<!-- run by tests/registry/test_timestamp\.py -->\n```sh\n(.*?)```",
-    (ROOT / "docs" / "publish.md").read_text(encoding="utf-8"),
+    (ROOT / "docs" / "how-to" / "publish.md").read_text(encoding="utf-8"),
     re.DOTALL,
 )
 TSA = """\
@@ -115,7 +115,7 @@ def server(authority: Path) -> Iterator[Server]:
 
 
 def checked(repository: Repository, image: str, keys: Keys, chain: Path, folder: Path) -> int:
-    """What the commands of docs/publish.md end with; cosign speaks plain HTTP to localhost by itself."""
+    """What the commands of docs/how-to/publish.md end with; cosign speaks plain HTTP to localhost by itself."""
     folder.mkdir()
     (folder / "cosign.pub").symlink_to(keys.public)
     (folder / "chain.pem").symlink_to(chain)

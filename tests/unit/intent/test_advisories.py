@@ -24,7 +24,7 @@ LOGS: dict[str, list[int]] = {
     entry["text"]: entry["advisories"]
     for entry in tomllib.loads(Path(__file__).with_name("logs.toml").read_text(encoding="utf-8"))["log"]
 }
-FAILURES = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+FAILURES = (ROOT / "docs" / "explanation" / "failures.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_the_document_names_only_advisories_and_probes_that_exist(every: list[Ad
 
 def test_the_documents_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", FAILURES):
-        assert (ROOT / "docs" / Path(target)).exists(), target
+        assert (ROOT / "docs" / "explanation" / target).exists(), target
 
 
 def test_what_the_document_calls_red_is_named_by_the_advisories_beside_it(every: list[Advisory]) -> None:

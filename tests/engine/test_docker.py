@@ -20,7 +20,8 @@ from builder.base import machine, sources
 from builder.certify import certificate, engine, suite
 from builder.image import build, context, daemon, oci, target
 from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_while, succeeds
-from tests.registry.conftest import PASSWORD, make_keys, serving
+from tests.registry.conftest import PASSWORD, make_keys
+from tests.registry.server import serving
 
 pytestmark = pytest.mark.usefixtures("docker")
 DOCKER = ("certify", STACK, "--engine", "docker")

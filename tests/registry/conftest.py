@@ -7,12 +7,9 @@ import io
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tarfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from builder.publish import registry
 from builder.publish.reference import Repository, parse_repository
 from tests import parts
 from tests.conftest import TINY, Answer, Small
+from tests.registry.server import serving
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command
 
@@ -83,52 +81,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 @pytest.fixture(scope="session")
 def other_keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return make_keys(tmp_path_factory.mktemp("keys") / "theirs")
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-@contextmanager
-def serving(
-    folder: Path, *, port: int = 0, read_only: bool = False, auth: dict[str, Any] | None = None,
-    address: str = "127.0.0.1", tls: dict[str, str] | None = None,
-) -> Iterator[str]:  # fmt: skip
-    """A registry that keeps its images below a folder; yields its host."""
-    host = f"{address}:{port or free_port()}"
-    config = folder.parent / f"{folder.name}-{host.replace(':', '-')}.json"
-    storage = {
-        "filesystem": {"rootdirectory": str(folder)},
-        "maintenance": {"readonly": {"enabled": read_only}},
-    }
-    settings = {
-        "version": "0.1",
-        "log": {"level": "warn"},
-        "storage": storage,
-        "http": {"addr": host, **({"tls": tls} if tls else {})},
-    }
-    config.write_text(json.dumps(settings | ({"auth": auth} if auth else {})))
-    with (folder.parent / f"{config.stem}.log").open("wb") as log:
-        child = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
-    try:
-        _wait_for(host, child)
-        yield host
-    finally:
-        child.terminate()
-        child.wait()
-
-
-def _wait_for(host: str, child: subprocess.Popen[bytes]) -> None:
-    name, port = host.split(":")
-    for _ in range(200):
-        assert child.poll() is None, "the registry ended"
-        with socket.socket() as client:
-            if client.connect_ex((name, int(port))) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"{host} does not answer")
 
 
 @pytest.fixture(scope="session")
@@ -210,6 +162,18 @@ def rewritten(path: Path, change: Callable[[Any], None]) -> None:
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data, indent=2) + "\n")
+
+
+def on_another_machine(path: Path) -> str:
+    """Let a certificate say that it was earned on a larger machine."""
+    hardware = "AMD EPYC 9754, 128 cores"
+
+    def change(data: Any) -> None:
+        (resource,) = [entry for entry in data["predicate"]["configuration"] if entry["name"] == "hardware"]
+        resource["annotations"] = {"class": hardware, "cpu": "AMD EPYC 9754", "cores": 128}
+
+    rewritten(path, change)
+    return hardware
 
 
 def make_image(small: Small, content: str = "content", metadata: str = METADATA) -> Built:

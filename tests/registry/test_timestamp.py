@@ -16,7 +16,8 @@ import pytest
 from builder.publish import registry, signature, timestamp
 from builder.publish.reference import Repository
 from tests.conftest import ROOT, TINY
-from tests.registry.conftest import Keys, Stack, free_port, publish, serving, tags, verify
+from tests.registry.conftest import Keys, Stack, publish, tags, verify
+from tests.registry.server import free_port, serving
 from tests.unit.conftest import Command
 
 (CHECK,) = re.findall(

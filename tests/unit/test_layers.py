@@ -1,4 +1,4 @@
-"""The contracts of import-linter in pyproject.toml: an import upwards is red. (`./nox -s lint` sees that all is green.)"""
+"""The contracts of import-linter in pyproject.toml: an import upwards is red. (`./nox -s lint` checks our own.)"""
 
 from __future__ import annotations
 

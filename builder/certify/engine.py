@@ -1,4 +1,4 @@
-"""Where a stack runs: `docker` (in its image, hardened) or `host` (in a virtual environment of the same lock)."""
+"""Where a stack runs: `docker` (in its hardened image) or `host` (in a virtual environment of the same lock)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from builder.base import process
 from builder.base.project import Project, sha256
 
 RUN_LABEL = "dev.vetted.run"
-# NCCL's ranks talk through shared memory, of which a container has 64 MB if nobody asks for more.
+# NCCL's ranks communicate through shared memory, of which a container has only 64 MB by default.
 GPUS = ("--gpus", "all", "--shm-size", "8g")
 
 
 def run_label(project: Project, stack: str) -> str:
-    """The label of a run's container: of this stack, and of this clone's state, where the stack's lock lies."""
+    """The label of a run's container: the stack, and a digest of where this clone keeps its state."""
     return f"{RUN_LABEL}={stack}-{sha256(str(project.state.resolve()).encode()).removeprefix('sha256:')[:12]}"
 
 
 def remove_leftovers(project: Project, stack: str) -> None:
-    """Remove containers that a killed run of this stack left behind in this clone; the caller holds the stack."""
+    """Remove containers that a killed run of this stack in this clone left; the caller has the stack's lock."""
     label = run_label(project, stack)
-    listed = process.run(["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"])
-    if found := listed.stdout.split():
-        process.run(["docker", "rm", "--force", *found])
+    listing = process.run(["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"])
+    if containers := listing.stdout.split():
+        process.run(["docker", "rm", "--force", *containers])
 
 
-# Capabilities of the supervisor in a container: it changes to the probes' user, hands directories over to it, reads its
-# processes' memory accounts, ends them, and removes what they wrote.
+# Capabilities of the supervisor in a container: it changes to the probes' user, gives directories to that user, reads
+# the memory use of its processes, ends them, and removes what they wrote.
 SUPERVISOR = ("CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID", "SYS_PTRACE")
 PROBES = "1000:1000"  # the user of the images
 
 
 def in_image(suite: Path, label: str, reference: str, python: str, device: str, memory_mib: int) -> list[str]:
-    """The command that runs the suite inside an image with nothing that training does not need.
+    """The command that runs the suite inside an image, with no more rights than training needs.
 
     The container ends with this process: its standard input closes, and the suite's runner exits on that.
     """
@@ -42,8 +42,8 @@ def in_image(suite: Path, label: str, reference: str, python: str, device: str, 
         "--network", "none",
         "--read-only",
         "--tmpfs", "/tmp:exec,mode=1777",  # exec: compiled helpers are loaded from there
-        # The supervisor is root, with what it takes to start the probes as another user, watch, end and clean them up;
-        # the probes have no privilege, and no way to the supervisor's memory and output.
+        # The supervisor is root, with the capabilities to start the probes as another user, to watch and end them, and
+        # to clean up. The probes have no privileges, and no access to the supervisor's memory and output.
         "--user", "0:0",
         "--cap-drop", "ALL",
         *(f"--cap-add={capability}" for capability in SUPERVISOR),
@@ -55,13 +55,13 @@ def in_image(suite: Path, label: str, reference: str, python: str, device: str, 
         "--env", "TMPDIR=/tmp",
         "--workdir", "/tmp",
         reference,
-        # Debian's own interpreter: nothing of the stack's site-packages runs in the supervisor.
+        # Debian's own interpreter: no code of the stack's site-packages runs in the supervisor.
         *_supervisor(f"/usr/bin/python{python}", Path("/vetted")), "--python", "/opt/venv/bin/python", "--user", PROBES,
     ]  # fmt: skip
 
 
 def mount(source: Path, target: str) -> str:
-    """A read-only bind mount, as docker reads it: a line of CSV, so that a path may hold commas, colons and quotes."""
+    """A read-only bind mount for docker, a line of CSV: a path may contain commas, colons and quotes."""
     quoted = str(source).replace('"', '""')
     return f'type=bind,"source={quoted}",target={target},readonly'
 

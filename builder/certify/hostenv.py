@@ -1,4 +1,4 @@
-"""The environment of the `host` engine: a virtual environment installed from the lock, patched like the image."""
+"""The environment of the `host` engine: a virtual environment, installed from the lock and patched like the image."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from builder.image import patches, render, sdist
 from builder.lock import archives, debian, lockfile
 from builder.lock.lockfile import Entry, Lock
 
-# System libraries that the machine lacked, unpacked from the locked Debian packages.
+# The folder of system libraries that the machine lacks, unpacked from the locked Debian packages.
 SYSTEM = "system"
 
 
 def path(project: Project, lock: Lock) -> Path:
+    """Where the environment of a lock is kept."""
     return project.state / "host" / f"{lock.name}-{lock.digest.removeprefix('sha256:')[:12]}"
 
 
@@ -33,21 +34,21 @@ def prepare(
     keep: bool = True,
     cache: Path | None = None,
 ) -> Path:
-    """The environment of this very lock: the one that is kept, while it is as it was made, or else a new one.
+    """The environment of this very lock: the one that is kept, if it is unchanged, or else a new one.
 
-    It is made aside and renamed when it is whole. `keep`: is it to be used again? Then it is compiled, and sealed.
-    `cache`: where uv unpacks wheels; a folder that several environments of one command may share.
+    It is made aside and renamed when it is complete. `keep`: it will be used again, so it is compiled and sealed.
+    `cache`: where uv unpacks wheels; several environments of one command may share it.
     """
     final = path(project, lock)
-    what = _sealed_as(lock.digest)
-    if keep and is_kept(final, what, report):
+    identity = _sealed_as(lock.digest)
+    if keep and is_kept(final, identity, report):
         return final
     files = archives.fetch(project, lock.stack, lock.python, scratch, report)
     if any(not _is_wheel(file) for file in files.values()):
         files |= archives.fetch(project, lock.stack, lock.build, scratch, report)
-    made = scratch / "host"
-    install(lock, made, scratch, report, files, cache=cache)
-    finish(project, lock, made, final, scratch, report, what if keep else None)
+    new = scratch / "host"
+    install(lock, new, scratch, report, files, cache=cache)
+    finish(project, lock, new, final, scratch, report, identity if keep else None)
     return final
 
 
@@ -55,13 +56,13 @@ def _sealed_as(identity: str) -> str:
     return f"environment of {identity}"
 
 
-def is_kept(final: Path, what: str, report: Callable[[str], None]) -> bool:
-    """Is an environment here that was made as this, and is it whole and unchanged?"""
+def is_kept(final: Path, identity: str, report: Callable[[str], None]) -> bool:
+    """Whether an environment is there that was sealed as this, and is unchanged."""
     if not final.is_dir() or final.is_symlink():
         return False
     report("checking the environment")
     try:
-        return seal.holds(_seal(final), what, seal.tree(final))
+        return seal.holds(_seal(final), identity, seal.tree(final))
     except OSError:
         return False
 
@@ -76,29 +77,29 @@ def _is_wheel(file: Path) -> bool:
 
 def install(
     lock: Lock,
-    made: Path,
+    new: Path,
     scratch: Path,
     report: Callable[[str], None],
     files: Mapping[Entry, Path],
     python: str | None = None,
     cache: Path | None = None,
 ) -> None:
-    """Install the locked distributions, and nothing that they declare to need, into a new environment.
+    """Install exactly the locked distributions into a new environment, whatever else their metadata requires.
 
-    `files`: those of the lock; uv checks their hashes and unpacks them anew, as what it once unpacked has none.
-    `python`: the interpreter, where not any of the stack's version will do.
+    `files`: the lock's files. uv checks their hashes and unpacks them again, because an unpacked wheel in its cache has
+    no hash. `python`: the interpreter; by default any of the stack's version.
     """
     uv = machine.uv_binary()
     env = machine.uv_offline()
     report("creating the environment")
     created = process.run(
-        [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", python or lock.stack.python, str(made)],
+        [uv, "venv", "--quiet", "--no-project", "--relocatable", "--python", python or lock.stack.python, str(new)],
         env=env,
     )
     if created.returncode != 0:
-        said = errors.from_tool("creating the environment", created.output)
-        if python or isinstance(said, errors.StorageError):
-            raise said
+        error = errors.from_tool("creating the environment", created.output)
+        if python or isinstance(error, errors.StorageError):
+            raise error
         raise errors.MissingToolError(
             f"{lock.name} needs Python {lock.stack.python}, and this machine has none",
             next_step=f"install python{lock.stack.python}, or run with --engine docker",
@@ -106,11 +107,11 @@ def install(
     wheels = {entry: files[entry] for entry in lock.python if _is_wheel(files[entry])}
     if source := [entry for entry in lock.python if entry not in wheels]:
         tools = {entry: files[entry] for entry in lock.build}
-        wheels |= sdist.build({entry: files[entry] for entry in source}, tools, made, scratch, report)
+        wheels |= sdist.build({entry: files[entry] for entry in source}, tools, new, scratch, report)
     report(f"installing {len(lock.python)} locked distributions")
     links = archives.gather(wheels.values(), scratch / "links")
     requirements = scratch / "requirements.txt"
-    # Of what was built here, the hash is that of the wheel which came of the locked source.
+    # A distribution that was built here has the hash of its wheel, which was built from the locked source.
     requirements.write_text(
         lockfile.format_python(
             entry if entry not in source else replace(entry, sha256=sha256_file(wheels[entry])[7:])
@@ -118,7 +119,7 @@ def install(
         )
     )
     argv = [
-        uv, "pip", "sync", "--quiet", "--python", str(made / "bin" / "python"), "--require-hashes",
+        uv, "pip", "sync", "--quiet", "--python", str(new / "bin" / "python"), "--require-hashes",
         "--offline", "--no-index", "--find-links", str(links), "--only-binary", ":all:",
         "--cache-dir", str(cache or scratch / "uv"), str(requirements),
     ]  # fmt: skip
@@ -128,29 +129,29 @@ def install(
 def finish(
     project: Project,
     lock: Lock,
-    made: Path,
+    new: Path,
     final: Path,
     scratch: Path,
     report: Callable[[str], None],
-    what: str | None,
+    identity: str | None,
 ) -> None:
-    """Bring what is not a distribution, patch, and give an environment its name; an earlier one of the stack goes.
+    """Complete a new environment, and move it to its place: earlier ones of the stack are removed.
 
-    `what` it is sealed as, to be used again; None when it is not.
+    It gets the system libraries and the patches. `identity`: what it is sealed as, if it will be used again.
     """
     if lock.debian:
-        _system_libraries(project, lock, scratch, made / SYSTEM)
-    _toolkit(lock, made)
+        _system_libraries(project, lock, scratch, new / SYSTEM)
+    _toolkit(lock, new)
     report("applying patches")
-    _patch(lock, made / lock.site_packages, scratch / "patched")
-    if what is not None:
+    _patch(lock, new / lock.site_packages, scratch / "patched")
+    if identity is not None:
         report("compiling")
-        _compile(made, made / lock.site_packages)
+        _compile(new, new / lock.site_packages)
     final.parent.mkdir(parents=True, exist_ok=True)
     remove(final)
-    made.rename(final)
-    if what is not None:
-        seal.put(_seal(final), what, seal.tree(final), scratch)
+    new.rename(final)
+    if identity is not None:
+        seal.put(_seal(final), identity, seal.tree(final), scratch)
     for other in final.parent.glob(f"{lock.name}-????????????"):
         if other != final:
             remove(other)
@@ -162,17 +163,18 @@ def remove(environment: Path) -> None:
     remove_folder(environment)
 
 
-def _compile(made: Path, site_packages: Path) -> None:
-    """Write the bytecode that Python would write while it runs, and with which the seal would no longer hold.
+def _compile(new: Path, site_packages: Path) -> None:
+    """Write the bytecode that Python would write during a run, which would break the seal.
 
-    Some packages ship files that are no Python 3: they stay source, and the exit code says nothing.
+    Without bytecode, and with none written, a run of the suite takes half as much CPU time again. Some packages ship
+    files that are not Python 3: they stay without, so the exit code is ignored.
     """
-    python = [str(made / "bin" / "python"), "-I", "-S", "-m", "compileall", "-qq", "-j", "0", str(site_packages)]
+    python = [str(new / "bin" / "python"), "-I", "-S", "-m", "compileall", "-qq", "-j", "0", str(site_packages)]
     process.run(python, env={"PYTHONHASHSEED": "0"})
 
 
 def _system_libraries(project: Project, lock: Lock, scratch: Path, target: Path) -> None:
-    """Unpack, from the locked Debian packages, the system libraries that this machine lacks."""
+    """Unpack the system libraries that this machine lacks from the locked Debian packages."""
     missing = [package for package, library in debian.LIBRARIES.items() if not _loads(library)]
     if not missing:
         return
@@ -186,9 +188,9 @@ def _system_libraries(project: Project, lock: Lock, scratch: Path, target: Path)
         process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])
 
 
-def _toolkit(lock: Lock, made: Path) -> None:
-    """The toolkit's usual names for what the wheels of CUDA carry, as in the image."""
-    home = _cuda_home(made)
+def _toolkit(lock: Lock, new: Path) -> None:
+    """Link the files of the CUDA wheels under the names that the toolkit usually has, as in the image."""
+    home = _cuda_home(new)
     if home is None:
         return
     for name, target in render.toolkit(lock).items():
@@ -212,11 +214,11 @@ def _loads(library: str) -> bool:
 
 
 def environment(prepared: Path) -> dict[str, str]:
-    """The environment variables that a process of this environment needs."""
+    """The environment variables that a process in this environment needs."""
     variables = {}
     folder = prepared / SYSTEM / "usr" / "lib" / "x86_64-linux-gnu"
     if folder.is_dir():
-        # After ours what the host has set: on some, the GPU driver's own libraries are found by it alone.
+        # The host's own value comes after ours: on some hosts, nothing else leads to the GPU driver's libraries.
         path = filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH")))
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(path)
     if home := _cuda_home(prepared):

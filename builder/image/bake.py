@@ -15,17 +15,17 @@ from builder.image.buildx import Report
 from builder.lock.lockfile import Lock
 
 FILE = "docker-bake.json"
-# buildx from 0.20 on asks before a bake file reads or writes outside of the current folder; here nobody answers.
+# From 0.20 on, buildx asks before a bake file reads or writes outside the current folder; nobody can answer here.
 ENVIRONMENT = {"BUILDX_BAKE_ENTITLEMENTS_FS": "0"}
 
 
 def folder(project: Project) -> Path:
-    """Where the bake file lies, with everything that it names."""
+    """The folder of the bake file and of everything that it refers to."""
     return project.state / "bake"
 
 
 def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Report) -> Path:
-    """Make the contexts of all the stacks, and the file that names them, which is returned."""
+    """Make the contexts of all stacks and the bake file of their builds, and return the file."""
     for lock in stacks:
         build.refuse_stale(project, lock)
     home = folder(project)
@@ -42,18 +42,18 @@ def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Rep
 
 
 def name(lock: Lock) -> str:
-    """The stack's name as that of a target, which may hold no dot."""
+    """The name of a stack's target, which must not contain a dot."""
     return lock.name.replace(".", "_")
 
 
 def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Report) -> dict[str, Built]:
-    """Build all that a file names; each image is the one that `vetted build` would have made, and is kept like it."""
+    """Build all targets of a bake file. Each image is identical to that of `vetted build`, and is kept like it."""
     docker = daemon.docker()
     argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]
     buildx.run("the images", argv, report, env=ENVIRONMENT)
-    made = {
+    images = {
         lock.name: build.keep(project, lock, folder(project) / lock.name / target.LAYOUT, docker, scratch)
         for lock in stacks
     }
     shutil.rmtree(folder(project))
-    return made
+    return images

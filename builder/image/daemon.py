@@ -1,4 +1,4 @@
-"""The Docker engine: whether it answers, and images loaded into it."""
+"""The Docker engine: whether it answers, and loading images into it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def docker() -> Docker:
     except errors.VettedError as error:
         raise errors.MissingToolError(f"no Docker engine answers: {error.what}", next_step=how) from error
     if result.returncode != 0:
-        said = (result.stderr.strip().splitlines() or ["docker said nothing"])[-1]
+        message = (result.stderr.strip().splitlines() or ["docker said nothing"])[-1]
         raise errors.MissingToolError(
-            f"no Docker engine answers: {said}",
+            f"no Docker engine answers: {message}",
             cause="Docker is not running, or this user may not use it",
             next_step=how,
         )
@@ -38,23 +38,24 @@ def docker() -> Docker:
             "Docker answers, but it has no buildx", cause="Debian 12's own docker.io is too old", next_step=how
         )
     server = json.loads(result.stdout)
-    found = next((line.split()[-1] for line in builder.stdout.splitlines() if line.startswith("BuildKit")), "unknown")
-    # Debian builds its Docker without BuildKit's version; the one inside is the engine's own.
-    buildkit = f"of Docker {server['Version']}" if found in ("unknown", "v0.0.0+unknown") else found
+    lines = builder.stdout.splitlines()
+    version = next((line.split()[-1] for line in lines if line.startswith("BuildKit")), "unknown")
+    # Debian builds its Docker without BuildKit's version, which is the engine's own.
+    buildkit = f"of Docker {server['Version']}" if version in ("unknown", "v0.0.0+unknown") else version
     return Docker(server["Version"], buildkit, server["KernelVersion"])
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An image in Docker. `reference` names it by digest: unlike a tag, it cannot come to mean another image."""
+    """An image in Docker. `reference` contains its digest: unlike a tag, it cannot come to point to another image."""
 
     digest: str  # of the manifest
-    image_id: str  # Docker's own name: the manifest's digest with the containerd store, the config's with the classic
+    image_id: str  # Docker's ID: the manifest's digest in the containerd store, the config's in the classic store
     reference: str
 
 
 def load(image: oci.Image, tag: str) -> Loaded:
-    """Load an OCI layout into Docker under a tag, and return how to run exactly this image."""
+    """Load an OCI layout into Docker under a tag, and return the reference that runs exactly this image."""
     reported = _reported(tag)
     if reported not in (image.manifest, image.config):
         loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]

@@ -1,7 +1,7 @@
 """Where a build came from: the commit of the project, and the tools that took part, by digest.
 
-It is written down when an image is built, because another commit may be checked out when it is published. None of it
-enters the image, and what cannot be found out is left out.
+It is recorded when an image is built, because another commit may be checked out when the image is published. None of it
+is in the image, and what cannot be determined is omitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from builder.base import errors, machine, process
 from builder.base.project import Project, sha256_file
 
 PATIENCE = 30.0  # seconds for git, which reads the whole tree
-# What an image is made of, and what makes it. Certificates and documents are written after it was built.
+# The sources of an image and of the tool that builds it. Certificates and documents are written after the build.
 SOURCES = ("builder", "images", "lockfiles", "runtime", "requirements.txt", ":(exclude)lockfiles/*/certificates/*")
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 
@@ -31,7 +31,7 @@ class Tool(BaseModel):
 
 
 class Origin(BaseModel):
-    """`commit` is None where there is no git, or no commit; `dirty`: the sources had changes on top of it."""
+    """`commit` is None without git or without a commit; `dirty`: the sources had uncommitted changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     commit: str | None = Field(default=None, pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")
@@ -40,7 +40,7 @@ class Origin(BaseModel):
 
 
 def of(project: Project, stack: str) -> Origin:
-    """The origin of an image of this stack that is built now. No commit of the project has a stack of the user's."""
+    """The origin of a build of this stack that runs now. No commit of the project has a stack of the user's own."""
     commit, dirty = _commit(project.root)
     return Origin(commit=commit, dirty=dirty or (commit is not None and project.owns(stack)), tools=tuple(_tools()))
 
@@ -54,9 +54,9 @@ def _commit(root: Path) -> tuple[str | None, bool]:
 
 
 def _git(root: Path, *argv: str) -> str | None:
-    """What git prints; None when it cannot say."""
-    # A clone that belongs to another user, as in a container, is the project all the same; a repository in some folder
-    # above it is git's to judge. No program that the repository configures is started.
+    """What git prints; None if it fails."""
+    # A clone may belong to another user, as in a container: that is fine here, but not for a repository in a folder
+    # above. Programs that the repository configures are not started.
     own = ["-c", f"safe.directory={root.resolve()}"] if (root / ".git").exists() else []
     quiet = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
     env = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
@@ -68,25 +68,25 @@ def _git(root: Path, *argv: str) -> str | None:
 
 
 def _tools() -> list[Tool]:
-    found = []
+    tools = []
     try:
         uv = PackageURL("pypi", None, "uv", version("uv")).to_string()
-        found.append(Tool(name="uv", uri=uv, digest=sha256_file(Path(machine.uv_binary()))))
+        tools.append(Tool(name="uv", uri=uv, digest=sha256_file(Path(machine.uv_binary()))))
     except (OSError, PackageNotFoundError):
         pass
-    if (program := shutil.which("mmdebstrap")) and (said := _version(program)):
-        uri = PackageURL("generic", None, "mmdebstrap", said).to_string()
-        found.append(Tool(name="mmdebstrap", uri=uri, digest=sha256_file(Path(program))))
+    if (program := shutil.which("mmdebstrap")) and (installed := _version(program)):
+        uri = PackageURL("generic", None, "mmdebstrap", installed).to_string()
+        tools.append(Tool(name="mmdebstrap", uri=uri, digest=sha256_file(Path(program))))
     requirements = Path(__file__).parents[2] / "requirements.txt"
     if requirements.is_file():  # not there where the tool was installed as a package
-        found.append(Tool(name="requirements.txt", digest=sha256_file(requirements)))
-    return found
+        tools.append(Tool(name="requirements.txt", digest=sha256_file(requirements)))
+    return tools
 
 
 def _version(program: str) -> str | None:
     try:
-        said = process.run([program, "--version"], timeout=PATIENCE).stdout
+        output = process.run([program, "--version"], timeout=PATIENCE).stdout
     except (errors.VettedError, OSError):
         return None
-    match = re.search(r"\b[0-9]+(?:\.[0-9]+)+\b", said)
+    match = re.search(r"\b[0-9]+(?:\.[0-9]+)+\b", output)
     return match[0] if match else None

@@ -1,4 +1,4 @@
-"""Building wheels from locked source distributions: foreign code, so it gets no network and no secret."""
+"""Building wheels from locked source distributions. Their code is foreign, so it gets no network and no secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.image import render
 from builder.lock import archives, lockfile
 from builder.lock.lockfile import Entry
 
-FOREIGN = "setup.py"  # whose environment uv gets here: it hands it on
+FOREIGN = "setup.py"  # uv gets the environment variables of this program, because it passes them on
 
 
 def build(
@@ -25,7 +25,7 @@ def build(
     scratch: Path,
     report: Callable[[str], None],
 ) -> dict[Entry, Path]:
-    """The wheels of source distributions, built for the Python of an environment with locked tools."""
+    """Build the wheels of source distributions with locked tools, for the Python of an environment."""
     refuse(sources)
     constraints = scratch / "build.txt"
     constraints.write_text(lockfile.format_python(tools))
@@ -51,7 +51,7 @@ def build(
 
 
 def refuse(sources: Mapping[Entry, Path]) -> None:
-    """Only what is known to have no wheel is built, and only from the locked file."""
+    """Raise unless every distribution is known to have no wheel, and its file is the locked one."""
     for entry, file in sources.items():
         if entry.name not in render.GROUPS[render.SOURCE]:
             raise errors.BadInputError(
@@ -79,7 +79,7 @@ def _wheel(entry: Entry, out: Path) -> Path:
 
 
 def _without_network(report: Callable[[str], None]) -> list[str]:
-    """The prefix that takes the network from a command. Root may; others where user namespaces are allowed."""
+    """The prefix that runs a command without a network. It needs root, or a machine that allows user namespaces."""
     options = ["--net"] if os.geteuid() == 0 else ["--user", "--map-current-user", "--net"]
     alone = ["unshare", *options, "--"]
     if shutil.which("unshare") and process.run([*alone, "true"]).returncode == 0:

@@ -18,6 +18,7 @@ from builder.publish import airgap, dotenv
 from tests.conftest import ROOT, TINY, Answer
 from tests.registry.conftest import Keys, Stack, verify
 from tests.unit.conftest import Command
+from tests.unit.publish.test_airgap import load
 
 
 def bundle(command: Command, stack: Stack, keys: Keys, output: Path) -> Answer:
@@ -72,28 +73,6 @@ def test_verify_names_a_file_of_the_folder_that_is_not_as_it_was_signed(
     assert "doubt: smoke/outcome/__init__.pyc was added" in answer.out
 
 
-# A Docker that writes down its arguments, and knows the image that a file names.
-DOCKER = """\
-#!/bin/sh
-echo "$@" >> "$NOTES/docker"
-case "$1" in
-    load) tar -t > "$NOTES/loaded" ;;
-    image) [ "$3" = "$(cat "$NOTES/image")" ] ;;
-esac
-"""
-
-
-def load(carried: Path, notes: Path, image: str) -> subprocess.CompletedProcess[str]:
-    (notes / "bin").mkdir(parents=True)
-    (notes / "bin" / "docker").write_text(DOCKER)
-    (notes / "bin" / "docker").chmod(0o755)
-    (notes / "image").write_text(image)
-    environ = {**os.environ, "PATH": f"{notes / 'bin'}:{os.environ['PATH']}", "NOTES": str(notes)}
-    return subprocess.run(
-        ["sh", str(carried / "load")], cwd="/", env=environ, capture_output=True, text=True, check=False
-    )  # fmt: skip
-
-
 def test_it_is_loaded_from_anywhere_and_chosen_for_compose(
     certified: Stack, carried: Path, keys: Keys, tmp_path: Path
 ) -> None:
@@ -110,13 +89,6 @@ def test_it_is_loaded_from_anywhere_and_chosen_for_compose(
     }  # fmt: skip
     assert runs.st_uid != 0
     assert airgap.check(carried, keys.public, tmp_path) == []
-
-
-def test_an_engine_that_knows_no_digests_is_said_and_nothing_is_chosen(carried: Path, tmp_path: Path) -> None:
-    done = load(carried, tmp_path / "notes", "nothing")
-    assert done.returncode == 4
-    assert 'next: in /etc/docker/daemon.json set {"features": {"containerd-snapshotter": true}}' in done.stderr
-    assert not (carried / ".env").exists()
 
 
 def test_another_key_does_not_verify_it(command: Command, certified: Stack, carried: Path, other_keys: Keys) -> None:

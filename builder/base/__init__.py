@@ -1,1 +1,1 @@
-"""What every stage stands on: errors, processes, the project's folders, and readers of files from outside."""
+"""What every stage needs: errors, processes, downloads, the folders of the project, readers of foreign files."""

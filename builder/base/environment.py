@@ -1,6 +1,6 @@
-"""What a child process sees of this process's environment variables: what its program needs, and nothing else.
+"""The environment variables of a child process: those that its program needs, and no others.
 
-Secrets go to the one program that they are for. A stack, its suite, and what is built of foreign source get none.
+A secret goes to the one program that it is for. A stack, its suite and a build of foreign source get none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 _ANY = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_.*", "TZ", "TERM", "TMPDIR", "NO_COLOR")
-# How to reach the network. A proxy's URL may hold a password.
+# How to reach the network. The URL of a proxy may have a password.
 _NETWORK = (
     "(?i:(https?|ftp|no|all)_proxy)",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NIX_SSL_CERT_FILE",
@@ -18,7 +18,7 @@ _NETWORK = (
 )  # fmt: skip
 _DEVICE = ("LD_LIBRARY_PATH", "CUDA_.*", "NVIDIA_.*", "NCCL_(?!.*(KEY|TOKEN)).*", "OMP_NUM_THREADS")
 _REGISTRY = (*_NETWORK, "DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
-# By the name of the program; every other one sees _ANY and _DEVICE.
+# By the name of the program; every other one gets _ANY and _DEVICE.
 _PROGRAMS: dict[str, tuple[str, ...]] = {
     "uv": (*_NETWORK, "UV_.*", "PIP_.*", "NETRC"),
     "apt-get": (*_NETWORK, "APT_CONFIG"),
@@ -27,14 +27,14 @@ _PROGRAMS: dict[str, tuple[str, ...]] = {
     "skopeo": _REGISTRY,
     "cosign": (
         *_REGISTRY, "COSIGN_.*", "SIGSTORE_.*", "TUF_ROOT",
-        # of the cloud whose key service signs
+        # for the key service of a cloud
         "AWS_.*", "AZURE_.*", "GOOGLE_.*", "CLOUDSDK_.*", "VAULT_.*", "TRANSIT_SECRET_ENGINE_PATH", "KUBECONFIG",
     ),
 }  # fmt: skip
 
 
-def of(program: str, given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a program, by its name or path, with what it is given besides."""
+def of(program: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a program, by its name or path, with `extra` variables."""
     allowed = re.compile("|".join((*_ANY, *_PROGRAMS.get(os.path.basename(program), _DEVICE))))  # noqa: PTH119
-    kept = {name: value for name, value in os.environ.items() if allowed.fullmatch(name)}
-    return {**kept, **(given or {})}
+    inherited = {name: value for name, value in os.environ.items() if allowed.fullmatch(name)}
+    return {**inherited, **(extra or {})}

@@ -1,7 +1,7 @@
-"""What this machine is and how it reaches packages. None of it enters a lock.
+"""This machine: its hardware, and how it is configured to reach packages. None of it is part of a lock.
 
-Wheels are looked for in a wheelhouse (VETTED_WHEELHOUSE, else a folder that pip's own PIP_FIND_LINKS names),
-then in the index that uv is configured for. A company's CA bundle (SSL_CERT_FILE) and proxy are honoured.
+Wheels come from a wheelhouse (VETTED_WHEELHOUSE, else a folder in pip's PIP_FIND_LINKS), then from the index that uv is
+configured for, through a proxy (HTTPS_PROXY) and with a CA bundle (SSL_CERT_FILE) where they are set.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from builder.base import errors, process
 
 
 def uv_binary() -> str:
-    """The uv of this tool's own environment: pinned with it, fetched by no URL."""
+    """The uv of this tool's own environment, pinned in its requirements."""
     return os.fsdecode(uv.find_uv_bin())
 
 
 def wheelhouse() -> Path | None:
-    # The first names one folder, which may have a space in it; pip's is a list.
+    """A folder of wheels that is searched before the index."""
+    # VETTED_WHEELHOUSE is one folder, and may contain a space; pip's variable is a list.
     for entry in (os.environ.get("VETTED_WHEELHOUSE", ""), *os.environ.get("PIP_FIND_LINKS", "").split()):
         folder = Path(entry.removeprefix("file://"))
         if entry and folder.is_dir():
@@ -33,12 +34,13 @@ def wheelhouse() -> Path | None:
 
 
 def in_wheelhouse(name: str, version: str) -> bool:
-    house = wheelhouse()
-    return house is not None and any(house.glob(f"{name}-{version}-*.whl"))
+    """Does the wheelhouse have a wheel of exactly this version?"""
+    folder = wheelhouse()
+    return folder is not None and any(folder.glob(f"{name}-{version}-*.whl"))
 
 
 def index() -> str | None:
-    """The package index this machine is told to use, or None for uv's own default."""
+    """The URL of the package index that this machine is configured for; None for uv's default."""
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         if value := os.environ.get(name):
             return value
@@ -46,12 +48,13 @@ def index() -> str | None:
 
 
 def ca_bundle() -> Path | None:
+    """The certificate authorities that this machine is configured to trust, where they are its own."""
     value = os.environ.get("SSL_CERT_FILE", "")
     return Path(value) if value and Path(value).is_file() else None
 
 
 def uv_offline() -> dict[str, str]:
-    """uv's configuration where all that it needs lies in a folder: none of this machine's."""
+    """uv's configuration where a folder has everything that it needs: nothing of this machine's."""
     return {
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
@@ -62,13 +65,13 @@ def uv_offline() -> dict[str, str]:
 
 
 def uv_environment(torch: str = "") -> dict[str, str]:
-    """uv's configuration on this machine, to work on a stack with this version of torch ("" if it is left free).
+    """uv's configuration on this machine, for a stack with this version of torch ("" where the stack pins none).
 
-    A wheelhouse that has another build of that very version is left out: for 2.13.0, uv would take 2.13.0+cpu.
+    A wheelhouse with another build of the same version is left out: for 2.13.0, uv would take 2.13.0+cpu.
     """
     env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "VIRTUAL_ENV": ""}
-    if (house := wheelhouse()) and ("+" in torch or not any(house.glob(f"torch-{torch}+*.whl"))):
-        env["UV_FIND_LINKS"] = str(house)
+    if (folder := wheelhouse()) and ("+" in torch or not any(folder.glob(f"torch-{torch}+*.whl"))):
+        env["UV_FIND_LINKS"] = str(folder)
     if url := index():
         env["UV_DEFAULT_INDEX"] = url
     return env
@@ -76,7 +79,7 @@ def uv_environment(torch: str = "") -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a certificate says of the machine it was earned on."""
+    """What a certificate says about the machine that earned it."""
 
     name: str
     cores: int
@@ -93,7 +96,7 @@ class Hardware:
 
 
 def hardware(device: str) -> Hardware:
-    """The CPU, and for `cuda` the GPUs with their driver (asked of nvidia-smi)."""
+    """The CPU and, for `cuda`, the GPUs and their driver from nvidia-smi. Raises MissingToolError without that."""
     info = Path("/proc/cpuinfo")
     match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     name = match[1].strip() if match else platform.machine()
@@ -102,7 +105,7 @@ def hardware(device: str) -> Hardware:
         return Hardware(name, cores)
     try:
         query = process.check(
-            "asking for the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+            "listing the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         )
     except errors.MissingToolError as error:
         raise errors.MissingToolError(

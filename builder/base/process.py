@@ -1,8 +1,7 @@
-"""Running other programs, so that none outlives the command that started it.
+"""Runs other programs, so that none outlives the command that started it.
 
-Every program runs in a process group of its own together with a guard: a shell that waits on a pipe from
-this process. When this process ends, however it ends (SIGKILL included), the pipe closes and the guard
-kills the group, grandchildren too.
+Every program runs in a process group of its own, together with a guard: a shell that waits on a pipe from this process.
+When this process ends in any way (SIGKILL included), the pipe closes and the guard kills the group, grandchildren too.
 """
 
 from __future__ import annotations
@@ -47,11 +46,10 @@ def running(
     umask: int = -1,
     tool: str = "",
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a program; on leaving the block its whole process group is gone.
+    """Start a program; at the end of the block, its whole process group is killed.
 
-    It sees of this process's environment only what environment.py allows it (or allows `tool`, where the program starts
-    that one), and `env` besides. `umask`: this process's own, if none is given. Raises MissingToolError when the
-    program does not exist.
+    Its environment is `env`, and what environment.py allows it or `tool`, where it starts that program. `umask`: that
+    of this process unless it is set. Raises MissingToolError when the program does not exist.
     """
     guard = subprocess.Popen(
         ["/bin/sh", "-c", "read _; kill -KILL 0"],
@@ -102,7 +100,7 @@ def run(
     timeout: float | None = None,
     tool: str = "",
 ) -> Result:
-    """Run a program to its end and keep what it printed. A non-zero exit is for the caller to judge."""
+    """Run a program to its end and keep its output. The caller judges its exit code."""
     with running(argv, env=env, cwd=cwd, tool=tool) as child:
         try:
             stdout, stderr = child.communicate(timeout=timeout)
@@ -120,7 +118,7 @@ def check(
     next_step: str = "",
     tool: str = "",
 ) -> Result:
-    """Run a program that must succeed; otherwise raise the error that fits what it printed."""
+    """Run a program that must succeed; else raise the error that fits its output. `what` names the step in it."""
     result = run(argv, env=env, cwd=cwd, tool=tool)
     if result.returncode != 0:
         raise errors.from_tool(what, result.output, next_step=next_step)

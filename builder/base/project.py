@@ -1,6 +1,6 @@
-"""Where things lie: the files that people and stages write, and the state that can be made again.
+"""The folders of a project: files that people and stages write, and the state that can be made again.
 
-`<root>/.vetted` (or VETTED_STATE) holds environments, images and downloads; deleting it loses nothing but time.
+`<root>/.vetted` (or VETTED_STATE) has environments, images and downloads; deleting it loses nothing but time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Project:
 
     @property
     def runtime(self) -> Path:
-        """What an image carries beside its stack."""
+        """The package that every image has beside its stack."""
         return self.root / "runtime"
 
     @property
@@ -73,14 +73,14 @@ class Project:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
     def scratch(self, stack: str) -> Path:
-        """The folder for half-done work on a stack; whoever holds the stack may wipe it."""
+        """The folder for unfinished work on a stack. Only the process that holds the stack may use it."""
         return self.state / "tmp" / stack
 
     @contextmanager
     def holding(self, stack: str) -> Iterator[Path]:
-        """Hold a stack against other vetted processes and yield its scratch folder, empty.
+        """Keep other vetted processes from working on a stack; yields its scratch folder, empty.
 
-        The lock is the kernel's, so a killed holder frees it; what it left half-done is wiped here.
+        The kernel frees the lock of a process that was killed; its unfinished work is removed here.
         """
         locks = self.state / "locks"
         locks.mkdir(parents=True, exist_ok=True)
@@ -101,19 +101,19 @@ class Project:
 
 
 def find(start: Path | None = None) -> Project:
-    """The project that the current folder lies in."""
+    """The project of the current folder. Raises BadInputError outside of one."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / "lockfiles").is_dir() and (folder / "smoke").is_dir():
             return Project(folder)
     raise errors.BadInputError(
-        f"{here} is not inside a Vetted project: no folder above it holds lockfiles/ and smoke/",
+        f"{here} is not inside a Vetted project: no folder above it has lockfiles/ and smoke/",
         next_step="cd to your clone of Vetted",
     )
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder in which foreign code may have made folders deeper than Python can follow, or a link to one."""
+    """Remove a folder, or a link to one. Foreign code may have nested folders in it deeper than Python can follow."""
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.lexists(folder):
@@ -121,7 +121,7 @@ def remove(folder: Path) -> None:
 
 
 def write(path: Path, data: str | bytes, scratch: Path) -> None:
-    """Write a file whole or not at all: through a temporary file in `scratch` and a rename."""
+    """Write a file completely or not at all: through a temporary file in `scratch` and a rename."""
     content = data.encode() if isinstance(data, str) else data
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = scratch / f"{path.name}.partial"
@@ -131,7 +131,7 @@ def write(path: Path, data: str | bytes, scratch: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        # The state lies on another disk than the project: rename from beside the target instead.
+        # The state is on another disk than the project: rename from beside the target instead.
         beside = path.with_name(f".{path.name}.partial")
         try:
             shutil.copyfile(partial, beside)

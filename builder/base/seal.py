@@ -1,8 +1,9 @@
-"""What of the state this tool made itself: a message authentication code, with a key of this user outside the state.
+"""Seals: proof that this user of this machine made what lies in the state.
 
-The state may come from anywhere: a cache of CI, another container, an archive. What is costly to make again and has no
-hash in the lock (an image, a root filesystem, an environment) is believed only with its seal, and only while its
-content is what was sealed. Without the key, or with another one, it is made again.
+A seal is a message authentication code, with a key of this user that lies outside the state. The state may come from
+anywhere: a CI cache, another container, an archive. What is costly to make again and has no hash in the lock (an image,
+a root filesystem, an environment) is used again only with its seal, and only while its content is what was sealed.
+Without the key, or with another one, it is made again.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ SIZE = 32  # bytes of the key
 
 
 def put(path: Path, what: str, digest: str, scratch: Path) -> None:
-    """Seal content with this digest as what it is; the seal is written to `path`."""
+    """Seal content with this digest as `what`, such as the environment of a lock. The seal is written to `path`."""
     write(path, _code(what, digest) + "\n", scratch)
 
 
-def holds(path: Path, what: str, digest: str) -> bool:
-    """Was content with this digest sealed as this?"""
+def intact(path: Path, what: str, digest: str) -> bool:
+    """Was content with this digest sealed as `what`?"""
     try:
-        found = path.read_bytes().strip()
+        code = path.read_bytes().strip()
     except OSError:
         return False
-    return hmac.compare_digest(found, _code(what, digest).encode())
+    return hmac.compare_digest(code, _code(what, digest).encode())
 
 
 def tree(folder: Path) -> str:
@@ -53,17 +54,17 @@ def tree(folder: Path) -> str:
 
 
 def _below(folder: str) -> Iterator[str]:
-    ahead = [folder]  # no recursion: a wheel may bring folders deeper than Python can follow
-    while ahead:
-        with os.scandir(ahead.pop()) as entries:
+    pending = [folder]  # no recursion: a wheel may bring folders deeper than Python can follow
+    while pending:
+        with os.scandir(pending.pop()) as entries:
             for entry in entries:
                 yield entry.path
                 if entry.is_dir(follow_symlinks=False):
-                    ahead.append(entry.path)
+                    pending.append(entry.path)
 
 
 def _content(path: str) -> str:
-    # Most files are small: one read each takes half the time of hashlib.file_digest.
+    # Most files are small: this takes half the time of hashlib.file_digest.
     digest = hashlib.sha256()
     with Path(path).open("rb", buffering=0) as file:
         while chunk := file.read(1 << 20):
@@ -76,7 +77,7 @@ def _code(what: str, digest: str) -> str:
 
 
 def key_file() -> Path | None:
-    """Where this user's key lies; None for a user without a home."""
+    """The file of this user's key; None for a user without a home folder."""
     if state := os.environ.get("XDG_STATE_HOME"):
         return Path(state) / "vetted" / "seal.key"
     with suppress(RuntimeError):
@@ -86,15 +87,15 @@ def key_file() -> Path | None:
 
 @functools.cache
 def _key(path: Path | None) -> bytes:
-    """The key, made when there is none. Where it cannot be kept, or others may read it, one for this process only."""
+    """This user's key, made where there is none. Where it cannot be stored safely, a key for this process only."""
     if path is not None:
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError), open(path, "xb", opener=_private) as file:
                 file.write(secrets.token_bytes(SIZE))
-            said = path.lstat()
-            own = stat.S_ISREG(said.st_mode) and said.st_uid == os.geteuid() and not said.st_mode & 0o077
-            if own and len(key := path.read_bytes()) == SIZE:
+            status = path.lstat()
+            private = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+            if private and len(key := path.read_bytes()) == SIZE:
                 return key
     return secrets.token_bytes(SIZE)
 

@@ -1,4 +1,4 @@
-"""The project's own packages as files: smoke/ and runtime/, listed, hashed and copied."""
+"""The packages of this project that run elsewhere, smoke/ and runtime/, as files: listed, hashed and copied."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from builder.base import errors
 
 
 def files(package: Path) -> list[Path]:
-    """What a package of this project is made of: its Python files, relative to it, in order.
+    """The Python files of a package, relative to it, in order. Raises BadInputError for any other file.
 
-    They are hashed, they are copied, and there must be nothing else: a stray `probes/__init__.pyc` would be imported
-    in place of a module. Python's own caches and hidden files are neither copied nor imported from. Raises
-    BadInputError.
+    A stray `probes/__init__.pyc` would be imported in place of a module. Python's own caches and hidden files are
+    ignored: they are neither copied nor imported from.
     """
-    listed = []
+    modules = []
     for folder, folders, names in os.walk(package):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
         for path in (Path(folder, name) for name in (*folders, *names) if not name.startswith(".")):
             if path.is_symlink() or (not path.is_dir() and (path.suffix != ".py" or not path.is_file())):
                 raise errors.BadInputError(
-                    f"{path} does not belong there: {package.name}/ holds Python files alone",
-                    cause="a file was left behind by another program, or put there to be imported",
+                    f"{path} does not belong there: {package.name}/ has Python files only",
+                    cause="another program left a file there, or somebody put it there to be imported",
                     next_step=f"git status --ignored {package.name}, then remove it",
                 )
             if path.suffix == ".py":
-                listed.append(path.relative_to(package))
-    return sorted(listed)
+                modules.append(path.relative_to(package))
+    return sorted(modules)
 
 
 def digest(package: Path) -> str:
-    """The identity of the suite, or of another package: every file of it, by path and content."""
+    """The identity of the suite or another package: the digest of every file's path and content."""
     identity = hashlib.sha256()
     for file in files(package):
         content = (package / file).read_bytes()
@@ -43,9 +42,9 @@ def digest(package: Path) -> str:
 
 
 def copy(smoke: Path, root: Path) -> str:
-    """Copy the suite below `root`, so that what is spoken of is what ran even if somebody edits smoke/ meanwhile.
+    """Copy the suite below `root` and return its digest: what runs is what was hashed, even if smoke/ is edited.
 
-    Everybody may read the copy, whatever this process's umask is: the probes run as another user.
+    Every user may read the copy, with any umask of this process: the probes run as another user.
     """
     target = root / "smoke"
     for file in files(smoke):

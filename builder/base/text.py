@@ -1,7 +1,7 @@
-"""Foreign text made fit to show: what probes, tools, registries, package authors and files have written.
+"""Makes foreign text safe to show: the output of probes, tools and registries, and what package authors write.
 
-A terminal takes some characters for commands, and Markdown takes some for links, HTML and cells. Whatever is shown
-passes through here; the console does that by itself.
+A terminal executes some characters, and Markdown reads some as links, HTML or cells. All text that is shown passes
+through here; the console does so by itself.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import re
 import unicodedata
 
 UNPRINTABLE = "�"
-LONGEST = 2000  # characters of one line that anybody reads
+LONGEST = 2000  # characters of one line
 
-# `_` inside a word and `#` inside a line mean nothing to Markdown.
+# `_` inside a word and `#` inside a line have no meaning in Markdown.
 _MEANING = re.compile(r"[\\`*\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]|^[0-9]+(?=[.)](\s|$))")
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-# GitHub makes links of bare addresses and formulas between dollars; renderers differ in how a cell may hold a bar.
+# GitHub turns bare addresses into links and text between dollars into formulas; renderers differ on bars in cells.
 _ENTITY = re.compile(r":(?=//)|(?<=www)\.|[|$]", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    """The text as it is, but for what a terminal obeys or hides: control characters, bidirectional overrides,
-    zero-width characters, halves of surrogate pairs. Lines and tabs stay."""
+    """The text without what a terminal executes or hides: control characters, bidirectional overrides, zero-width
+    characters, halves of surrogate pairs. Line breaks and tabs stay."""
     return text if text.isprintable() else "".join(map(_shown, text.replace("\r\n", "\n")))
 
 
 def line(text: str, most: int = LONGEST) -> str:
     """The text as one line of at most `most` characters."""
-    # Cut before and after: ten megabytes are neither walked through nor shown.
-    said = printable(" ".join(text[: 4 * most].splitlines())).replace("\t", " ")
-    return said if len(said) <= most and len(text) <= 4 * most else f"{said[: most - 1]}…"
+    # Cut before and after, so that ten megabytes are neither processed nor shown.
+    shown = printable(" ".join(text[: 4 * most].splitlines())).replace("\t", " ")
+    return shown if len(shown) <= most and len(text) <= 4 * most else f"{shown[: most - 1]}…"
 
 
 def markdown(text: str) -> str:
-    """The text as it reads, in one line of Markdown or one cell: no HTML, link, image, emphasis, heading or cell.
+    """The text as one line of Markdown or one cell, as it reads: no HTML, link, image, emphasis, heading or cell.
 
-    What stands between two backticks stays code.
+    What is between two backticks stays code.
     """
     parts = _CODE.split(line(text).strip())
     return "".join(code(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
@@ -44,15 +44,15 @@ def markdown(text: str) -> str:
 
 def code(text: str) -> str:
     """The text as inline code of Markdown."""
-    said = line(text)
-    # Between backticks nothing can be escaped.
-    plain = re.fullmatch(r"[^`<>&|\\]+", said) and said == said.strip()
-    return f"`{said}`" if plain else f"<code>{_escaped(said)}</code>"
+    shown = line(text)
+    # Nothing can be escaped between backticks.
+    plain = re.fullmatch(r"[^`<>&|\\]+", shown) and shown == shown.strip()
+    return f"`{shown}`" if plain else f"<code>{_escaped(shown)}</code>"
 
 
-def _escaped(said: str) -> str:
-    said = _MEANING.sub(_backslash, html.escape(said, quote=False))
-    return _ENTITY.sub(lambda match: f"&#{ord(match[0])};", said)
+def _escaped(text: str) -> str:
+    escaped = _MEANING.sub(_backslash, html.escape(text, quote=False))
+    return _ENTITY.sub(lambda match: f"&#{ord(match[0])};", escaped)
 
 
 def _backslash(match: re.Match[str]) -> str:
@@ -60,10 +60,10 @@ def _backslash(match: re.Match[str]) -> str:
 
 
 def block(text: str, language: str = "") -> list[str]:
-    """The text as a block of code of Markdown: lines that no line of the text can end."""
-    said = printable(text).rstrip()
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", said)), default=0))
-    return [f"{fence}{language}", *said.split("\n"), fence]
+    """The lines of a Markdown code block with the text. No line of the text can end the block."""
+    shown = printable(text).rstrip()
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+    return [f"{fence}{language}", *shown.split("\n"), fence]
 
 
 def _shown(letter: str) -> str:

@@ -1,4 +1,4 @@
-"""Files that a person writes in TOML: data, never code, and answered with file, key and fix where they are wrong."""
+"""TOML files that a person writes: data, never code. Errors name the file, the key and the fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.base import errors, reading
 
 
 class Table(BaseModel):
-    """A table of such a file: nothing is converted, and what it does not know is an error."""
+    """A table of such a file. No value is converted, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
@@ -30,9 +30,9 @@ Line = Annotated[str, AfterValidator(one_line)]
 
 
 def read(model: type[T], path: Path, where: str) -> T:
-    """Read and validate a file; `where` is how a person would name it.
+    """Read and validate a file; `where` is its name in messages.
 
-    Raises BadInputError that names file, key and fix; FileNotFoundError when there is none.
+    Raises BadInputError that names the file, the key and the fix; FileNotFoundError.
     """
     data = reading.parse_toml(reading.text(path, where, most=reading.WRITTEN), where)
     try:
@@ -44,16 +44,16 @@ def read(model: type[T], path: Path, where: str) -> T:
 
 
 def _explain(model: type[BaseModel], where: str, error: ValidationError) -> errors.BadInputError:
-    """One line per finding: the key and what is wrong with it; the fix of the first one."""
+    """One line per mistake: the key and what is wrong with it; the fix of the first one."""
     lines, fix = [], ""
     for detail in error.errors(include_url=False):
         location = detail["loc"]
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
         message = detail["msg"].removeprefix("Value error, ")
         if detail["type"] == "extra_forbidden":
-            known = list(_table(model, location).model_fields)
-            close = difflib.get_close_matches(str(location[-1]), known, n=1)
-            message = "unknown key" + (f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(known)}")
+            keys = list(_table(model, location).model_fields)
+            close = difflib.get_close_matches(str(location[-1]), keys, n=1)
+            message = "unknown key" + (f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(keys)}")
             fix = fix or f"rename or remove `{key}` in {where}"
         lines.append(f"{where}: `{key}`: {message}")
         fix = fix or f"correct `{key}` in {where}"
@@ -61,7 +61,7 @@ def _explain(model: type[BaseModel], where: str, error: ValidationError) -> erro
 
 
 def _table(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The table that the last key of a location stands in."""
+    """The table that has the last key of a location."""
     for part in location[:-1]:
         if isinstance(part, str) and part in model.model_fields:
             model = _within(model.model_fields[part].annotation) or model
@@ -69,7 +69,7 @@ def _table(model: type[BaseModel], location: tuple[int | str, ...]) -> type[Base
 
 
 def _within(annotation: Any) -> type[BaseModel] | None:
-    """The table that a field holds: itself, in a list, or as one of several possibilities."""
+    """The table in a field: itself, in a list, or as one of several types."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _within(one))), None)
+    return next((table for part in get_args(annotation) if (table := _within(part))), None)

@@ -62,7 +62,7 @@ def is_kept(final: Path, identity: str, report: Callable[[str], None]) -> bool:
         return False
     report("checking the environment")
     try:
-        return seal.holds(_seal(final), identity, seal.tree(final))
+        return seal.intact(_seal(final), identity, seal.tree(final))
     except OSError:
         return False
 

@@ -123,7 +123,7 @@ def existing(project: Project, lock: Lock) -> Built | None:
             return None
         source = Origin.model_validate_json(json.dumps(data["origin"])) if "origin" in data else None
         image = oci.read(project.state / "images" / lock.name, manifest)
-        if not seal.holds(_seal(record), _sealed_as(lock, inputs, buildkit, source), manifest):
+        if not seal.intact(_seal(record), _sealed_as(lock, inputs, buildkit, source), manifest):
             return None
         labels = oci.labels(image)
         if any(labels.get(name) != value for name, value in own_labels(lock).items()) or any(oci.damaged(image)):

@@ -39,7 +39,7 @@ def make(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) ->
     identity = sha256("\n".join([*packages, str(lock.epoch), str(RECIPE)]).encode())
     target = project.state / "rootfs" / f"{identity.removeprefix('sha256:')}.tar"
     sealed, content = target.with_suffix(".seal"), f"root filesystem of {identity}"
-    if target.is_file() and not fresh and seal.holds(sealed, content, sha256_file(target)):
+    if target.is_file() and not fresh and seal.intact(sealed, content, sha256_file(target)):
         return target
     _repository(debian.fetch(project, lock, scratch), scratch / "repository")
     with debian.plain_path(scratch) as folder:

@@ -1,4 +1,4 @@
-"""stack.toml: the intent, written by a person. Data, never code; validated before anything uses it."""
+"""stack.toml: the intent, written by a person. Data, never code, and validated before anything uses it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _patch_file(value: str) -> str:
 
 def _one_change(value: dict[str, str]) -> dict[str, str]:
     if len(value) != 1:
-        raise ValueError("names one distribution and its version: the change that makes the control good")
+        raise ValueError("must be one distribution and its version: the change that makes the control good")
     for name, version in value.items():
         _pinned(f"{_name(name)}=={version}")
     return value
@@ -120,13 +120,13 @@ class Stack(Table):
 
     @property
     def torch(self) -> str:
-        """The version of torch that is asked for, such as 2.13.0+cpu; "" when none is."""
+        """The pinned version of torch, such as 2.13.0+cpu; "" where there is none."""
         requirement = self.packages.get("torch")
         return (pins.exact(Requirement(requirement)) or "") if requirement else ""
 
     @property
     def torch_backend(self) -> str | None:
-        """uv's name for the PyTorch index that a local version such as 2.13.0+cpu comes from."""
+        """uv's name for the PyTorch index of a build such as 2.13.0+cpu."""
         match = re.fullmatch(r"[^+]+\+(cpu|cu\d+)", self.torch)
         return match[1] if match else None
 
@@ -134,8 +134,8 @@ class Stack(Table):
 class Expect(Table):
     """What makes a version set a control: the probes that must fail on it, and the change that makes it good.
 
-    `reason` stands in what every one of them says, so that a control that breaks in another way is noticed. The change
-    is one other distribution, `twin`, or one or more patches, `patch`, applied to the very same set.
+    `reason` must be in the message of each of these probes: a control that breaks in another way is noticed. The change
+    is another version of one distribution (`twin`), or patches that are applied to the same set (`patch`).
     """
 
     fails: Annotated[list[ProbeName], Field(min_length=1)]
@@ -150,19 +150,19 @@ class Expect(Table):
     @model_validator(mode="after")
     def _one_way(self) -> Expect:
         if (self.twin is None) == (self.patch is None):
-            raise ValueError("one of `twin` and `patch`, and not both, says what makes the control good")
+            raise ValueError("exactly one of `twin` and `patch` must say what makes the control good")
         return self
 
     @property
     def change(self) -> str:
-        """The change in words: the other distribution and its version, or the patches."""
+        """The change in one line: the distribution and its other version, or the patches."""
         if self.twin is not None:
             return " ".join(next(iter(self.twin.items())))
         return ", ".join(file.removeprefix("images/patches/") for file in self.patch or ())
 
 
 class Control(Stack):
-    """A version set that is known to be bad."""
+    """A version set that is known to be bad, and what makes it good."""
 
     expect: Expect
     """What the suite must find."""
@@ -181,7 +181,7 @@ class Control(Stack):
 
 
 def load(project: Project, name: str) -> Stack:
-    """Read and validate lockfiles/<name>/stack.toml. Raises BadInputError that names file, key and fix."""
+    """Read and validate lockfiles/<name>/stack.toml. Raises BadInputError that names the file, the key and the fix."""
     return _load(Stack, project, "stack", name, project.stack_dir(name), names(project))
 
 
@@ -190,22 +190,22 @@ def load_control(project: Project, name: str) -> Control:
     return _load(Control, project, "control", name, project.control_dir(name), control_names(project))
 
 
-def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, known: list[str]) -> T:
-    look = "vetted list" if kind == "stack" else "vetted controls --help"
+def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, names: list[str]) -> T:
+    command = "vetted list" if kind == "stack" else "vetted controls --help"
     if not NAME.fullmatch(name):
         raise errors.BadInputError(
-            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only", next_step=look
+            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only", next_step=command
         )
     path = folder / "stack.toml"
     where = project.relative(path)
     try:
         stack = tomlfile.read(model, path, where)
     except FileNotFoundError as error:
-        close = difflib.get_close_matches(name, known, n=1)
+        close = difflib.get_close_matches(name, names, n=1)
         own = f", nor is it in {project.own_stacks}" if kind == "stack" and project.own_stacks else ""
         raise errors.BadInputError(
             f"there is no {kind} {name}: {where} does not exist{own}{f'; did you mean {close[0]}?' if close else ''}",
-            next_step=look,
+            next_step=command,
         ) from error
     patches = {f"patch[{number}].file": patch.file for number, patch in enumerate(stack.patch)}
     if isinstance(stack, Control):

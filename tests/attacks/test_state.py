@@ -202,7 +202,7 @@ def test_a_key_that_others_may_read_seals_nothing(
     assert path.read_text().strip() != known
     key.chmod(0o600)
     seal._key.cache_clear()
-    assert not seal.holds(path, "this", "sha256:1")
+    assert not seal.intact(path, "this", "sha256:1")
     path.write_text(known)
-    assert seal.holds(path, "this", "sha256:1")  # only the mode of the file made the difference
+    assert seal.intact(path, "this", "sha256:1")  # only the mode of the file made the difference
     seal._key.cache_clear()

@@ -125,7 +125,7 @@ def test_gpus_are_named_with_their_driver(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_driver_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi(tmp_path, monkeypatch, "echo 'NVIDIA-SMI has failed'; exit 9")
-    with pytest.raises(errors.VettedError, match="asking for the GPUs failed\nNVIDIA-SMI has failed"):
+    with pytest.raises(errors.VettedError, match="listing the GPUs failed\nNVIDIA-SMI has failed"):
         machine.hardware("cuda")
 
 

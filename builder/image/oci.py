@@ -192,26 +192,26 @@ def finish(layout: Path, descriptors: Sequence[dict[str, Any]]) -> None:
     (layout / "index.json").write_text(json.dumps(index))
 
 
-def files(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | str]]:
-    """The small files of an image whose path is `wanted`: the path, and the content, or the target of a link.
+def files(image: Image, include: Callable[[str], bool]) -> Iterator[tuple[str, bytes | str]]:
+    """The small files of an image whose paths `include` accepts: path, and content or, for a link, its target.
 
     A path that several layers have comes once for each layer, in their order. Raises BadInputError.
     """
-    for name, size, content in members(image, wanted):
+    for name, size, content in members(image, include):
         if isinstance(content, str):
             yield name, content
         elif size <= SMALL:
             yield name, content.read()
 
 
-def members(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, IO[bytes] | str]]:
+def members(image: Image, include: Callable[[str], bool]) -> Iterator[tuple[str, int, IO[bytes] | str]]:
     """Like `files`, of any size: path, bytes, and a stream, to be read before the next one. Raises BadInputError."""
     try:
         for layer in image.layers:
             with tar(image.layout, layer) as archive:
                 for member in archive:
                     name = member.name.removeprefix("./")
-                    if not wanted(name):
+                    if not include(name):
                         continue
                     if member.issym():
                         yield name, 0, member.linkname

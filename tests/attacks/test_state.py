@@ -88,8 +88,8 @@ def test_a_run_removes_the_containers_of_another_clone(docker: Path, tmp_path: P
 
 def prepared(small: Small) -> tuple[Path, list[str]]:
     """The environment that the host engine runs, and what was said while it was made."""
-    said: list[str] = []
-    return hostenv.prepare(small.project, small.lock, small.scratch(), said.append), said
+    messages: list[str] = []
+    return hostenv.prepare(small.project, small.lock, small.scratch(), messages.append), messages
 
 
 def greeting(small: Small, environment: Path) -> str:
@@ -105,8 +105,8 @@ def test_a_file_is_planted_in_a_kept_environment(wheels: Small, name: str) -> No
     planted = environment / wheels.lock.site_packages / name
     planted.parent.mkdir(exist_ok=True)
     planted.write_text("import os")
-    again, said = prepared(wheels)
-    assert "installing 1 locked distributions" in said
+    again, messages = prepared(wheels)
+    assert "installing 1 locked distributions" in messages
     assert not planted.exists() or planted.read_bytes() != b"import os"
     assert again == environment
 
@@ -142,8 +142,8 @@ def test_a_made_up_environment_stands_where_the_locked_one_is_looked_for(
         with monkeypatch.context() as forger:
             forger.setenv("XDG_STATE_HOME", str(tmp_path / "forger"))
             seal.put(hostenv._seal(fake), hostenv._sealed_as(wheels.lock.digest), seal.tree(fake), wheels.scratch())
-    environment, said = prepared(wheels)
-    assert "installing 1 locked distributions" in said
+    environment, messages = prepared(wheels)
+    assert "installing 1 locked distributions" in messages
     assert (environment / "bin" / "python").read_bytes() != b"#!/bin/sh\necho forged\n"
 
 

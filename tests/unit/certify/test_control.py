@@ -38,12 +38,12 @@ SUITE = (
     RUNNER
     + """\
 import tiny_lib
-wanted = request["probes"] or ["greeting", "other"]
-say("start", probes=wanted, python="3.11.2")
-if "greeting" in wanted:
+probes = request["probes"] or ["greeting", "other"]
+say("start", probes=probes, python="3.11.2")
+if "greeting" in probes:
     good = tiny_lib.greeting == "somebody"
     end("greeting", "passed" if good else "failed", reason=None if good else f"it greets {tiny_lib.greeting}")
-if "other" in wanted:
+if "other" in probes:
     end("other", "failed", reason="something else")
 say("finish")
 """
@@ -136,7 +136,7 @@ def test_a_control_that_was_never_locked_is_refused(rude: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('fails = ["greeting"]', "fails = []", "expect.fails"),
         ('fails = ["greeting"]', 'fails = ["Greeting!"]', "expect.fails"),
@@ -155,12 +155,12 @@ def test_a_control_that_was_never_locked_is_refused(rude: Small) -> None:
         ("fails = [", "fail = [", "did you mean `fails`"),
     ],
 )
-def test_a_control_that_expects_nothing_clear_is_refused(rude: Small, old: str, new: str, said: str) -> None:
+def test_a_control_that_expects_nothing_clear_is_refused(rude: Small, old: str, new: str, message: str) -> None:
     assert old in CONTROL
     write(rude, CONTROL.replace(old, new))
     with pytest.raises(errors.BadInputError, match=r"stack\.toml") as caught:
         stack.load_control(rude.project, NAME)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_control_is_no_stack(locked: Small) -> None:

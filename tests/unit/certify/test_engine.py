@@ -38,8 +38,8 @@ def test_the_way_to_get_an_engine_exists() -> None:
 
 
 def test_an_engine_that_does_not_answer_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
-    docker(tmp_path, monkeypatch, f'echo "a warning" >&2; echo "{said}" >&2; exit 1')
+    output = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+    docker(tmp_path, monkeypatch, f'echo "a warning" >&2; echo "{output}" >&2; exit 1')
     with pytest.raises(errors.MissingToolError, match="Is the docker daemon running"):
         daemon.docker()
 
@@ -51,7 +51,7 @@ def test_an_engine_without_buildx_does_not_count(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("said", "buildkit"),
+    ("output", "buildkit"),
     [
         ("BuildKit version: v0.19.0", "v0.19.0"),
         ("BuildKit version: v0.0.0+unknown", "of Docker 26.1.5"),
@@ -59,9 +59,9 @@ def test_an_engine_without_buildx_does_not_count(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_an_engine_that_answers_names_its_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, buildkit: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, buildkit: str
 ) -> None:
-    docker(tmp_path, monkeypatch, f"[ $1 = version ] && echo '{SERVER}' || echo '{said}'")
+    docker(tmp_path, monkeypatch, f"[ $1 = version ] && echo '{SERVER}' || echo '{output}'")
     assert daemon.docker() == daemon.Docker("26.1.5", buildkit, "6.1")
 
 

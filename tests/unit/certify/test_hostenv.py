@@ -19,8 +19,8 @@ from tests.conftest import LIBRARY, PYTHON, TINY, Small, make_wheel
 
 
 def prepare(small: Small) -> tuple[Path, list[str]]:
-    said: list[str] = []
-    return hostenv.prepare(small.project, small.lock, small.scratch(), said.append), said
+    messages: list[str] = []
+    return hostenv.prepare(small.project, small.lock, small.scratch(), messages.append), messages
 
 
 def module(small: Small, environment: Path) -> Path:
@@ -32,28 +32,28 @@ def environments(small: Small) -> list[str]:
 
 
 def test_the_environment_holds_the_locked_and_patched_distributions(wheels: Small) -> None:
-    environment, said = prepare(wheels)
+    environment, messages = prepare(wheels)
     assert environment == hostenv.path(wheels.project, wheels.lock)
     assert not (wheels.project.scratch(TINY) / "host").exists()  # renamed, so it was never there by halves
     python = [str(environment / "bin" / "python"), "-c"]
     printed = subprocess.run([*python, "import tiny_lib; print(tiny_lib.greeting)"], capture_output=True, check=True)
     assert printed.stdout == b"somebody\n"
-    assert "installing 1 locked distributions" in said
+    assert "installing 1 locked distributions" in messages
 
 
 def test_the_same_lock_is_not_installed_twice(wheels: Small) -> None:
     environment, _ = prepare(wheels)
     before = environment.stat().st_ino
-    again, said = prepare(wheels)
-    assert (again, said) == (environment, ["checking the environment"])
+    again, messages = prepare(wheels)
+    assert (again, messages) == (environment, ["checking the environment"])
     assert environment.stat().st_ino == before
 
 
 def test_what_is_not_kept_is_made_each_time(wheels: Small) -> None:
     environment = hostenv.prepare(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, keep=False)
     assert module(wheels, environment).is_file()
-    said = prepare(wheels)[1]
-    assert "installing 1 locked distributions" in said
+    messages = prepare(wheels)[1]
+    assert "installing 1 locked distributions" in messages
 
 
 def test_running_writes_nothing_into_an_environment(wheels: Small) -> None:

@@ -33,9 +33,9 @@ class Suite:
     def run(self, script: str, probes: Sequence[str] = ()) -> tuple[dict[str, ProbeResult], str]:
         path = self.scratch / "runner.py"
         path.write_text(script)
-        asked = Request("cpu", self.small.lock.versions, tuple(probes))
+        request = Request("cpu", self.small.lock.versions, tuple(probes))
         runner = Runner([sys.executable, str(path)])
-        answer = suites.run(runner, asked, self.scratch, self.events.append, self.until)
+        answer = suites.run(runner, request, self.scratch, self.events.append, self.until)
         results, python = answer.results, answer.python
         assert len({result.name for result in results}) == len(results)
         return {result.name: result for result in results}, python
@@ -72,9 +72,9 @@ def test_every_event_is_passed_on_in_order(suite: Suite) -> None:
 def test_the_runner_is_asked_for_what_was_asked_for(suite: Suite) -> None:
     echo = 'json.dump(request, open("asked.json", "w"))\n'
     suite.run(RUNNER + echo + GOOD_RUN, ["alpha", "beta"])
-    asked = json.loads((suite.scratch / "asked.json").read_text())
-    assert asked.pop("memory_mib") > 0
-    assert asked == {"device": "cpu", "probes": ["alpha", "beta"], "distributions": {"tiny-lib": "1.0"}, "seed": 0}
+    request = json.loads((suite.scratch / "asked.json").read_text())
+    assert request.pop("memory_mib") > 0
+    assert request == {"device": "cpu", "probes": ["alpha", "beta"], "distributions": {"tiny-lib": "1.0"}, "seed": 0}
     suite.run(RUNNER + echo + GOOD_RUN)
     assert json.loads((suite.scratch / "asked.json").read_text())["probes"] is None
 
@@ -241,17 +241,17 @@ def test_the_suites_identity_changes_with_content_path_and_number_of_files(small
     smoke = small.project.smoke
     (smoke / "probes").mkdir()
     (smoke / "probes" / "a.py").write_text("x = 1\n")
-    seen = [sources.digest(smoke)]
+    digests = [sources.digest(smoke)]
     (smoke / "probes" / "a.py").write_text("x = 2\n")
-    seen.append(sources.digest(smoke))
+    digests.append(sources.digest(smoke))
     (smoke / "probes" / "a.py").rename(smoke / "probes" / "b.py")
-    seen.append(sources.digest(smoke))
+    digests.append(sources.digest(smoke))
     (smoke / "probes" / "b.py").rename(smoke / "b.py")
-    seen.append(sources.digest(smoke))
+    digests.append(sources.digest(smoke))
     (smoke / "c.py").touch()
-    seen.append(sources.digest(smoke))
-    assert len(set(seen)) == len(seen)
-    assert all(len(digest) == len("sha256:") + 64 for digest in seen)
+    digests.append(sources.digest(smoke))
+    assert len(set(digests)) == len(digests)
+    assert all(len(digest) == len("sha256:") + 64 for digest in digests)
 
 
 @pytest.mark.parametrize(

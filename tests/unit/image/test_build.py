@@ -1,19 +1,14 @@
-"""Building: when an image is that of a lock, what BuildKit's progress says, and what never starts a build."""
+"""Building: when an image is that of a lock, and what never starts a build."""
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from builder.base import errors
-from builder.image import build, buildx, context, daemon, oci, render, rootfs, target
+from builder.image import build, context, daemon, oci, target
 from builder.image.buildx import Step
-from builder.lock import lockfile
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
 
@@ -118,61 +113,3 @@ def test_a_dockerfile_edited_by_hand_is_never_built(small: Small) -> None:
             call(small.project, small.lock, small.scratch(), unreachable)
         assert caught.value.exit_code == 1
         assert caught.value.next_step == f"vetted render {TINY}"
-
-
-def test_the_image_says_what_it_is_made_of(small: Small) -> None:
-    described: dict[str, Any] = json.loads(json.dumps(context.description(small.project, small.lock)))
-    assert described["stack"] == TINY
-    assert described["lock"] == small.lock.digest
-    assert described["distributions"] == {"tiny-lib": "1.0"}
-    assert [patch["package"] for patch in described["patches"]] == ["tiny-lib"]
-
-
-def test_every_layer_has_its_own_files_in_a_build(
-    wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "rootfs.tar").touch()
-    monkeypatch.setattr(rootfs, "make", lambda *_, **__: tmp_path / "rootfs.tar")
-    (wheel,) = wheels.wheelhouse.iterdir()
-    (wheels.wheelhouse / "tiny_lib-1.1-py3-none-any.whl").write_bytes(wheel.read_bytes())
-    folder = context.make(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
-    assert [path.relative_to(folder) for path in (folder / "wheels").rglob("*.*")] == [
-        Path("wheels") / render.OTHERS / wheel.name
-    ]
-    assert (folder / "requirements" / f"{render.OTHERS}.txt").read_text() == lockfile.format_python(wheels.lock.python)
-
-
-EVENTS: list[dict[str, Any]] = [
-    {
-        "vertexes": [
-            {"digest": "a", "name": "[base 1/1] ADD rootfs.tar /", "started": "1"},
-            {"digest": "b", "name": "x"},
-        ]
-    },
-    {"logs": [{"vertex": "a", "data": base64.b64encode(b"reading {files}\n").decode()}]},
-    {"vertexes": [{"digest": "a", "completed": "2"}, {"digest": "b", "name": "[torch 1/1] RUN x", "started": "2"}]},
-    {"vertexes": [{"digest": "b", "completed": "3", "error": "process did not complete: exit code: 1"}]},
-]
-
-
-@pytest.mark.parametrize("indent", [None, 1, 4])
-def test_progress_is_read_in_one_line_or_in_many(indent: int | None) -> None:
-    steps: list[Step] = []
-    progress = buildx.Progress(steps.append)
-    for event in EVENTS:
-        for line in (json.dumps(event, indent=indent) + "\n").splitlines(keepends=True):
-            progress.feed(line)
-    assert steps == [Step(0, 2, "base"), Step(0, 2, "base"), Step(1, 2, "torch"), Step(2, 2, "")]
-    assert "reading {files}\n" in progress.failure()
-    assert "process did not complete: exit code: 1" in progress.failure()
-
-
-def test_what_buildx_says_outside_of_its_events_is_part_of_the_failure() -> None:
-    progress = buildx.Progress(unreachable)
-    progress.feed("ERROR: failed to solve: no space left on device\n")
-    assert "ERROR: failed to solve: no space left on device" in progress.failure()
-
-
-def test_a_stage_is_shown_by_its_name(tmp_path: Path) -> None:
-    assert buildx.stage(f"[torch 1/1] RUN --mount=type=bind {tmp_path}") == "torch"
-    assert buildx.stage("exporting to image") == "exporting to image"

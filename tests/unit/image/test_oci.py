@@ -1,4 +1,4 @@
-"""Comparing two images: equal ones are equal, and of different ones the first difference is named."""
+"""OCI layouts: what is read of an image, and what a damaged layout is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builder.base import errors
-from builder.image import compare, oci
+from builder.image import oci
 
 ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
 GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -103,15 +103,6 @@ class Layout:
         return oci.blob(self.root, descriptor["digest"])
 
 
-def difference(first: Layout, second: Layout) -> str:
-    found = compare.difference(oci.read(first.root), oci.read(second.root))
-    assert found is not None
-    assert found.first != found.second
-    assert f"first  {found.first}" in str(found)
-    assert f"second {found.second}" in str(found)
-    return found.what
-
-
 def test_an_image_is_read_as_it_lies_there(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "a", [FILES, FILES[:1]])
     image = oci.read(layout.root)
@@ -145,70 +136,6 @@ def test_what_is_not_of_the_image_is_swept_out(tmp_path: Path) -> None:
     assert not list(oci.damaged(image))
 
 
-@pytest.mark.parametrize("media", [ZSTD, GZIP, PLAIN])
-def test_two_equal_images_do_not_differ(tmp_path: Path, media: str) -> None:
-    a, b = (Layout(tmp_path / name, [FILES, FILES[:1]], media=media) for name in "ab")
-    assert compare.difference(oci.read(a.root), oci.read(b.root)) is None
-
-
-@pytest.mark.parametrize("media", [ZSTD, GZIP, PLAIN])
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"content": b"Other content"}, "/etc/b differs in content"),
-        ({"content": b"longer other content"}, "/etc/b differs in content"),
-        ({"mtime": 1_000_000_001}, "/etc/b differs in mtime"),
-        ({"mode": 0o755}, "/etc/b differs in mode"),
-        ({"owner": 1000}, "/etc/b differs in owner"),
-        ({"content": b"x", "mtime": 7}, "/etc/b differs in mtime, content"),
-        ({"link": "a"}, "/etc/b differs in type, link, content"),
-        ({"headers": (("SCHILY.xattr.user.x", "1"),)}, "/etc/b differs in extended headers"),
-        ({"name": "etc/bb"}, "/etc/b where the other has /etc/bb"),
-    ],
-)
-def test_the_first_file_that_differs_is_named(tmp_path: Path, media: str, change: dict[str, Any], said: str) -> None:
-    changed = [FILES[0], replace(FILES[1], **change), replace(FILES[2], mtime=9)]
-    first = Layout(tmp_path / "a", [FILES[:1], FILES], media=media)
-    second = Layout(tmp_path / "b", [FILES[:1], changed], media=media)
-    assert difference(first, second) == f"layer 2: {said}"
-
-
-def test_another_order_is_named(tmp_path: Path) -> None:
-    first, second = Layout(tmp_path / "a"), Layout(tmp_path / "b", [[FILES[1], FILES[0], FILES[2]]])
-    assert difference(first, second) == "layer 1: /etc/a where the other has /etc/b"
-
-
-@pytest.mark.parametrize("which", ["first", "second"])
-def test_a_file_that_only_one_has_is_named(tmp_path: Path, which: str) -> None:
-    layouts = [Layout(tmp_path / "a"), Layout(tmp_path / "b", [FILES[:-1]])]
-    if which == "first":
-        layouts.reverse()
-    assert difference(*layouts) == "layer 1: /etc/c is in only one of them"
-
-
-def test_another_encoding_of_the_same_files_is_named(tmp_path: Path) -> None:
-    first, second = Layout(tmp_path / "a", kind=tarfile.USTAR_FORMAT), Layout(tmp_path / "b", kind=tarfile.GNU_FORMAT)
-    assert difference(first, second) == "layer 1: the same files, in another encoding of the archive"
-
-
-def test_another_compression_alone_is_named(tmp_path: Path) -> None:
-    first, second = Layout(tmp_path / "a", level=1), Layout(tmp_path / "b", level=19)
-    assert difference(first, second) == "layer 1: same content, compressed differently"
-
-
-def test_another_number_of_layers_is_named(tmp_path: Path) -> None:
-    first, second = Layout(tmp_path / "a"), Layout(tmp_path / "b", [FILES, FILES])
-    assert difference(first, second) == "number of layers"
-
-
-def test_another_configuration_is_named(tmp_path: Path) -> None:
-    assert difference(Layout(tmp_path / "a"), Layout(tmp_path / "b", user="0")) == "config"
-
-
-def test_another_manifest_is_named(tmp_path: Path) -> None:
-    assert difference(Layout(tmp_path / "a"), Layout(tmp_path / "b", annotation="x")) == "manifest"
-
-
 DAMAGE: dict[str, Callable[[Layout], object]] = {
     "no index": lambda layout: (layout.root / "index.json").unlink(),
     "index cut short": lambda layout: (layout.root / "index.json").write_text('{"manifests": ['),
@@ -238,13 +165,3 @@ def test_a_damaged_layout_is_a_bad_input(tmp_path: Path, damage: str) -> None:
 def test_a_folder_that_is_not_there_is_a_bad_input(tmp_path: Path) -> None:
     with pytest.raises(errors.BadInputError, match="is not an OCI layout"):
         oci.read(tmp_path / "nothing")
-
-
-@pytest.mark.parametrize("media", [ZSTD, GZIP, PLAIN])
-def test_a_layer_that_was_cut_short_is_a_bad_input(tmp_path: Path, media: str) -> None:
-    first = Layout(tmp_path / "a", media=media)
-    second = Layout(tmp_path / "b", [[File("etc/b")]], media=media)
-    path = first.path(first.layers[0])
-    path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(errors.BadInputError):
-        compare.difference(oci.read(first.root), oci.read(second.root))

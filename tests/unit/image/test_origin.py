@@ -49,8 +49,8 @@ def committed(small: Small) -> str:
 def test_the_commit_is_found_and_a_certificate_is_no_change(small: Small, committed: str) -> None:
     small.issue()
     (small.root / "README.md").write_text("other")
-    assert (found := origin.of(small.project, TINY)).commit == committed
-    assert not found.dirty
+    assert (source := origin.of(small.project, TINY)).commit == committed
+    assert not source.dirty
 
 
 @pytest.mark.parametrize("name", [f"lockfiles/{TINY}/stack.toml", "images/new/Dockerfile", "runtime/stray.py"])
@@ -58,7 +58,7 @@ def test_a_change_of_what_an_image_is_made_of_is_dirty(small: Small, committed: 
     (small.root / name).parent.mkdir(exist_ok=True)
     with (small.root / name).open("a") as file:
         file.write("\n")
-    assert (found := origin.of(small.project, TINY)).dirty and found.commit == committed
+    assert (source := origin.of(small.project, TINY)).dirty and source.commit == committed
 
 
 def test_without_a_repository_or_a_commit_none_is_named(small: Small) -> None:
@@ -72,8 +72,8 @@ def test_without_git_none_is_named(
 ) -> None:
     assert committed
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = origin.of(small.project, TINY)
-    assert found.commit is None and "mmdebstrap" not in [tool.name for tool in found.tools]
+    source = origin.of(small.project, TINY)
+    assert source.commit is None and "mmdebstrap" not in [tool.name for tool in source.tools]
 
 
 def test_a_broken_repository_names_none(small: Small, committed: str) -> None:
@@ -101,16 +101,18 @@ def test_the_tools_are_named_by_their_own_digests(small: Small) -> None:
 
 
 def built(small: Small, came: Origin | None) -> Built:
-    made = make_image(small)
-    return Built(made.image, made.reference, made.buildkit, made.inputs, came)
+    image = make_image(small)
+    return Built(image.image, image.reference, image.buildkit, image.inputs, came)
 
 
 def test_the_provenance_names_source_and_tools(small: Small) -> None:
-    made = provenance.make(small.project, small.lock, built(small, Origin(commit=COMMIT, dirty=True, tools=(TOOL,))))
-    first = made["buildDefinition"]["resolvedDependencies"][0]
+    statement = provenance.make(
+        small.project, small.lock, built(small, Origin(commit=COMMIT, dirty=True, tools=(TOOL,)))
+    )
+    first = statement["buildDefinition"]["resolvedDependencies"][0]
     assert (first["name"], first["digest"]) == ("source", {"gitCommit": COMMIT})
     assert "changes on top" in first["annotations"]["uncommitted"]
-    assert made["runDetails"]["builder"]["builderDependencies"] == [
+    assert statement["runDetails"]["builder"]["builderDependencies"] == [
         {"name": "uv", "uri": TOOL.uri, "digest": {"sha256": "3" * 64}}
     ]
 
@@ -131,8 +133,8 @@ def test_the_provenance_names_source_and_tools(small: Small) -> None:
 def test_which_provenance_stays_when_another_commit_publishes(
     small: Small, before: Origin | None, now: Origin | None, stays: bool
 ) -> None:
-    there, made = (provenance.make(small.project, small.lock, built(small, came)) for came in (before, now))
-    assert provenance.stands(there, made) is stays
+    there, here = (provenance.make(small.project, small.lock, built(small, came)) for came in (before, now))
+    assert provenance.stands(there, here) is stays
 
 
 def test_the_provenance_of_other_inputs_never_stays(small: Small) -> None:

@@ -153,8 +153,8 @@ def test_no_title_breaks_out_of_its_label(small: Small, title: str) -> None:
     assert after.startswith(start) and after.endswith(end)
     # Dockerfile strings and the shell's have the same rules for what these titles hold.
     literal = after.removeprefix(start).removesuffix(end)
-    said = subprocess.run(["sh", "-c", f"printf %s {literal}"], capture_output=True, check=True)
-    assert said.stdout.decode() == title
+    printed = subprocess.run(["sh", "-c", f"printf %s {literal}"], capture_output=True, check=True)
+    assert printed.stdout.decode() == title
 
 
 def test_a_dockerfile_edited_by_hand_ends_with_1_and_a_diff(copy: Project) -> None:

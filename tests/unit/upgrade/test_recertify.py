@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ import pytest
 
 from builder.base import tomlfile
 from builder.certify import certificate, certify, hostenv
-from builder.certify.certificate import Measurement, ProbeResult
 from builder.image import render, target
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
-from builder.upgrade import aside, compare
+from builder.upgrade import aside
 from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner, spawn
 from tests.unit.conftest import Command
 
@@ -256,44 +254,6 @@ def test_people_see_the_difference_the_results_and_the_new_lock(moving: Moving) 
     assert answer.code == 0, answer.err
     assert answer.out.startswith("  tiny-lib 1.0 → 2.0")
     assert f"→ {moving.small.lock.digest}\n" in answer.out
-
-
-def statement(small: Small, probes: list[ProbeResult]) -> certificate.Statement:
-    return certificate.read(small.issue(probes=probes))
-
-
-def probe(seconds: float = 1.0, memory: float = 100.0, share: float = 0.1) -> ProbeResult:
-    return ProbeResult(
-        name="alpha", outcome="passed", seconds=seconds, peak_memory_mib=memory,
-        measurements=[Measurement(name="loss", value=share, bound={"at_most": 1}, headline=True)],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("after", "what"),
-    [
-        (probe(), []),
-        (probe(seconds=4.0), []),  # within what a busy machine does
-        (probe(seconds=9.0), ["seconds"]),
-        (probe(memory=690.0), ["peak memory of all probes, added, in MiB"]),
-        (probe(memory=600.0), []),
-        (probe(memory=710.0), ["peak memory in MiB", "peak memory of all probes, added, in MiB"]),
-        (probe(share=0.55), []),
-        (probe(share=0.65), ["loss, as a share of its bound,"]),
-    ],
-)
-def test_a_number_is_worse_beyond_its_tolerance_only(small: Small, after: ProbeResult, what: list[str]) -> None:
-    before = statement(small, [probe()])
-    assert [regression.what for regression in compare.regressions(before, statement(small, [after]))] == what
-
-
-def test_on_other_hardware_only_agreement_is_compared(small: Small) -> None:
-    before = statement(small, [probe()])
-    text = before.to_json().replace(str((before.resource("hardware").annotations or {})["class"]), "another machine")
-    other = certificate.Statement.model_validate(json.loads(text))
-    after = statement(small, [probe(seconds=99.0, memory=9999.0, share=0.9)])
-    assert [regression.what for regression in compare.regressions(other, after)] == ["loss, as a share of its bound,"]
-    assert compare.comparable(other, after).startswith("other hardware: another machine")
 
 
 def test_brackets_in_a_fix_are_text_and_not_markup(moving: Moving) -> None:

@@ -27,7 +27,7 @@ Progress = Callable[[str], None]
 
 ENTRY = "run.py"
 VERIFIER = "tool"  # the folder of the verifier's own wheels
-OLDEST_PYTHON = (3, 11)  # that the verifier, which is this tool, runs on
+OLDEST_PYTHON = (3, 11)  # for the verifier, which is this tool
 
 
 @dataclass(frozen=True)

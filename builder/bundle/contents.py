@@ -53,7 +53,7 @@ def read_unpacked(project: Project) -> tuple[Lock, Contents]:
     try:
         contents = Contents.model_validate_json(reading.content(project.root / CONTENTS, CONTENTS, again))
     except FileNotFoundError as error:
-        raise errors.BadInputError(f"{project.root} is no unpacked bundle", next_step="python3 run.py") from error
+        raise errors.BadInputError(f"{project.root} is not an unpacked bundle", next_step="python3 run.py") from error
     except (ValidationError, RecursionError) as error:
         raise errors.BadInputError(
             f"{CONTENTS}: {str(error).splitlines()[0]}", cause="another version of Vetted made it", next_step=again

@@ -1,4 +1,4 @@
-"""Which files a bundle carries: of the lock for the host's Python, and of the verifier, which is this tool."""
+"""Which files a bundle carries: those of the lock for the host's Python, and the wheels of the verifier (this tool)."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def read_manifest(folder: Path) -> Manifest:
         _check(type(size) is int and size == sum(part.size for part in parts), "size", size)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise StopError(1, f"{path} is no manifest: {reason}", "it was damaged or edited", copy) from error
+        raise StopError(1, f"{path} is not a manifest: {reason}", "it was damaged or edited", copy) from error
     return Manifest(stack, device, python, size, parts, hashlib.sha256(raw).hexdigest())
 
 
@@ -194,7 +194,7 @@ def unpack(kept: Path, manifest: Manifest, final: Path) -> None:
     except tarfile.TarError as error:
         shutil.rmtree(partial)
         raise StopError(
-            1, f"the parts are no archive: {error}", "the bundle was not made by `vetted bundle`"
+            1, f"the parts are not an archive: {error}", "the bundle was not made by `vetted bundle`"
         ) from error
     partial.rename(final)
 

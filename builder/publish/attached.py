@@ -32,7 +32,7 @@ KINDS = {  # by predicate type
 }
 ARTIFACT = "application/vnd.vetted.attestations.v1"
 EMPTY = "application/vnd.oci.empty.v1+json"
-# Whoever may push can attach anything: the first ones are read, up to these limits, and the rest is ignored.
+# Anyone who may push can attach anything: the first ones are read, up to these limits, and the rest is ignored.
 MOST = 100  # statements on one image
 LARGEST = 64 << 20  # bytes of one of them
 BUDGET = 128 << 20  # bytes of all of them
@@ -47,7 +47,7 @@ class _Layer(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """The manifest of what is attached, as far as it is read."""
+    """The manifest of the statements, as far as it is read."""
 
     layers: list[_Layer]
 

@@ -52,14 +52,14 @@ def check(folder: Path, key: Path, scratch: Path) -> list[str]:
     """The differences between a folder and its signed list, in words; empty when there are none."""
     path = folder / MANIFEST
     if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
-        return [f"{MANIFEST} is not there: the folder's files are under no signature"]
+        return [f"{MANIFEST} is not there: the folder's files are not signed"]
     envelope = signing.parse(path.read_bytes())
     try:
         if envelope is None or envelope.predicate_type != TYPE:
             raise ValueError
         listing = _Listing.model_validate(envelope.statement.get("predicate"))
     except (ValidationError, ValueError):
-        return [f"{MANIFEST} is no signed list of files"]
+        return [f"{MANIFEST} is not a signed list of files"]
     if reason := signing.doubt(envelope, _canonical(listing), key, scratch):
         return [f"{MANIFEST}: {reason}"]
     return list(_differences(folder, listing))

@@ -39,7 +39,7 @@ OPENSSL = re.compile(
     rb"OpenSSL ([0-9]+\.[0-9]+\.[0-9]+[a-z]{0,2})[^\0]{0,12} [0-9]{1,2} [A-Z][a-z]{2} [0-9]{4}"
 )  # with its day
 VERSIONS = 16  # names and versions of one library
-# A string in a library, the pattern that begins with it, and the name of what has that version.
+# A string in a library, the pattern that begins with it, and the project that the version belongs to.
 KNOWN: Sequence[tuple[bytes, re.Pattern[bytes], str]] = (
     (b"OpenSSL ", OPENSSL, "openssl"),
     (b"deflate ", re.compile(rb"deflate ([0-9]+\.[0-9]+(?:\.[0-9]+){0,2}) Copyright"), "zlib"),
@@ -54,7 +54,7 @@ KNOWN: Sequence[tuple[bytes, re.Pattern[bytes], str]] = (
 
 @dataclass(frozen=True)
 class Library:
-    """A shared library in site-packages. `versions`: names and versions of what its bytes contain."""
+    """A shared library in site-packages. `versions`: projects and versions by the strings in its bytes."""
 
     path: str
     sha256: str

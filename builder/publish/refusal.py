@@ -80,7 +80,7 @@ REFUSALS = (  # the first that matches
 
 
 class UnusableError(errors.NetworkError):
-    """A registry has something, and it is not what a manifest there says: whoever may push can bring that about."""
+    """A registry has something that its own manifest contradicts: anyone who may push can cause that."""
 
 
 def explain(repository: Repository, output: str) -> errors.VettedError:

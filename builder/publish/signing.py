@@ -24,7 +24,7 @@ from builder.publish import refusal
 PAYLOAD = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
 SIGNATURES = 8  # at most, in one envelope: each costs a run of cosign
-OTHER_DIGEST = "it speaks of another digest"
+OTHER_DIGEST = "it is about another digest"
 KEY_URI = re.compile(r"[a-z0-9]+://[A-Za-z0-9._~:/?#@%+=,-]+")  # cosign's: awskms://, hashivault://, env://
 LOCKED = re.compile(r"decryption failed|inappropriate ioctl|password", re.IGNORECASE)
 
@@ -128,7 +128,7 @@ def public(key: str, scratch: Path) -> Path:
 
 
 def doubt(envelope: Envelope, manifest: bytes, key: Path, scratch: Path) -> str | None:
-    """Check an envelope against the manifest that it must speak of. None: the key signed it; else the reason.
+    """Check an envelope against the manifest that it must be about. None: the key signed it; else the reason.
 
     cosign gets one signature at a time, in an envelope that was written here: so the bytes that it verified are those
     of `payload`.

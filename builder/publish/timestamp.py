@@ -48,7 +48,7 @@ def _stamped(layer: Any, verified: str) -> bool:
         token = strictjson.load_object(layer["annotations"][TIMESTAMP].encode())["SignedRFC3161Timestamp"]
         signed = base64.b64decode(layer["annotations"][SIGNATURE], validate=True)
         return token in verified and hashlib.sha256(signed).digest() in base64.b64decode(token, validate=True)
-    except (ValueError, TypeError, KeyError, AttributeError):  # whoever may push may write anything there
+    except (ValueError, TypeError, KeyError, AttributeError):  # anyone who may push can write anything there
         return False
 
 

@@ -1,6 +1,6 @@
 """Judge an image by what is attached to it: every doubt is a sentence, and an image without a doubt is good.
 
-Nothing that a registry says is believed. What counts is signed with the key at hand, speaks of exactly this digest, and
+Nothing that a registry says is believed. What counts is signed with the given key, is about exactly this digest, and
 agrees with this project: its suite, its lock of the stack, its advisories.
 """
 
@@ -151,7 +151,7 @@ def _judge(case: _Case, key: Path) -> Verdict:
 
 
 def _origin(statements: Sequence[SignedStatement], doubts: list[str]) -> tuple[str | None, str | None]:
-    """The stack and the lock that the provenance names; what speaks against it is added to the doubts."""
+    """The stack and the lock that the provenance names; appends to the doubts."""
     from builder.publish import sbom  # takes as long to import as all the rest of the tool
 
     bill, origin = _only(statements, "bill of materials", doubts), _only(statements, "provenance", doubts)
@@ -205,11 +205,11 @@ def signed(
     for envelope in envelopes:
         kind = attached.KINDS.get(envelope.predicate_type)
         if kind is None:
-            unread = "it is none of Vetted's" if envelope.statement else "it is no JSON that all readers read alike"
+            unread = "it is not Vetted's" if envelope.statement else "it is no JSON that all readers read alike"
             refused.append(("an attestation of another kind", unread))
             continue
         reason = signing.doubt(envelope, manifest, key, scratch)
-        if reason is None and not speaks_of(envelope.statement, image):
+        if reason is None and not is_about(envelope.statement, image):
             reason = signing.OTHER_DIGEST
         if reason is None:
             statements.append(SignedStatement(envelope, kind))
@@ -218,7 +218,7 @@ def signed(
     return statements, refused
 
 
-def speaks_of(statement: Mapping[str, Any], image: str) -> bool:
+def is_about(statement: Mapping[str, Any], image: str) -> bool:
     """Is the image the one subject of a statement?"""
     subjects = statement.get("subject")
     if not isinstance(subjects, list) or len(subjects) != 1 or not isinstance(subjects[0], dict):

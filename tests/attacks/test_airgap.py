@@ -71,7 +71,7 @@ def test_the_list_is_taken_away_or_signed_anew(carried: Path, keys: Keys, other_
     folder.sign(carried, ENVIRONMENT, str(other_keys.private), tmp_path)
     assert "another key" in airgap.check(carried, keys.public, tmp_path)[0]
     (carried / folder.MANIFEST).unlink()
-    assert "under no signature" in airgap.check(carried, keys.public, tmp_path)[0]
+    assert "are not signed" in airgap.check(carried, keys.public, tmp_path)[0]
 
 
 def test_the_list_is_changed_under_its_signature(carried: Path, keys: Keys, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_list_is_changed_under_its_signature(carried: Path, keys: Keys, tmp_
 def test_the_list_is_rubbish(carried: Path, keys: Keys, tmp_path: Path, text: str) -> None:
     """It is said, without a traceback."""
     (carried / folder.MANIFEST).write_text(text)
-    assert airgap.check(carried, keys.public, tmp_path) == [f"{folder.MANIFEST} is no signed list of files"]
+    assert airgap.check(carried, keys.public, tmp_path) == [f"{folder.MANIFEST} is not a signed list of files"]
 
 
 def test_another_image_is_chosen_in_the_folder(carried: Path, keys: Keys, tmp_path: Path) -> None:

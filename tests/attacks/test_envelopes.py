@@ -182,5 +182,5 @@ def test_a_statement_is_judged_as_it_was_parsed(image: Image) -> None:
     """What is judged is the very object that was read strictly; a payload with two readings speaks of nothing."""
     good = b'{"subject": [{"digest": {"sha256": "%b"}}]}' % image.manifest[7:].encode()
     two = good[:-1] + b', "Subject": []}'
-    assert verify.speaks_of(Envelope(good, ()).statement, image.manifest)
-    assert not verify.speaks_of(Envelope(two, ()).statement, image.manifest)
+    assert verify.is_about(Envelope(good, ()).statement, image.manifest)
+    assert not verify.is_about(Envelope(two, ()).statement, image.manifest)

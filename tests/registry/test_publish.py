@@ -184,10 +184,10 @@ def test_attestations_of_others_stay(
     assert len(attached.fetch(repository, certified.image)) == 5
     answer = verify(command, certified, f"{repository}:{TINY}", keys)
     assert answer.code == 0
-    assert "ignored an attestation of another kind: it is none of Vetted's" in answer.out
+    assert "ignored an attestation of another kind: it is not Vetted's" in answer.out
 
 
-def test_no_secret_stands_in_an_argument_an_answer_or_what_is_attached(
+def test_no_secret_is_in_an_argument_an_answer_or_a_statement(
     command: Command, certified: Stack, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every program is started by way of a script that writes down what it was started with."""

@@ -116,7 +116,7 @@ def server(authority: Path) -> Iterator[Server]:
 
 
 def checked(repository: Repository, image: str, keys: Keys, chain: Path, folder: Path) -> int:
-    """What the commands of docs/how-to/publish.md end with; cosign speaks plain HTTP to localhost by itself."""
+    """The exit code of the commands in docs/how-to/publish.md; cosign speaks plain HTTP to localhost by itself."""
     folder.mkdir()
     (folder / "cosign.pub").symlink_to(keys.public)
     (folder / "chain.pem").symlink_to(chain)

@@ -119,7 +119,7 @@ def test_a_statement_is_missing(
     assert kind in answer.out
 
 
-def test_what_is_attached_speaks_of_another_digest(
+def test_what_is_attached_is_about_another_digest(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     good = there(published, repository)
@@ -128,13 +128,13 @@ def test_what_is_attached_speaks_of_another_digest(
     attach(other, repository, good, tmp_path)
     answer = verify(command, published, f"{repository}:{TINY}", keys)
     assert answer.code == 1
-    assert "doubt: certificate: it speaks of another digest" in answer.out
+    assert "doubt: certificate: it is about another digest" in answer.out
 
 
 def signed_again(
     stack: Stack, repository: Repository, keys: Keys, tmp_path: Path, number: int, change: Callable[[Any], None]
 ) -> None:
-    """Change a statement and sign it with the right key: whoever has it may say anything."""
+    """Change a statement and sign it with the right key: anyone with it may say anything."""
     envelopes = there(stack, repository)
     statement = envelopes[number].statement
     change(statement)
@@ -182,7 +182,7 @@ def _no_parameters(statement: Any) -> None:
 @pytest.mark.parametrize(
     ("number", "change", "message"),
     [
-        (0, _two_subjects, "it speaks of another digest"),
+        (0, _two_subjects, "it is about another digest"),
         (0, _failed, "it is the report of a run that failed"),
         (0, _unknown_key, "a certificate is signed, but cannot be read"),
         (0, _another_lock, "it was earned with another lock"),

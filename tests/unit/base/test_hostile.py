@@ -99,7 +99,7 @@ def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes)
     envelope = signing.parse(raw)
     assert envelope is not None
     assert isinstance(envelope.predicate_type, str)
-    assert not verify.speaks_of(envelope.statement, "sha256:" + "1" * 64)
+    assert not verify.is_about(envelope.statement, "sha256:" + "1" * 64)
 
 
 @FIXED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,13 @@ def test_the_tool_brings_every_file_that_git_knows(small: Small) -> None:
     tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     assert tracked and ROOT / "builder" == TOOL
     assert tracked <= project_files(small.project, small.lock).keys()
+
+
+def test_the_tool_starts_with_what_a_bundle_carries_alone(small: Small, tmp_path: Path) -> None:
+    for name, path in project_files(small.project, small.lock).items():
+        (tmp_path / "alone" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, tmp_path / "alone" / name)
+    argv = [sys.executable, "-m", "builder", "run-bundle", "--help"]
+    environ = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    result = subprocess.run(argv, cwd=tmp_path / "alone", env=environ, capture_output=True, text=True)
+    assert (result.returncode, "--host" in result.stdout) == (0, True), result.stderr

@@ -77,7 +77,7 @@ Host = Callable[..., Certification]
 
 @pytest.fixture
 def on_host(bare: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Bundle, carry, unpack, and run on a host that this Python stands for."""
+    """Bundle, unpack, and run; this Python is the host's."""
 
     def run(versions: dict[str, str] | None = None, python: Path | None = None) -> Certification:
         folder, to = tmp_path / "carried", tmp_path / "to"

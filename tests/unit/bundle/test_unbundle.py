@@ -94,7 +94,7 @@ def test_a_kept_part_that_changed_afterwards_is_found_while_unpacking(carried: P
 )  # fmt: skip
 def test_a_manifest_that_cannot_be_is_refused(carried: Path, change: dict[str, Any]) -> None:
     (carried / MANIFEST).write_text(json.dumps({**manifest_of(carried), **change}))
-    with pytest.raises(StopError, match=r"is no manifest") as caught:
+    with pytest.raises(StopError, match=r"is not a manifest") as caught:
         unbundle.read_manifest(carried)
     assert caught.value.code == 1
 
@@ -110,14 +110,14 @@ def test_a_part_of_a_hostile_manifest_is_refused(carried: Path, key: str, value:
     data = manifest_of(carried)
     data["parts"][0][key] = value
     (carried / MANIFEST).write_text(json.dumps(data))
-    with pytest.raises(StopError, match="is no manifest"):
+    with pytest.raises(StopError, match="is not a manifest"):
         unbundle.read_manifest(carried)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', "\0"])
 def test_a_manifest_that_is_no_json_or_lacks_something_is_refused(carried: Path, text: str) -> None:
     (carried / MANIFEST).write_text(text)
-    with pytest.raises(StopError, match="is no manifest"):
+    with pytest.raises(StopError, match="is not a manifest"):
         unbundle.read_manifest(carried)
 
 
@@ -177,7 +177,7 @@ def test_parts_that_are_no_archive_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "evil"
     folder.mkdir()
     evil_manifest(folder, list(archive.split([b"no archive" * 1000], folder, "evil", 100_000)))
-    with pytest.raises(StopError, match="no archive"):
+    with pytest.raises(StopError, match="not an archive"):
         unpacked(folder, tmp_path / "to")
 
 

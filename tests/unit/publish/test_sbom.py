@@ -1,4 +1,4 @@
-"""The bill of materials: the same for the same lock and image, and valid whatever stands in a lock."""
+"""The bill of materials: the same for the same lock and image, and valid for any lock."""
 
 from __future__ import annotations
 

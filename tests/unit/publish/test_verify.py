@@ -1,4 +1,4 @@
-"""Which advisory takes a certificate back, and what speaks of an image."""
+"""Which advisory withdraws a certificate, and which statements are about an image."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_an_advisory_withdraws_what_it_covers(published: Advisory, expected: boo
     [None, [], {}, [{}], [{"digest": "1"}], [{"digest": {"sha256": "4" * 64}}], [{"digest": {"sha512": "1" * 64}}],
      [{"digest": {"sha256": "1" * 64}}] * 2],
 )  # fmt: skip
-def test_what_does_not_speak_of_the_image(subject: object) -> None:
-    assert not verify.speaks_of({"subject": subject}, IMAGE)
-    assert verify.speaks_of({"subject": [{"digest": {"sha256": "1" * 64}}]}, IMAGE)
+def test_what_is_not_about_the_image(subject: object) -> None:
+    assert not verify.is_about({"subject": subject}, IMAGE)
+    assert verify.is_about({"subject": [{"digest": {"sha256": "1" * 64}}]}, IMAGE)

@@ -15,7 +15,20 @@ import typer
 
 from builder import console
 from builder.base import errors, text
-from builder.commands import bisect, carry, doctor, pipeline, proof, publish, upgrade, use, verify, version
+from builder.commands import (
+    bisect,
+    carry,
+    certify,
+    controls,
+    doctor,
+    pipeline,
+    publish,
+    show,
+    upgrade,
+    use,
+    verify,
+    version,
+)
 from builder.commands.common import print_json
 
 app = typer.Typer(
@@ -32,9 +45,9 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "render": (pipeline.render_, "vetted render --check"),
     "build": (pipeline.build_, "vetted build trl1.16-cpu --prove"),
     "bake": (pipeline.bake_, "vetted bake trl1.16-cpu trl1.16-cu130"),
-    "certify": (proof.certify_, "vetted certify trl1.16-cpu --engine host"),
-    "show": (proof.show, "vetted show trl1.16-cpu"),
-    "controls": (proof.controls_, "vetted controls trl0.14-transformers4.52"),
+    "certify": (certify.certify_, "vetted certify trl1.16-cpu --engine host"),
+    "show": (show.show_, "vetted show trl1.16-cpu"),
+    "controls": (controls.controls_, "vetted controls trl0.14-transformers4.52"),
     "outdated": (upgrade.outdated_, "vetted outdated trl1.16-cpu"),
     "recertify": (upgrade.recertify_, "vetted recertify trl1.16-cpu --upgrade transformers"),
     "publish": (publish.publish_, "vetted publish trl1.16-cpu --registry HOST/PATH --key cosign.key"),
@@ -62,8 +75,8 @@ app.add_typer(bisect.app, name="bisect")
 app.command("run-bundle", hidden=True)(carry.run_bundle)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         console.out.print(version.line())
         raise typer.Exit
 

@@ -68,22 +68,28 @@ def bundle_(
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
         with console.Working(name) as work:
-            made = bundle.make(
+            written = bundle.make(
                 home, lock, output, scratch, size, python or lock.stack.python, host,
                 lambda what: work.step(Step(0, 0, what)),
             )  # fmt: skip
     if as_json:
         print_json(
             {
-                "stack": name, "output": str(output), "manifest": made.digest, "parts": made.parts, "bytes": made.size,
-                "python": made.contents.python, "left_out": made.contents.left_out,
+                "stack": name, "output": str(output), "manifest": written.digest, "parts": written.parts,
+                "bytes": written.size, "python": written.contents.python, "left_out": written.contents.left_out,
             }
         )  # fmt: skip
-        return
-    carried, without = len(made.contents.distributions), len(made.contents.left_out)
-    console.out.print(f"{name}: {made.parts} parts, {quantities.size(made.size)}, in {output}")
-    console.out.print(f"  {carried} distributions for Python {made.contents.python}, {without} left out")
-    command = f"python{made.contents.python} {output.name}/{bundle.ENTRY}"
+    else:
+        _print(name, output, written)
+
+
+def _print(name: str, output: Path, written: bundle.Bundle) -> None:
+    contents = written.contents
+    console.out.print(f"{name}: {written.parts} parts, {quantities.size(written.size)}, in {output}")
+    console.out.print(
+        f"  {len(contents.distributions)} distributions for Python {contents.python}, {len(contents.left_out)} left out"
+    )
+    command = f"python{contents.python} {output.name}/{bundle.ENTRY}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
 
 
@@ -92,16 +98,15 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
         refuse(lock.name, audit.stale(lock))
         built = build.needed(home, lock)
         with console.Working(lock.name) as work:
-            made = airgap.make(home, lock, built, key, output, scratch, lambda what: work.step(Step(0, 0, what)))
+            written = airgap.make(home, lock, built, key, output, scratch, lambda what: work.step(Step(0, 0, what)))
     if as_json:
-        print_json({"stack": lock.name, "output": str(output), "image": made.image, "bytes": made.size})
+        print_json({"stack": lock.name, "output": str(output), "image": written.image, "bytes": written.size})
         return
-    console.out.print(f"{lock.name}: {made.image}\n  {quantities.size(made.size)} in {output}", markup=False)
+    console.out.print(f"{lock.name}: {written.image}\n  {quantities.size(written.size)} in {output}")
     verify = f"vetted verify {airgap.IMAGE} --offline --key {airgap.KEY}"
     console.out.print(
         f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"
         f"      to check it, where Vetted is: {verify}",
-        markup=False,
     )
 
 
@@ -111,11 +116,11 @@ def run_bundle(
     probe: Annotated[list[str] | None, typer.Option()] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What the entry script of a bundle hands over to: install, run the suite, write the statement."""
+    """Run by the entry script of a bundle: install, run the suite, write the statement."""
     home = project.find()
     lock, contents = read_unpacked(home)
     request = Options(device, offline.ENGINE, tuple(probe or ()))
-    machine.hardware(device)  # a GPU that is not there is said before any work begins
+    machine.hardware(device)  # a missing GPU is reported before any work begins
     advisories = advisory.load_all(home)
     with home.holding(lock.name) as scratch, console.Working(lock.name) as work:
         outcome = offline.run(home, lock, contents, request, host, scratch, work.step, work.event)

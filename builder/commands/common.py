@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from builder import console
 from builder.base import errors
 from builder.base.project import Project
+from builder.image import daemon
 from builder.intent import stack
 from builder.lock.audit import Finding
 from builder.lock.change import Change
@@ -47,22 +49,32 @@ def changes_json(changes: Iterable[Change]) -> list[dict[str, str | None]]:
 def selected(home: Project, stacks: list[str] | None) -> list[str]:
     chosen = stacks or stack.names(home)
     if not chosen:
-        raise errors.BadInputError("the project holds no stack", next_step="write lockfiles/<name>/stack.toml")
+        raise errors.BadInputError("the project has no stack", next_step="write lockfiles/<name>/stack.toml")
     for name in chosen:
-        stack.load(home, name)  # an unknown or broken one is said before any work begins
+        stack.load(home, name)  # an unknown or broken one is reported before any work begins
     return chosen
 
 
 def refuse(name: str, findings: list[Finding]) -> None:
-    """A stack whose lock is stale or unsound is neither built nor run."""
+    """Raise for a stack whose lock is stale or unsound: it is neither built nor run."""
     for finding in findings:
         if finding.got:
             raise errors.NetworkError(
                 f"{name}: {finding.what}\nexpected {finding.expected}\ngot      {finding.got}",
-                cause="the lock was edited, or the index serves other bytes than on the day of the lock",
+                cause="the lock was edited, or the index serves other bytes than when it was locked",
                 next_step=finding.fix,
             )
     if findings:
         raise errors.VettedError(
             "\n".join(f"{name}: {finding.what}" for finding in findings), next_step=findings[0].fix
         )
+
+
+def answering_engine() -> EngineName:
+    """Docker if it answers; otherwise the host, and a line says so."""
+    try:
+        daemon.docker()
+    except errors.MissingToolError:
+        console.note("no Docker engine answers: certifying the lock on this host, in a virtual environment")
+        return EngineName.host
+    return EngineName.docker

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from builder import console
 from builder.base import errors, project, quantities, text
@@ -28,25 +27,26 @@ def list_(as_json: AsJson = False) -> None:
     rows = []
     for name in stack.names(home):
         lock = lockfile.load(home, name)
-        where = standing.certified_on(home, lock, certificate.today())
-        rows.append(
-            {"stack": name, "device": lock.stack.device, "versions": matrix.versions(lock), "certified_on": where}
-        )
+        places = standing.certified_on(home, lock, certificate.today())
+        rows.append(Row(name, lock.stack.device, matrix.versions(lock), places))
     if as_json:
-        print_json(rows)
+        print_json([dataclasses.asdict(row) for row in rows])
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("stack", *matrix.COLUMNS, "certified on"):
-        table.add_column(column, overflow="fold")
+    table = console.plain("stack", *matrix.COLUMNS, "certified on")
     for row in rows:
-        held_versions = row["versions"]
-        assert isinstance(held_versions, dict)
-        table.add_row(
-            str(row["stack"]),
-            *held_versions.values(),
-            "\n".join(map(text.line, row["certified_on"])) or "not certified",
-        )
+        places = [text.line(place) for place in row.certified_on]
+        table.add_row(row.stack, *row.versions.values(), "\n".join(places) or "not certified")
     console.out.print(table)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A stack in the list."""
+
+    stack: str
+    device: str
+    versions: dict[str, str]
+    certified_on: list[str]
 
 
 def _print_findings(name: str, findings: list[Finding]) -> None:
@@ -74,13 +74,13 @@ def lock_(
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
-        wanted = stack.load(home, name)
+        intent = stack.load(home, name)
         changed = False
         with home.holding(name) as scratch:
             if not check:
                 with console.spinner(f"{name}: resolving"):
-                    asked = None if upgrade is None else [] if "all" in upgrade else upgrade
-                    changed = resolve.make(home, name, wanted, scratch, asked)
+                    packages = None if upgrade is None else [] if "all" in upgrade else upgrade
+                    changed = resolve.make(home, name, intent, scratch, packages)
             lock = lockfile.load(home, name)
             with console.spinner(f"{name}: auditing"):
                 findings = audit.sound(lock, scratch)
@@ -189,26 +189,28 @@ def bake_(
     home = project.find()
     locks = [lockfile.load(home, name) for name in names or stack.names(home)]
     if not prepare:
-        daemon.docker()  # whether one answers is said before any work begins
-    with home.holding("bake") as scratch, ExitStack() as held:
-        for one in locks:
-            held.enter_context(home.holding(one.name))
-            refuse(one.name, audit.stale(one))
+        daemon.docker()  # an engine that does not answer is reported before any work begins
+    with home.holding("bake") as scratch, ExitStack() as stack_locks:
+        for lock in locks:
+            stack_locks.enter_context(home.holding(lock.name))
+            refuse(lock.name, audit.stale(lock))
         with console.Working("bake") as work:
             path = bake.prepare(home, locks, scratch, work.step)
-            built = {} if prepare else bake.run(home, locks, path, scratch, work.step)
+            builds = {} if prepare else bake.run(home, locks, path, scratch, work.step)
     if prepare:
         command = f"docker buildx bake --builder NAME --file {home.relative(path)}"
         if as_json:
-            print_json({"file": str(path), "targets": [bake.name(one) for one in locks], "command": command})
+            print_json({"file": str(path), "targets": [bake.name(lock) for lock in locks], "command": command})
         else:
-            console.out.print(f"{home.relative(path)}: {', '.join(bake.name(one) for one in locks)}\n  {command}")
+            console.out.print(f"{home.relative(path)}: {', '.join(bake.name(lock) for lock in locks)}\n  {command}")
         return
     if as_json:
-        print_json({name: {"manifest": made.image.manifest, "bytes": made.image.size} for name, made in built.items()})
+        print_json(
+            {name: {"manifest": built.image.manifest, "bytes": built.image.size} for name, built in builds.items()}
+        )
         return
-    for name, made in built.items():
-        console.out.print(f"{name}: {made.image.manifest}, {quantities.size(made.image.size)} to pull")
+    for name, built in builds.items():
+        console.out.print(f"{name}: {built.image.manifest}, {quantities.size(built.image.size)} to pull")
 
 
 def _print_proof(proof: build.Proof, as_json: bool) -> None:

@@ -13,8 +13,16 @@ from builder import console
 from builder.base import machine, project
 from builder.base.project import Project
 from builder.certify.certify import Options
-from builder.commands import proof
-from builder.commands.common import AsJson, EngineName, OneStack, Stacks, changes_json, print_json, selected
+from builder.commands.common import (
+    AsJson,
+    EngineName,
+    OneStack,
+    Stacks,
+    answering_engine,
+    changes_json,
+    print_json,
+    selected,
+)
 from builder.image import daemon
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
@@ -73,7 +81,7 @@ def recertify_(
     """
     home = project.find()
     lock = lockfile.load(home, name)
-    chosen = engine_name or proof.answering_engine()
+    chosen = engine_name or answering_engine()
     if chosen == EngineName.docker:
         daemon.docker()  # without a daemon, fail before any work begins
     options = Options(lock.stack.device, chosen)

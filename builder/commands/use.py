@@ -119,7 +119,7 @@ def _load(built: Built) -> None:
     try:
         daemon.docker()
     except errors.MissingToolError:
-        console.note("no Docker engine answers: the image is pinned, and loaded by running this again when one does")
+        console.note("no Docker engine answers: the image is pinned; run this again to load it when one does")
         return
     with console.spinner("loading the image into Docker"):
         daemon.load(built.image, built.reference)

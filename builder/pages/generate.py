@@ -68,7 +68,7 @@ def _documents(project: Project) -> list[Path]:
 
 
 def _filled(project: Project, path: Path, text: str) -> str:
-    """A document's text with its parts made anew."""
+    """A document's text with its parts replaced."""
     root = os.path.relpath(project.root, path.parent)
     return MARK.sub(lambda match: f"{match[1]}{part(project, match['part'], root)}{match[3]}", text)
 
@@ -79,15 +79,17 @@ def part(project: Project, name: str, root: str) -> str:
 
 
 def stale(project: Project) -> list[Path]:
-    return [
-        path for path, text in generated(project).items() if not path.is_file() or path.read_bytes() != text.encode()
-    ]
+    return [path for path, text in generated(project).items() if _differs(path, text)]
 
 
 def refresh(project: Project, scratch: Path) -> list[Path]:
-    """Bring every generated document up to date; the ones that changed."""
-    wanted = generated(project)
-    changed = [path for path, text in wanted.items() if not path.is_file() or path.read_bytes() != text.encode()]
+    """Write every generated document that is stale. Returns those."""
+    texts = generated(project)
+    changed = [path for path, text in texts.items() if _differs(path, text)]
     for path in changed:
-        write(path, wanted[path], scratch)
+        write(path, texts[path], scratch)
     return changed
+
+
+def _differs(path: Path, text: str) -> bool:
+    return not path.is_file() or path.read_bytes() != text.encode()

@@ -13,6 +13,8 @@ import pytest
 from builder.base.project import Project
 from builder.certify import certificate, hostenv
 from builder.certify.certificate import Measurement, ProbeResult
+from builder.lock import audit
+from builder.lock.audit import Finding
 from tests.conftest import BAD_RUN, GREET, PYTHON, ROOT, TINY, Small, spawn, vetted
 from tests.unit.conftest import Command
 
@@ -110,7 +112,7 @@ def test_a_project_without_stacks_ends_with_3(command: Command, small: Small) ->
     small.file("stack.toml").unlink()
     answer = command(small.root, "render")
     assert answer.code == 3
-    assert "the project holds no stack" in answer.err
+    assert "the project has no stack" in answer.err
 
 
 def test_a_state_that_cannot_be_written_ends_with_6(
@@ -180,7 +182,7 @@ def test_show_says_when_a_certificate_speaks_of_an_earlier_lock(command: Command
     small.edit("lock.toml", "1700000000", "1700000001")
     answer = command(small.root, "show", TINY)
     assert answer.code == 0
-    assert "  does not hold: it was earned with another lock" in answer.out
+    assert "  not valid: it was earned with another lock" in answer.out
     assert f"  lock      {before}" in answer.out
 
 
@@ -189,11 +191,11 @@ def test_show_says_when_a_certificate_was_issued_and_that_it_expired(command: Co
     small.issue(probes=PROBES)
     shown = command(small.root, "show", TINY).out
     assert f"  issued    {today}, expires {today + certificate.LIFETIME}" in shown.splitlines()
-    assert "does not hold: it expired" not in shown
+    assert "not valid: it expired" not in shown
     day = datetime.date(2025, 1, 1)
     small.issue(probes=PROBES, day=day)
     shown = command(small.root, "show", TINY).out
-    assert f"  does not hold: it expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
+    assert f"  not valid: it expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
 
 
 def test_show_of_a_certificate_of_before_certificates_expired(command: Command, small: Small) -> None:
@@ -203,7 +205,7 @@ def test_show_of_a_certificate_of_before_certificates_expired(command: Command, 
     path.write_text(json.dumps(data, indent=2) + "\n")
     answer = command(small.root, "show", TINY)
     assert answer.code == 0
-    assert "  does not hold: it says no expiry: certify again" in answer.out.splitlines()
+    assert "  not valid: it says no expiry: certify again" in answer.out.splitlines()
 
 
 def test_show_of_one_engine_leaves_the_other_out(command: Command, small: Small) -> None:
@@ -368,3 +370,13 @@ def test_the_tool_imports_nothing_that_a_bundle_leaves_behind(tmp_path: Path) ->
     with spawn(["-c", code], tmp_path, PYTHONPATH=str(tmp_path)) as child:
         _, said = child.communicate()
     assert child.returncode == 0, said
+
+
+def test_square_brackets_are_printed_as_they_are(
+    command: Command, wheels: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix = "record an [[override]] with its [bold]reason[/]"
+    monkeypatch.setattr(audit, "sound", lambda *_: [Finding("[red]violated[/red]", fix)])
+    answer = command(wheels.root, "lock", "--check")
+    assert answer.code == 1
+    assert answer.out == f"{TINY}: [red]violated[/red]\n  fix: {fix}\n"

@@ -27,7 +27,7 @@ def test_what_was_built_here_is_pinned_by_its_digest(command: Command, small: Sm
         "VETTED_USER", "COMPOSE_FILE", "VETTED_MEMORY", "VETTED_PIDS",
     ]  # fmt: skip
     assert f"{TINY}: {pinned}\n  written to .env" in answer.out
-    assert "no Docker engine answers: the image is pinned, and loaded by running this again" in answer.err
+    assert "no Docker engine answers: the image is pinned; run this again to load it" in answer.err
     again = command(small.root, "use", "--json")
     assert (again.code, again.json["image"], again.json["changed"]) == (0, pinned, False)
 

@@ -1,0 +1,93 @@
+"""The suite on version sets that are known to be bad: controls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import errors, project, sources
+from builder.base.project import Project
+from builder.certify import control
+from builder.certify.control import ControlResult
+from builder.commands.common import AsJson, print_json
+from builder.intent import advisory, stack
+from builder.intent.advisory import Advisory
+from builder.pages import evidence, generate
+
+
+def controls_(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all.", show_default=False)] = None,
+    relock: Annotated[bool, typer.Option("--lock", help="Resolve their locks again. Run nothing.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run every probe, not just those that must fail.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write docs/evidence/controls.json.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many at a time.", show_default="one per core")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the suite on known-bad version sets and their good twins."""
+    home = project.find()
+    selected = names or stack.control_names(home)
+    for name in selected:
+        stack.load_control(home, name)
+    if not selected:
+        raise errors.BadInputError("the project has no control", next_step="git checkout lockfiles/controls")
+    if relock:
+        _lock(home, selected)
+        return
+    advisories = advisory.load_all(home)
+    with home.holding("controls") as scratch:
+        results = _run(home, [control.load(home, name) for name in selected], scratch, jobs, full)
+        summary = control.summary(results)
+        if record:
+            command = " ".join(["vetted controls", *(names or ()), *(["--full"] if full else []), "--record"])
+            evidence.record(home, "controls", command, summary, scratch)
+            generate.refresh(home, scratch)
+    if as_json:
+        print_json(summary)
+    else:
+        _print(results, summary, advisories)
+    if not all(result.good for result in results):
+        raise typer.Exit(1)
+
+
+def _lock(home: Project, names: Sequence[str]) -> None:
+    for name in names:
+        with home.holding(f"control-{name}") as scratch, console.spinner(f"{name}: resolving"):
+            changed = control.make(home, name, scratch)
+        console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
+
+
+def _run(
+    home: Project, controls: Sequence[control.Locked], scratch: Path, jobs: int | None, full: bool
+) -> list[ControlResult]:
+    """Run the suite on each control and its twin, several side by side."""
+    sources.copy(home.smoke, scratch)
+    with console.Counting("controls", len(controls)) as work, ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+
+        def run(locked: control.Locked) -> ControlResult:
+            folder = scratch / locked.name
+            folder.mkdir()
+            result = control.run(home, locked, scratch, folder, work.say, full=full)
+            shutil.rmtree(folder, ignore_errors=True)
+            work.done(result.name, result.good)
+            return result
+
+        return list(pool.map(run, controls))
+
+
+def _print(results: Sequence[ControlResult], summary: control.Summary, advisories: Sequence[Advisory]) -> None:
+    console.out.print(console.controls_table(results))
+    for line in console.surprises(results, advisories):
+        console.out.print(line)
+    console.out.print()
+    controls = summary["controls"]
+    console.out.print(f"sensitivity   {summary['caught']} of {controls} controls caught, for the right reason")
+    console.out.print(f"false alarms  {summary['false_alarms']} on {controls} twins")

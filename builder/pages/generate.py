@@ -50,9 +50,9 @@ def generated(project: Project) -> dict[Path, str]:
             raise errors.BadInputError(
                 f"{where}: nothing generates {', '.join(unknown)}", next_step=f"git checkout {where}"
             )
-        if where == "README.md" and parts != ["matrix"]:
+        if path.parent == project.root and parts != ["matrix"]:
             raise errors.BadInputError(
-                "README.md: the marks around the matrix are gone", next_step="git checkout README.md"
+                f"{where}: the marks around the matrix are gone", next_step=f"git checkout {where}"
             )
         if parts:
             texts[path] = _filled(project, path, text)

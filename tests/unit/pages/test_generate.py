@@ -148,3 +148,14 @@ def test_the_table_of_controls_names_what_makes_each_good(small: Small) -> None:
     ]
     assert [cells[4] for cells in rows] == ["tiny-lib 2.0", "tiny-lib 2.0", f"patch [0001-greet](../{PATCH})"]
     assert [(cells[3], cells[5]) for cells in rows] == [("failed", "passed |")] * 3
+
+
+def test_a_translated_readme_has_the_same_matrix(small: Small) -> None:
+    translated = small.root / "README.zh-CN.md"
+    translated.write_text(README.replace("The end.", "完。"), encoding="utf-8")
+    small.issue()
+    assert translated in generate.refresh(small.project, small.scratch())
+    assert matrix.matrix(small.project) in translated.read_text(encoding="utf-8")
+    translated.write_text("# Tiny\n")
+    with pytest.raises(errors.BadInputError, match=r"README\.zh-CN\.md: the marks around the matrix"):
+        generate.stale(small.project)

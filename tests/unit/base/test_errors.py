@@ -38,7 +38,7 @@ def test_a_hash_mismatch_names_package_expected_and_got() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "code"),
+    ("text", "kind", "code"),
     [
         ("error: No space left on device (os error 28)", errors.StorageError, 6),
         ("npm ERR! ENOSPC", errors.StorageError, 6),
@@ -54,8 +54,8 @@ def test_a_hash_mismatch_names_package_expected_and_got() -> None:
         ("", errors.VettedError, 1),
     ],
 )
-def test_what_a_tool_said_decides_the_error(said: str, kind: type[errors.VettedError], code: int) -> None:
-    error = errors.from_tool("the step", said, next_step="try again")
+def test_what_a_tool_said_decides_the_error(text: str, kind: type[errors.VettedError], code: int) -> None:
+    error = errors.from_tool("the step", text, next_step="try again")
     assert (type(error), error.exit_code) == (kind, code)
     assert error.what.startswith("the step")
     if kind is errors.VettedError:
@@ -68,16 +68,16 @@ PROVOKED = tomllib.loads(Path(__file__).with_name("provoked.toml").read_text())
 
 @pytest.mark.parametrize("provoked", PROVOKED)
 def test_what_a_real_tool_printed_is_called_by_its_name(provoked: str) -> None:
-    known = PROVOKED[provoked]
-    error = errors.from_tool("the step", known["printed"])
-    assert type(error).__name__ == known["kind"]
-    assert known["says"] in error.what
+    output = PROVOKED[provoked]
+    error = errors.from_tool("the step", output["printed"])
+    assert type(error).__name__ == output["kind"]
+    assert output["says"] in error.what
     assert "network" not in str(error)
-    assert known["next"] in error.next_step
+    assert output["next"] in error.next_step
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "said"),
+    ("error", "kind", "text"),
     [
         (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/x"), errors.StorageError, "/x does not exist"),
         (
@@ -91,12 +91,12 @@ def test_what_a_real_tool_printed_is_called_by_its_name(provoked: str) -> None:
     ],
 )
 def test_missing_files_and_networks_are_no_matter_of_permission(
-    error: OSError, kind: type[errors.VettedError], said: str
+    error: OSError, kind: type[errors.VettedError], text: str
 ) -> None:
-    found = errors.from_os(error)
-    assert type(found) is kind
-    assert said in found.what
-    assert "another user" not in str(found)
+    explained = errors.from_os(error)
+    assert type(explained) is kind
+    assert text in explained.what
+    assert "another user" not in str(explained)
 
 
 def test_of_a_long_output_the_end_is_shown() -> None:
@@ -105,7 +105,7 @@ def test_of_a_long_output_the_end_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "text"),
     [
         (errno.ENOSPC, "no space left on the disk"),
         (errno.EDQUOT, "no space left on the disk"),
@@ -115,11 +115,11 @@ def test_of_a_long_output_the_end_is_shown() -> None:
         (errno.ELOOP, "Too many levels"),
     ],
 )
-def test_what_the_system_refused_is_a_matter_of_storage(number: int, said: str) -> None:
+def test_what_the_system_refused_is_a_matter_of_storage(number: int, text: str) -> None:
     error = errors.from_os(OSError(number, os.strerror(number), "/some/file"))
     assert (type(error), error.exit_code) == (errors.StorageError, 6)
     assert error.what.startswith("/some/file: ")
-    assert said in error.what
+    assert text in error.what
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])

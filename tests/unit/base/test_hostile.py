@@ -46,12 +46,12 @@ FIXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  #
 def test_a_reference_is_refused_or_harmless(text: str) -> None:
     for read in (parse_repository, parse_reference):
         try:
-            said = str(read(text, insecure=False))
+            reference = str(read(text, insecure=False))
         except ValueError:
             continue
-        assert SAFE.fullmatch(said)
-        assert not said.startswith("-")
-        assert ".." not in said.split("/")
+        assert SAFE.fullmatch(reference)
+        assert not reference.startswith("-")
+        assert ".." not in reference.split("/")
 
 
 @given(NAMES)
@@ -89,11 +89,11 @@ def test_what_is_no_envelope_is_none(raw: bytes) -> None:
 
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary())
 @example(b"[" * 100_000)
-def test_a_statement_that_says_anything_is_read_without_a_traceback(said: bytes) -> None:
+def test_a_statement_that_says_anything_is_read_without_a_traceback(statement: bytes) -> None:
     raw = json.dumps(
         {
             "payloadType": signing.PAYLOAD, "signatures": [{"sig": "AA=="}],
-            "payload": base64.b64encode(said).decode(),
+            "payload": base64.b64encode(statement).decode(),
         }
     ).encode()  # fmt: skip
     envelope = signing.parse(raw)
@@ -133,11 +133,11 @@ def test_a_layout_that_says_anything_is_bad_input(small: Small, tmp_path: Path, 
 
 @FIXED
 @given(JSON)
-def test_a_manifest_in_a_layout_that_says_anything_is_bad_input(small: Small, tmp_path: Path, said: Any) -> None:
+def test_a_manifest_in_a_layout_that_says_anything_is_bad_input(small: Small, tmp_path: Path, manifest: Any) -> None:
     layout = tmp_path / "layout"
     if not layout.exists():
         oci.begin(layout)
-    oci.finish(layout, [oci.add(layout, json.dumps(said).encode(), oci.MANIFEST)])
+    oci.finish(layout, [oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)])
     with pytest.raises(errors.BadInputError):
         verify.local(small.project, layout, None, [tmp_path / "cosign.pub"], tmp_path, None)
 
@@ -149,11 +149,11 @@ def test_a_manifest_in_a_layout_that_says_anything_is_bad_input(small: Small, tm
 @example(
     {"subject": {"digest": "{image}"}, "layers": [{"digest": "sha256:" + "1" * 64, "mediaType": signing.MEDIA_TYPE}]}
 )
-def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small, tmp_path: Path, said: Any) -> None:
+def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small, tmp_path: Path, manifest: Any) -> None:
     layout = tmp_path / "layout"
     shutil.rmtree(layout, ignore_errors=True)
     image = image_of(layout, [{"etc/content": "content"}])
-    hostile = json.dumps(said).replace("{image}", image.manifest).encode()
+    hostile = json.dumps(manifest).replace("{image}", image.manifest).encode()
     oci.finish(layout, [image.descriptor, oci.add(layout, hostile, oci.MANIFEST)])
     try:
         verdict = verify.local(small.project, layout, image.manifest, [tmp_path / "cosign.pub"], tmp_path, None)
@@ -163,8 +163,8 @@ def test_a_manifest_beside_a_good_image_that_says_anything_is_told(small: Small,
 
 
 @given(st.text() | NAMES)
-def test_what_a_registry_says_is_printable_and_short(said: str) -> None:
-    error = refusal.explain(parse_repository("registry.example/a", insecure=False), said)
+def test_what_a_registry_says_is_printable_and_short(output: str) -> None:
+    error = refusal.explain(parse_repository("registry.example/a", insecure=False), output)
     assert error.exit_code == 5
     assert error.what.replace("\n", "").isprintable()
     assert len(error.what) < 2500
@@ -185,12 +185,12 @@ def test_what_is_said_of_an_image_is_printable(text: str, more: str) -> None:
 
 @given(st.text())
 def test_a_licence_is_one_printable_line(text: str) -> None:
-    for said in (
+    for names in (
         licences.of_wheel(f"Name: x\nLicense: {text}\nClassifier: License :: {text}\n")[1],
         licences.of_wheel(text)[1],
         licences.of_debian(f"Format: https://x/copyright-format/1.0/\nLicense: {text}\n"),
     ):
-        assert all(one and one.isprintable() and len(one) <= metadata.LONGEST for one in said)
+        assert all(name and name.isprintable() and len(name) <= metadata.LONGEST for name in names)
 
 
 @given(st.text())

@@ -13,10 +13,10 @@ from builder.base.machine import Hardware
 
 @pytest.fixture
 def houses(tmp_path: Path) -> tuple[Path, Path]:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-    return one, two
+    first, second = tmp_path / "one", tmp_path / "two"
+    first.mkdir()
+    second.mkdir()
+    return first, second
 
 
 def test_without_configuration_there_is_no_wheelhouse() -> None:
@@ -26,12 +26,12 @@ def test_without_configuration_there_is_no_wheelhouse() -> None:
 
 
 def test_the_tools_own_wheelhouse_comes_before_pips(houses: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = houses
-    monkeypatch.setenv("PIP_FIND_LINKS", str(two))
-    assert machine.wheelhouse() == two
-    monkeypatch.setenv("VETTED_WHEELHOUSE", str(one))
-    assert machine.wheelhouse() == one
-    assert machine.uv_environment()["UV_FIND_LINKS"] == str(one)
+    first, second = houses
+    monkeypatch.setenv("PIP_FIND_LINKS", str(second))
+    assert machine.wheelhouse() == second
+    monkeypatch.setenv("VETTED_WHEELHOUSE", str(first))
+    assert machine.wheelhouse() == first
+    assert machine.uv_environment()["UV_FIND_LINKS"] == str(first)
 
 
 def test_of_pips_places_the_first_folder_counts(houses: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,17 +95,17 @@ def test_uv_fetches_no_python() -> None:
 
 
 def test_the_machine_names_its_processor_and_the_cores_it_may_use() -> None:
-    found = machine.hardware("cpu")
-    assert found.name
-    assert found.cores == len(os.sched_getaffinity(0))
-    assert found.gpus == ()
-    assert found.hardware_class == f"{found.name}, {found.cores} cores"
+    hardware = machine.hardware("cpu")
+    assert hardware.name
+    assert hardware.cores == len(os.sched_getaffinity(0))
+    assert hardware.gpus == ()
+    assert hardware.hardware_class == f"{hardware.name}, {hardware.cores} cores"
 
 
 def test_machines_of_one_class_share_gpus_and_driver() -> None:
     gpus = ("Some GPU", "Some GPU")
-    one, two = Hardware("CPU 1", 4, gpus, "570.1"), Hardware("CPU 2", 8, gpus, "570.1")
-    assert one.hardware_class == two.hardware_class == "2x Some GPU, driver 570.1"
+    first, second = Hardware("CPU 1", 4, gpus, "570.1"), Hardware("CPU 2", 8, gpus, "570.1")
+    assert first.hardware_class == second.hardware_class == "2x Some GPU, driver 570.1"
 
 
 def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -118,8 +118,8 @@ def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
 
 def test_gpus_are_named_with_their_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi(tmp_path, monkeypatch, "printf 'Some GPU, 570.1\\nSome GPU, 570.1\\n'")
-    found = machine.hardware("cuda")
-    assert (found.gpus, found.driver) == (("Some GPU", "Some GPU"), "570.1")
+    hardware = machine.hardware("cuda")
+    assert (hardware.gpus, hardware.driver) == (("Some GPU", "Some GPU"), "570.1")
     assert machine.hardware("cpu").gpus == ()
 
 

@@ -143,9 +143,9 @@ def test_a_killed_holder_frees_the_stack_and_its_scratch_is_wiped(small: Small) 
 
 
 def test_two_stacks_are_held_at_once(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
-    with small.project.holding("one") as one, small.project.holding("two") as two:
-        assert one != two
-        assert one.is_dir() and two.is_dir()
+    with small.project.holding("one") as first, small.project.holding("two") as second:
+        assert first != second
+        assert first.is_dir() and second.is_dir()
     assert capsys.readouterr().err == ""
 
 
@@ -186,5 +186,5 @@ def test_paths_are_shown_as_a_person_would_type_them(tmp_path: Path) -> None:
 
 def test_a_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
-    known = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert project.sha256(b"abc") == project.sha256_file(tmp_path / "file") == known
+    digest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert project.sha256(b"abc") == project.sha256_file(tmp_path / "file") == digest

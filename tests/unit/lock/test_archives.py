@@ -17,8 +17,8 @@ from tests.conftest import Small
 
 
 def fetch(small: Small) -> list[Path]:
-    found = archives.fetch(small.project, small.lock.stack, small.lock.python, small.scratch(), lambda _: None)
-    return list(found.values())
+    paths = archives.fetch(small.project, small.lock.stack, small.lock.python, small.scratch(), lambda _: None)
+    return list(paths.values())
 
 
 def test_a_locked_file_is_fetched_once(wheels: Small) -> None:

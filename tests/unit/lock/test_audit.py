@@ -49,8 +49,8 @@ def test_words_for_people_make_no_lock_stale(small: Small) -> None:
 
 def test_a_required_package_that_is_not_locked_is_found(small: Small) -> None:
     lock = dataclasses.replace(small.lock, python=())
-    found = [finding for finding in audit.stale(lock) if "patches" not in finding.what]
-    assert found == [Finding("tiny-lib is required but not locked", f"vetted lock {TINY}")]
+    findings = [finding for finding in audit.stale(lock) if "patches" not in finding.what]
+    assert findings == [Finding("tiny-lib is required but not locked", f"vetted lock {TINY}")]
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0", "1.0.post1", "1.0rc1"])
@@ -94,8 +94,8 @@ def test_two_cuda_majors_are_found(small: Small) -> None:
 
 def test_one_cuda_major_is_sound(small: Small) -> None:
     lock = cuda(small)
-    one = {"nvidia-nccl-cu12": "2.27", "nvidia-cudnn-cu12": "9.1", "torch": "2.13.0+cu129", "cupy-cuda12x": "13"}
-    assert audit.stale(locked(lock, **one)) == []
+    versions = {"nvidia-nccl-cu12": "2.27", "nvidia-cudnn-cu12": "9.1", "torch": "2.13.0+cu129", "cupy-cuda12x": "13"}
+    assert audit.stale(locked(lock, **versions)) == []
 
 
 def test_a_patch_for_a_package_that_is_not_locked_is_found(small: Small) -> None:
@@ -126,10 +126,10 @@ class Sound:
         make_wheel(self.small.wheelhouse, name, version, {f"{name.replace('-', '_')}.py": ""}, requires)
 
     def lock(self, *requires: str) -> None:
-        asked = ", ".join(f'"{line}"' for line in ("tiny-lib==1.0", *requires))
-        self.small.edit("stack.toml", 'requires = ["tiny-lib==1.0"]', f"requires = [{asked}]")
-        wanted = stack.load(self.small.project, TINY)
-        resolve.make(self.small.project, TINY, wanted, self.scratch, None)
+        requirements = ", ".join(f'"{line}"' for line in ("tiny-lib==1.0", *requires))
+        self.small.edit("stack.toml", 'requires = ["tiny-lib==1.0"]', f"requires = [{requirements}]")
+        changed = stack.load(self.small.project, TINY)
+        resolve.make(self.small.project, TINY, changed, self.scratch, None)
 
     def findings(self) -> list[Finding]:
         return audit.sound(self.small.lock, self.scratch)
@@ -202,8 +202,8 @@ def test_vllm_must_lie_in_the_range_that_trl_declares(sound: Sound, name: str, d
     sound.offer(name, "0.31.0")
     sound.offer("trl", "1.16.0", f'{declared}; extra == "vllm"')
     sound.lock("trl==1.16.0", f"{name}==0.31.0")
-    found = sound.findings()
-    assert [finding.what.partition(";")[0].split("vllm")[0] for finding in found] == (
+    findings = sound.findings()
+    assert [finding.what.partition(";")[0].split("vllm")[0] for finding in findings] == (
         [] if sound_ else ["trl 1.16.0 declares "]
     )
-    assert all(finding.what.endswith(f"{name} 0.31.0 is locked") for finding in found)
+    assert all(finding.what.endswith(f"{name} 0.31.0 is locked") for finding in findings)

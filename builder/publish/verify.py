@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from builder.base.project import Project
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
@@ -159,8 +161,9 @@ def _origin(statements: Sequence[SignedStatement], doubts: list[str]) -> tuple[s
         name, lock = provenance.stack_of(origin) if origin else (None, None)
         if bill and origin and sbom.lock_of(bill) != lock:
             doubts.append(f"the bill of materials is of lock {sbom.lock_of(bill)}, the provenance of {lock}")
-    except (KeyError, TypeError, ValueError) as error:
-        doubts.append(f"the bill of materials or the provenance was not made by Vetted: {error!r} is not in it")
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        doubts.append(f"the bill of materials or the provenance was not made by Vetted: no {where} that can be read")
         return None, None
     return name, lock
 

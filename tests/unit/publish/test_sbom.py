@@ -12,6 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from builder.intent.stack import Stack
 from builder.lock.lockfile import PACKAGE, PIN, Entry, assemble
@@ -19,6 +20,12 @@ from builder.publish import libraries, nested, sbom
 from builder.publish.nested import NestedComponent
 from tests.conftest import Small
 from tests.registry.conftest import image_of, make_image
+
+
+def versions(bill: dict[str, Any]) -> dict[str, str]:
+    """The Python distributions of a bill: name to version."""
+    components = (entry for entry in bill["components"] if entry["purl"].startswith("pkg:pypi/"))
+    return {entry["name"]: entry["version"] for entry in components}
 
 
 def refuses(bill: dict[str, Any]) -> str:
@@ -32,7 +39,7 @@ def test_the_same_lock_and_image_give_the_same_bill(small: Small) -> None:
     assert first == again
     assert refuses(first) == ""
     assert first["metadata"]["timestamp"] == "2023-11-14T22:13:20+00:00"  # the lock's epoch
-    assert sbom.versions(first) == small.lock.versions
+    assert versions(first) == small.lock.versions
     assert sbom.lock_of(first) == small.lock.digest
     assert sbom.make(small.lock, make_image(small, "other").image)["serialNumber"] != first["serialNumber"]
 
@@ -70,7 +77,7 @@ def test_whatever_name_version_and_licence_a_lock_has_the_bill_is_valid(
     lines = [line for line in ("".join(c for c in licence if c.isprintable()).strip() for licence in declared) if line]
     bill = sbom.of(lock, "sha256:" + sha256, {name: lines}, {package: lines})
     assert refuses(bill) == ""
-    assert sbom.versions(bill) == {name: version}
+    assert versions(bill) == {name: version}
     assert {component["version"] for component in bill["components"]} == {version, release}
 
 
@@ -140,7 +147,7 @@ def test_a_bundled_library_is_listed_with_its_hash_and_the_versions_in_it(small:
     assert stray["name"] == "libstray.so" and "version" not in stray
     depends = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
     assert sorted(depends[tiny["bom-ref"]]) == sorted([own["bom-ref"], crypto["bom-ref"]])
-    assert sbom.versions(bill) == small.lock.versions
+    assert versions(bill) == small.lock.versions
 
 
 def test_the_bills_inside_a_wheel_are_merged(small: Small, tmp_path: Path) -> None:
@@ -181,6 +188,16 @@ JSON = st.recursive(
     ),
     max_leaves=20,
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "bill",
+    [{}, {"metadata": 7}, {"metadata": {"properties": {}}}, {"metadata": {"properties": [{"name": "vetted:lock"}]}},
+     {"metadata": {"properties": [{"name": "vetted:lock", "value": 7}]}}],
+)  # fmt: skip
+def test_a_bill_that_vetted_did_not_make_names_no_lock(bill: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        sbom.lock_of(bill)
 
 
 @given(JSON, st.booleans())

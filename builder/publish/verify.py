@@ -158,9 +158,10 @@ def _origin(statements: Sequence[SignedStatement], doubts: list[str]) -> tuple[s
 
     bill, origin = _only(statements, "bill of materials", doubts), _only(statements, "provenance", doubts)
     try:
-        name, lock = provenance.stack_of(origin) if origin else (None, None)
-        if bill and origin and sbom.lock_of(bill) != lock:
-            doubts.append(f"the bill of materials is of lock {sbom.lock_of(bill)}, the provenance of {lock}")
+        name, lock = provenance.stack_of(origin) if origin is not None else (None, None)
+        billed = sbom.lock_of(bill) if bill is not None else None
+        if bill is not None and origin is not None and billed != lock:
+            doubts.append(f"the bill of materials is of lock {billed}, the provenance of {lock}")
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         doubts.append(f"the bill of materials or the provenance was not made by Vetted: no {where} that can be read")

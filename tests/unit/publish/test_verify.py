@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 
 import pytest
 
@@ -11,6 +12,8 @@ from builder.certify import certificate, judgement
 from builder.certify.certificate import ProbeResult, Resource, Statement
 from builder.intent.advisory import Advisory
 from builder.publish import verify
+from builder.publish.signing import Envelope
+from builder.publish.verify import SignedStatement
 
 IMAGE, LOCK, SUITE = "sha256:" + "1" * 64, "sha256:" + "2" * 64, "sha256:" + "3" * 64
 DAY = datetime.date(2026, 3, 1)
@@ -70,3 +73,20 @@ def test_an_advisory_withdraws_what_it_covers(published: Advisory, expected: boo
 def test_what_is_not_about_the_image(subject: object) -> None:
     assert not verify.is_about({"subject": subject}, IMAGE)
     assert verify.is_about({"subject": [{"digest": {"sha256": "1" * 64}}]}, IMAGE)
+
+
+def statement(kind: str, predicate: object) -> SignedStatement:
+    return SignedStatement(Envelope(json.dumps({"predicate": predicate}).encode(), ()), kind)
+
+
+@pytest.mark.parametrize(
+    ("bill", "origin"),
+    [
+        ({}, {"buildDefinition": {"externalParameters": {"stack": "tiny", "lock": LOCK}}}),
+        ({"metadata": {"properties": [{"name": "vetted:lock", "value": LOCK}]}}, {}),
+    ],
+)
+def test_a_statement_that_is_signed_and_empty_is_in_doubt(bill: object, origin: object) -> None:
+    doubts: list[str] = []
+    verify._origin([statement("bill of materials", bill), statement("provenance", origin)], doubts)
+    assert doubts and "was not made by Vetted" in doubts[0]

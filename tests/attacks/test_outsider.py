@@ -89,7 +89,7 @@ def test_one_strong_gpu_speaks_for_the_weak_ones() -> None:
     assert any("contradicts itself" in doubt for doubt in judgement.doubts(statement, terms))
 
 
-@pytest.mark.parametrize("where", ["textwrap.py", "smoke/__pycache__/outcome.cpython-311.pyc"])
+@pytest.mark.parametrize("where", ["textwrap.py", f"smoke/__pycache__/probe.{sys.implementation.cache_tag}.pyc"])
 def test_what_lies_beside_the_suite_changes_the_catalogue(tmp_path: Path, where: str) -> None:
     """Both were imported in place of the suite's own modules when the bounds were read, under an unchanged digest."""
     sources.copy(ROOT / "smoke", tmp_path)
@@ -100,6 +100,10 @@ def test_what_lies_beside_the_suite_changes_the_catalogue(tmp_path: Path, where:
         planted.write_text("raise SystemExit('a stranger is here')\n")
     else:
         planted.write_bytes(_bytecode("raise SystemExit('a stranger is here')\n"))
+    # The attack is a real one: where the file lies, Python imports it.
+    argv = [sys.executable, "-I", "-S", "-B", str(tmp_path / "smoke" / "__main__.py"), "--list"]
+    listing = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert "a stranger is here" in listing.stderr
     assert sources.digest(tmp_path / "smoke") == digest
     assert catalogue.read(tmp_path / "smoke") == expected
 
@@ -110,7 +114,7 @@ def _bytecode(source: str) -> bytes:
     import marshal
 
     flags = (0b01).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(compile(source, "outcome.py", "exec"))
+    return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(compile(source, "planted.py", "exec"))
 
 
 @pytest.fixture

@@ -1,26 +1,18 @@
-"""Attacks on what an image is made from, and on who sees this machine's secrets: each worked once."""
+"""Attacks on what an image is made from: each worked once."""
 
 from __future__ import annotations
 
 import csv
-import io
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import tarfile
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from builder.base import environment, errors, process, project
+from builder.base import errors, process, project
 from builder.base.project import Project
-from builder.image import bake, build, oci, rootfs, sdist, target
+from builder.image import bake, build, oci, rootfs, target
 from builder.lock import debian
-from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small
 from tests.unit.image.test_build import put_image
 from tests.unit.image.test_oci import Layout
@@ -212,133 +204,6 @@ def test_what_a_build_is_given_cannot_be_read_under_a_tight_umask(wheels: Small)
     for path in (Path(goal.context) / "runtime").rglob("*"):
         assert path.stat().st_mode & 0o044 == 0o044, path
     assert (result.stdout.strip(), opened.strip()) == ("0077", "0022")
-
-
-# --- secrets ---------------------------------------------------------------------------------------------------------
-
-SECRETS = {
-    "COSIGN_PASSWORD": {"cosign"},
-    "AWS_SECRET_ACCESS_KEY": {"cosign"},
-    "VAULT_TOKEN": {"cosign"},
-    "HF_TOKEN": set[str](),
-    "WANDB_API_KEY": set[str](),
-    "GITHUB_TOKEN": set[str](),
-    "UV_INDEX_PRIVATE_PASSWORD": {"uv"},
-    "UV_DEFAULT_INDEX": {"uv"},
-    "HTTPS_PROXY": {"uv", "cosign", "docker", "oras", "apt-get", "skopeo"},
-    "DOCKER_AUTH_CONFIG": {"docker"},
-}
-PROGRAMS = (
-    "uv",
-    "cosign",
-    "docker",
-    "oras",
-    "skopeo",
-    "apt-get",
-    "mmdebstrap",
-    "python",
-    "unshare",
-    "sh",
-    sdist.FOREIGN,
-)
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_child_looks_for_secrets_in_its_environment(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each secret is for one program, and no program of a stack has any."""
-    for name in SECRETS:
-        monkeypatch.setenv(name, "planted-secret")
-    seen = environment.of(f"/opt/{program}")
-    assert {name for name in SECRETS if name in seen} == {name for name, known in SECRETS.items() if program in known}
-    assert seen["PATH"] == os.environ["PATH"]
-
-
-def test_a_suite_finds_the_password_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ran with all that the tool itself has."""
-    for name in SECRETS:
-        monkeypatch.setenv(name, "planted-secret")
-    found = process.run([sys.executable, "-c", "import os; print(os.environ)"], env={"GIVEN": "given"})
-    assert found.returncode == 0
-    assert "planted-secret" not in found.output
-    assert "'GIVEN': 'given'" in found.output
-
-
-SETUP = """\
-import os, socket
-from setuptools import setup
-found = sorted(name for name, value in os.environ.items() if "planted-secret" in value)
-try:
-    socket.create_connection(("127.0.0.1", {port}), 2).close()
-    found.append("network")
-except OSError:
-    pass
-setup(name="deepspeed", version="1.0", py_modules=[], description=" ".join(found) or "nothing")
-"""
-BACKEND = """\
-import os, runpy, zipfile
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    said = {}
-    import sys, types
-    sys.modules["setuptools"] = fake = types.ModuleType("setuptools")
-    fake.setup = lambda **given: said.update(given)
-    runpy.run_path("setup.py")
-    name = "deepspeed-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-        wheel.writestr("deepspeed-1.0.dist-info/METADATA",
-            "Metadata-Version: 2.1\\nName: deepspeed\\nVersion: 1.0\\nSummary: " + said["description"] + "\\n")
-        wheel.writestr("deepspeed-1.0.dist-info/WHEEL",
-            "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("deepspeed-1.0.dist-info/RECORD", "")
-    return name
-"""
-
-
-@pytest.fixture
-def listening() -> Iterator[int]:
-    """A service of this machine, whose port it is."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        stop = threading.Event()
-        server.settimeout(0.1)
-
-        def answer() -> None:
-            while not stop.is_set():
-                try:
-                    server.accept()[0].close()
-                except TimeoutError:
-                    continue
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        yield server.getsockname()[1]
-        stop.set()
-        thread.join()
-
-
-def test_a_setup_py_on_the_host_takes_the_credentials_and_calls_home(
-    wheels: Small, listening: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """It saw every secret of the machine, and the network."""
-    for name in SECRETS:
-        monkeypatch.setenv(name, "planted-secret")
-    archive = tmp_path / "deepspeed-1.0.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
-        for name, text in {
-            "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-            "setup.py": SETUP.format(port=listening),
-            "backend.py": BACKEND,
-            "PKG-INFO": "Metadata-Version: 2.1\nName: deepspeed\nVersion: 1.0\n",
-        }.items():
-            member = tarfile.TarInfo(f"deepspeed-1.0/{name}")
-            member.size = len(text.encode())
-            packed.addfile(member, io.BytesIO(text.encode()))
-    entry = Entry("deepspeed", "1.0", project.sha256_file(archive)[7:])
-    made = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
-    said: list[str] = []
-    built = sdist.build({entry: archive}, {}, made, wheels.scratch(), said.append)
-    metadata = subprocess.run(["unzip", "-p", str(built[entry]), "*/METADATA"], capture_output=True, check=True).stdout
-    summary = metadata.decode().partition("Summary: ")[2].splitlines()[0]
-    assert summary == ("network" if any("allows no network namespace" in one for one in said) else "nothing")
 
 
 @pytest.mark.parametrize("name", ["with space", 'with"quote', "with,comma", "with:colon", "[brackets]"])

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,16 +21,12 @@ from builder.certify.judgement import Terms
 from builder.image import target
 from builder.intent import advisory, stack
 from builder.lock import lockfile
+from tests.attacks.changes import at, meaning, others, places, put
 from tests.conftest import ROOT
 
 STACK = "trl1.16-cpu"
 IMAGE = "sha256:" + "1" * 64
 DAY = datetime.date(2026, 11, 22)
-Path_ = tuple[str | int, ...]
-
-# What only the run itself saw. A change of it is refused where it cannot be true, and else means what it says: it is
-# the word of whoever ran the suite. A number stays within its bound.
-OBSERVED = ("seconds", "peak_memory_mib", "value", "version", "buildkit", "kernel", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -80,81 +76,6 @@ def accepted(document: object, terms: Terms) -> bool:
     return judgement.is_valid(statement, terms, IMAGE)
 
 
-def meaning(document: Any, path: Path_ = ()) -> Any:
-    """A certificate without what only the run itself saw."""
-    if isinstance(document, dict):
-        keys = {key: one for key, one in document.items() if not (key in OBSERVED and observed((*path, key)))}
-        return {key: meaning(one, (*path, key)) for key, one in keys.items()}
-    return [meaning(one, path) for one in document] if isinstance(document, list) else document
-
-
-def observed(path: Path_) -> bool:
-    return path[:2] == ("predicate", "probes") or path[:2] == ("predicate", "configuration")
-
-
-def places(document: Any, path: Path_ = ()) -> Iterator[Path_]:
-    """Every place of a document: each key, each member of a list, and the document itself."""
-    yield path
-    members = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    )
-    for key, one in members:
-        yield from places(one, (*path, key))
-
-
-def at(document: Any, path: Path_) -> Any:
-    for key in path:
-        document = document[key]
-    return document
-
-
-def put(document: Any, path: Path_, value: Any) -> Any:
-    """A copy with another value at a place; `...` removes it."""
-    if not path:
-        return value
-    changed = copy.deepcopy(document)
-    holder = at(changed, path[:-1])
-    if value is ...:
-        del holder[path[-1]]
-    else:
-        holder[path[-1]] = value
-    return changed
-
-
-def others(value: Any) -> list[Any]:
-    """Values of the same and of other kinds, none of them the same."""
-    known: list[Any] = [
-        ...,
-        None,
-        True,
-        False,
-        0,
-        1,
-        -1,
-        10**9,
-        0.5,
-        1e300,
-        "",
-        "x",
-        "PASSED",
-        "9999-12-31",
-        [],
-        {},
-        [1],
-    ]
-    if isinstance(value, str):
-        known += [value + " ", value.upper(), value[:-1], f"{value}\u200b"]
-    if isinstance(value, bool):
-        known += [not value]
-    elif isinstance(value, int | float):
-        known += [value + 1, -value, str(value)]
-    elif isinstance(value, list):
-        known += [value[1:], value[::-1], value * 2, [*value, *value[:1]]]
-    elif isinstance(value, dict):
-        known += [{**value, "x": 1}, {key.upper(): one for key, one in value.items()}]
-    return [one for one in known if type(one) is not type(value) or one != value]
-
-
 def test_the_genuine_one_is_accepted(genuine: dict[str, Any], terms: Terms) -> None:
     """The twin of the attacks: a judge that refuses everything would refuse them all."""
     assert accepted(genuine, terms)
@@ -175,45 +96,53 @@ def test_every_field_of_a_certificate_is_changed(genuine: dict[str, Any], terms:
 
 
 FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "no probes": lambda said: said.update(probes=[], passedTests=[], notRun={}),
-    "one probe only": lambda said: said.update(
-        probes=said["probes"][:1], passedTests=said["passedTests"][:1], notRun={}
+    "no probes": lambda predicate: predicate.update(probes=[], passedTests=[], notRun={}),
+    "one probe only": lambda predicate: predicate.update(
+        probes=predicate["probes"][:1], passedTests=predicate["passedTests"][:1], notRun={}
     ),
-    "a probe twice": lambda said: said["probes"].append(said["probes"][0]),
-    "probes of nobody": lambda said: said["probes"][0].update(name="looks-good"),
-    "a failed probe": lambda said: said["probes"][0].update(outcome="failed"),
-    "failed, and listed as passed": lambda said: said["probes"][1].update(outcome="crashed", reason="SIGFPE"),
-    "a failed test listed": lambda said: said.update(failedTests=["imports"]),
-    "all not run": lambda said: said.update(
-        passedTests=[], notRun={one["name"]: "no time" for one in said["probes"]},
-        probes=[{**one, "outcome": "not-run", "reason": "no time", "measurements": []} for one in said["probes"]],
+    "a probe twice": lambda predicate: predicate["probes"].append(predicate["probes"][0]),
+    "probes of nobody": lambda predicate: predicate["probes"][0].update(name="looks-good"),
+    "a failed probe": lambda predicate: predicate["probes"][0].update(outcome="failed"),
+    "failed, and listed as passed": lambda predicate: predicate["probes"][1].update(outcome="crashed", reason="SIGFPE"),
+    "a failed test listed": lambda predicate: predicate.update(failedTests=["imports"]),
+    "all not run": lambda predicate: predicate.update(
+        passedTests=[], notRun={probe["name"]: "no time" for probe in predicate["probes"]},
+        probes=[
+            {**probe, "outcome": "not-run", "reason": "no time", "measurements": []} for probe in predicate["probes"]
+        ],
     ),
-    "a value outside its bound": lambda said: said["probes"][0]["measurements"][0].update(value=1e9),
-    "a bound loosened": lambda said: said["probes"][0]["measurements"][0].update(bound={"at_most": 1e9}),
-    "a bound taken away": lambda said: said["probes"][0]["measurements"][0].pop("bound"),
-    "no measurements": lambda said: said["probes"][0].update(measurements=[]),
-    "not a number": lambda said: said["probes"][0]["measurements"][0].update(value="nan"),
-    "expires never": lambda said: said.update(expires="9999-12-31"),
-    "issued in the future": lambda said: said.update(issued="2099-01-01", expires="2099-04-01"),
-    "no dates": lambda said: [said.pop("issued"), said.pop("expires")],
-    "expired": lambda said: said.update(issued="2026-01-01", expires="2026-04-01"),
-    "no hardware": lambda said: said["configuration"].pop(3),
-    "eight H200": lambda said: said["configuration"][3].update(
+    "a value outside its bound": lambda predicate: predicate["probes"][0]["measurements"][0].update(value=1e9),
+    "a bound loosened": lambda predicate: predicate["probes"][0]["measurements"][0].update(bound={"at_most": 1e9}),
+    "a bound taken away": lambda predicate: predicate["probes"][0]["measurements"][0].pop("bound"),
+    "no measurements": lambda predicate: predicate["probes"][0].update(measurements=[]),
+    "not a number": lambda predicate: predicate["probes"][0]["measurements"][0].update(value="nan"),
+    "expires never": lambda predicate: predicate.update(expires="9999-12-31"),
+    "issued in the future": lambda predicate: predicate.update(issued="2099-01-01", expires="2099-04-01"),
+    "no dates": lambda predicate: [predicate.pop("issued"), predicate.pop("expires")],
+    "expired": lambda predicate: predicate.update(issued="2026-01-01", expires="2026-04-01"),
+    "no hardware": lambda predicate: predicate["configuration"].pop(3),
+    "eight H200": lambda predicate: predicate["configuration"][3].update(
         annotations={
             "class": "8x NVIDIA H200, driver 580", "cpu": "x", "cores": 2, "gpus": ["NVIDIA H200"] * 8, "driver": "580",
         }
     ),
-    "another class of hardware": lambda said: said["configuration"][3]["annotations"].update({"class": "8x H200"}),
-    "no engine": lambda said: said["configuration"].pop(4),
-    "an engine of nobody": lambda said: said["configuration"][4]["annotations"].update(name="podman"),
-    "other inputs": lambda said: said["configuration"][2].update(digest={"sha256": "2" * 64}),
-    "no inputs": lambda said: said["configuration"].pop(2),
-    "another lock": lambda said: said["configuration"][0].update(digest={"sha256": "2" * 64}),
-    "a second lock": lambda said: said["configuration"].insert(1, {"name": "lock", "digest": {"sha256": "2" * 64}}),
-    "another suite": lambda said: said["configuration"][1].update(digest={"sha256": "2" * 64}),
-    "another Python": lambda said: said["configuration"][5].update(annotations={"version": "3.12.1"}),
-    "differences": lambda said: said["configuration"].append({"name": "differences", "annotations": {"x": "y"}}),
-    "a result of nothing": lambda said: said.update(result="FAILED"),
+    "another class of hardware": lambda predicate: predicate["configuration"][3]["annotations"].update(
+        {"class": "8x H200"}
+    ),
+    "no engine": lambda predicate: predicate["configuration"].pop(4),
+    "an engine of nobody": lambda predicate: predicate["configuration"][4]["annotations"].update(name="podman"),
+    "other inputs": lambda predicate: predicate["configuration"][2].update(digest={"sha256": "2" * 64}),
+    "no inputs": lambda predicate: predicate["configuration"].pop(2),
+    "another lock": lambda predicate: predicate["configuration"][0].update(digest={"sha256": "2" * 64}),
+    "a second lock": lambda predicate: predicate["configuration"].insert(
+        1, {"name": "lock", "digest": {"sha256": "2" * 64}}
+    ),
+    "another suite": lambda predicate: predicate["configuration"][1].update(digest={"sha256": "2" * 64}),
+    "another Python": lambda predicate: predicate["configuration"][5].update(annotations={"version": "3.12.1"}),
+    "differences": lambda predicate: predicate["configuration"].append(
+        {"name": "differences", "annotations": {"x": "y"}}
+    ),
+    "a result of nothing": lambda predicate: predicate.update(result="FAILED"),
 }  # fmt: skip
 
 
@@ -250,15 +179,15 @@ def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
     """A CPU alone ran, or a GPU is named and the probes that need one say that there was none."""
     cuda = dataclasses.replace(judgement.terms(Project(ROOT), lockfile.load(Project(ROOT), name)), day=DAY)
     assert any("without a GPU" in doubt for doubt in judgement.doubts(earned(cuda), cuda))
-    said = earned(cuda)
+    predicate = earned(cuda).predicate
     machine = Hardware("x", 2, ("NVIDIA H200",), "580.1")
     annotations = {"class": machine.hardware_class, "cpu": "x", "cores": 2, "gpus": ["NVIDIA H200"], "driver": "580.1"}
     resources = [
-        one.model_copy(update={"annotations": annotations}) if one.name == "hardware" else one
-        for one in said.predicate.configuration
+        resource.model_copy(update={"annotations": annotations}) if resource.name == "hardware" else resource
+        for resource in predicate.configuration
     ]
-    said = said.model_copy(update={"predicate": said.predicate.model_copy(update={"configuration": resources})})
-    doubts = judgement.doubts(said, cuda)
+    predicate = predicate.model_copy(update={"configuration": resources})
+    doubts = judgement.doubts(earned(cuda).model_copy(update={"predicate": predicate}), cuda)
     assert any(
         doubt.startswith("cublas-loaded: it was not run for a reason that does not hold here") for doubt in doubts
     )
@@ -267,13 +196,13 @@ def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
 def test_a_certain_advisory_is_older_than_the_certificate(terms: Terms) -> None:
     """The fault was known before the run, and no probe saw it."""
     torch = terms.lock.versions["torch"]
-    one = advisory.Advisory.model_validate({
+    known = advisory.Advisory.model_validate({
         "id": "VETTED-9001", "summary": "wrong", "details": "wrong", "severity": "silent-wrong",
         "published": datetime.date(2020, 1, 1), "affected": [{"packages": {"torch": f"=={torch}"}}],
         "fix": [{"note": "another torch"}], "evidence": {"kind": "executed", "says": "it is"},
         "references": [{"type": "REPORT", "url": "https://github.com/x/y"}],
     })  # fmt: skip
-    (doubt,) = judgement.doubts(earned(terms), dataclasses.replace(terms, advisories=[one]), IMAGE)
+    (doubt,) = judgement.doubts(earned(terms), dataclasses.replace(terms, advisories=[known]), IMAGE)
     assert doubt.startswith("withdrawn by VETTED-9001")
 
 
@@ -340,10 +269,10 @@ def test_no_genuine_certificate_is_refused(few: Terms, data: st.DataObject) -> N
     document["predicate"].update(issued=str(issued), expires=str(issued + certificate.LIFETIME))
     for probe in document["predicate"]["probes"]:
         probe.update(seconds=data.draw(st.floats(0, 60)), peak_memory_mib=data.draw(st.floats(0, 20_000)))
-        for one in probe["measurements"]:
-            ((kind, limit),) = one["bound"].items()
+        for measurement in probe["measurements"]:
+            ((kind, limit),) = measurement["bound"].items()
             slack = data.draw(st.floats(0, 1e6))
-            one["value"] = {"equals": limit, "at_most": limit - slack, "at_least": limit + slack}[kind]
+            measurement["value"] = {"equals": limit, "at_most": limit - slack, "at_least": limit + slack}[kind]
     assert accepted(document, few)
 
 

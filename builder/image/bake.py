@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.base.project import Project, write
 from builder.image import build, buildx, daemon, target
 from builder.image.build import Built
-from builder.image.buildx import Report
+from builder.image.buildx import Reporter
 from builder.lock.lockfile import Lock
 
 FILE = "docker-bake.json"
@@ -24,7 +24,7 @@ def folder(project: Project) -> Path:
     return project.state / "bake"
 
 
-def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Report) -> Path:
+def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Reporter) -> Path:
     """Make the contexts of all stacks and the bake file of their builds, and return the file."""
     for lock in stacks:
         build.refuse_stale(project, lock)
@@ -46,7 +46,7 @@ def name(lock: Lock) -> str:
     return lock.name.replace(".", "_")
 
 
-def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Report) -> dict[str, Built]:
+def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Reporter) -> dict[str, Built]:
     """Build all targets of a bake file. Each image is identical to that of `vetted build`, and is kept like it."""
     docker = daemon.docker()
     argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]

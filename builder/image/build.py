@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.base import errors, seal
 from builder.base.project import Project, write
 from builder.image import buildx, compare, daemon, oci, origin, render, target
-from builder.image.buildx import Report
+from builder.image.buildx import Reporter
 from builder.image.origin import Origin
 from builder.lock.lockfile import Lock
 
@@ -38,7 +38,7 @@ class Proof:
 # --- building ------------------------------------------------------------------------------------------------------
 
 
-def build(project: Project, lock: Lock, scratch: Path, report: Report) -> Built:
+def build(project: Project, lock: Lock, scratch: Path, report: Reporter) -> Built:
     """Build the image of a lock, or return the one that was built from the same inputs."""
     refuse_stale(project, lock)
     if built := existing(project, lock):
@@ -47,7 +47,7 @@ def build(project: Project, lock: Lock, scratch: Path, report: Report) -> Built:
     return keep(project, lock, _run(project, lock, scratch, report, no_cache=False), docker, scratch)
 
 
-def prove(project: Project, lock: Lock, scratch: Path, report: Report) -> Proof:
+def prove(project: Project, lock: Lock, scratch: Path, report: Reporter) -> Proof:
     """Build twice without any cache and compare every digest."""
     images = []
     for attempt in ("first", "second"):
@@ -57,7 +57,7 @@ def prove(project: Project, lock: Lock, scratch: Path, report: Report) -> Proof:
     return Proof(images[0].manifest, images[1].manifest, compare.difference(*images))
 
 
-def anew(project: Project, lock: Lock, scratch: Path, report: Report) -> oci.Image:
+def anew(project: Project, lock: Lock, scratch: Path, report: Reporter) -> oci.Image:
     """Build without any cache, the root filesystem included, and leave the image in `scratch`."""
     refuse_stale(project, lock)
     daemon.docker()
@@ -75,7 +75,7 @@ def refuse_stale(project: Project, lock: Lock) -> None:
         )
 
 
-def _run(project: Project, lock: Lock, scratch: Path, report: Report, *, no_cache: bool) -> Path:
+def _run(project: Project, lock: Lock, scratch: Path, report: Reporter, *, no_cache: bool) -> Path:
     """Run buildx once, and return the folder of the OCI layout."""
     options = target.make(project, lock, scratch, report, fresh=no_cache)
     layout = scratch / target.LAYOUT

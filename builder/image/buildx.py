@@ -21,10 +21,10 @@ class Step:
     current: str
 
 
-Report = Callable[[Step], None]
+Reporter = Callable[[Step], None]
 
 
-def run(name: str, argv: Sequence[str], report: Report, env: Mapping[str, str] | None = None) -> None:
+def run(name: str, argv: Sequence[str], report: Reporter, env: Mapping[str, str] | None = None) -> None:
     """Run buildx with raw progress. Raises VettedError with the end of the failed step's log."""
     progress = Progress(report)
     with process.running(argv, env=env, stdout=subprocess.DEVNULL) as child:
@@ -54,7 +54,7 @@ class Progress:
     buildx 0.13 spreads an event over indented lines; later versions write it on one line.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Reporter) -> None:
         self.report = report
         self.vertices: dict[str, _Vertex] = {}
         self.logs: list[str] = []

@@ -11,7 +11,7 @@ import unidiff
 from builder.base import machine, sources
 from builder.base.project import Project
 from builder.image import patches, render, rootfs, sdist
-from builder.image.buildx import Report, Step
+from builder.image.buildx import Reporter, Step
 from builder.lock import archives, lockfile
 from builder.lock.lockfile import Entry, Lock
 
@@ -19,7 +19,7 @@ BUILD = "build"  # what builds source distributions: its folder lies beside thos
 LAUNCHER = "launcher.py"  # the command inside an image
 
 
-def make(project: Project, lock: Lock, scratch: Path, report: Report, *, fresh: bool) -> Path:
+def make(project: Project, lock: Lock, scratch: Path, report: Reporter, *, fresh: bool) -> Path:
     """Make the build context of a lock in `scratch`, and return its folder. No build step has a network.
 
     `fresh`: makes the root filesystem again, too.
@@ -47,7 +47,7 @@ def make(project: Project, lock: Lock, scratch: Path, report: Report, *, fresh: 
     return folder
 
 
-def _distributions(project: Project, lock: Lock, folder: Path, scratch: Path, report: Report) -> None:
+def _distributions(project: Project, lock: Lock, folder: Path, scratch: Path, report: Reporter) -> None:
     """Each layer's requirements, and its files in a folder of its own: other layers' changes leave it as it is."""
     groups = {group.name: group.entries for group in render.groups(lock)}
     source = groups.get(render.SOURCE, ())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.base.project import Project, sha256
 from builder.image import context, render, rootfs
-from builder.image.buildx import Report, Step
+from builder.image.buildx import Reporter, Step
 from builder.lock.lockfile import Lock
 
 INPUTS = "inputs"  # the file beside a context that has the digest of everything the context was made of
@@ -36,7 +36,7 @@ class Target:
     output: list[str]
 
 
-def make(project: Project, lock: Lock, scratch: Path, report: Report, *, fresh: bool) -> Target:
+def make(project: Project, lock: Lock, scratch: Path, report: Reporter, *, fresh: bool) -> Target:
     """Make the build context in `scratch`. The build will leave the image there too, as an OCI layout."""
     inputs = inputs_of(project, lock, project.dockerfile(lock.name).read_text())
     (scratch / INPUTS).write_text(inputs)

@@ -88,34 +88,34 @@ def test_a_kept_debian_package_is_exchanged(small: Small, monkeypatch: pytest.Mo
     kept = locked_deb(small, b"a package")
     assert list(debian.fetch(small.project, small.lock, small.scratch()).values()) == [kept]
     kept.write_bytes(b"a changed one")
-    asked = []
+    requests = []
 
     def apt(root: Path, suite: str) -> None:
-        asked.append((root, suite))
+        requests.append((root, suite))
         raise errors.NetworkError("the mirror is asked")
 
     monkeypatch.setattr(debian, "Apt", apt)
     with pytest.raises(errors.NetworkError, match="the mirror is asked"):
         debian.fetch(small.project, small.lock, small.scratch())
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_a_kept_root_filesystem_is_exchanged(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named after the packages that it should be made of."""
-    made: list[Path] = []
+    targets: list[Path] = []
 
     def mmdebstrap(target: Path, *_: object) -> None:
         target.write_bytes(b"the root filesystem")
-        made.append(target)
+        targets.append(target)
 
     monkeypatch.setattr(rootfs, "_mmdebstrap", mmdebstrap)
     monkeypatch.setattr(debian, "fetch", lambda *_: {})
     first = rootfs.make(small.project, small.lock, small.scratch())
     assert rootfs.make(small.project, small.lock, small.scratch()) == first
-    assert len(made) == 1
+    assert len(targets) == 1
     first.write_bytes(b"another filesystem!")
     assert rootfs.make(small.project, small.lock, small.scratch()).read_bytes() == b"the root filesystem"
-    assert len(made) == 2
+    assert len(targets) == 2
 
 
 # --- what a build has --------------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ def steps(text: str) -> list[str]:
 
 def test_a_setup_py_calls_home_while_the_image_is_built(dockerfile: str) -> None:
     """It had the network, and the index's credentials as a secret mount; now no step has either."""
-    found = steps(dockerfile)
-    assert len(found) > 10
-    for step in found:
+    commands = steps(dockerfile)
+    assert len(commands) > 10
+    for step in commands:
         assert "--network=none" in step
         assert "type=secret" not in step
 
@@ -142,7 +142,7 @@ def test_a_setup_py_calls_home_while_the_image_is_built(dockerfile: str) -> None
 def test_two_poisoned_builds_prove_each_other(dockerfile: str) -> None:
     """A cache mount outlives `--no-cache`: what is unpacked in it would go into both builds."""
     assert "type=cache" not in dockerfile
-    for step in (one for one in steps(dockerfile) if "uv pip install" in one or "uv build" in one):
+    for step in (step for step in steps(dockerfile) if "uv pip install" in step or "uv build" in step):
         assert "--no-cache" in step and "--no-index" in step and "--offline" in step
         assert "--require-hashes" in step or "from=source-wheels,source=/wheels" in step
 
@@ -213,8 +213,8 @@ def test_a_path_is_read_as_a_line_of_apts_sources(tmp_path: Path, name: str) -> 
     folder.mkdir()
     with debian.plain_path(folder) as plain:
         assert not set(str(plain)) & set(" \"',:[]")
-        (plain / "made").write_text("there")
-    assert (folder / "made").read_text() == "there"
+        (plain / "file").write_text("there")
+    assert (folder / "file").read_text() == "there"
     assert not plain.exists()
 
 

@@ -196,13 +196,13 @@ def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
 def test_a_certain_advisory_is_older_than_the_certificate(terms: Terms) -> None:
     """The fault was known before the run, and no probe saw it."""
     torch = terms.lock.versions["torch"]
-    known = advisory.Advisory.model_validate({
+    older = advisory.Advisory.model_validate({
         "id": "VETTED-9001", "summary": "wrong", "details": "wrong", "severity": "silent-wrong",
         "published": datetime.date(2020, 1, 1), "affected": [{"packages": {"torch": f"=={torch}"}}],
         "fix": [{"note": "another torch"}], "evidence": {"kind": "executed", "says": "it is"},
         "references": [{"type": "REPORT", "url": "https://github.com/x/y"}],
     })  # fmt: skip
-    (doubt,) = judgement.doubts(earned(terms), dataclasses.replace(terms, advisories=[known]), IMAGE)
+    (doubt,) = judgement.doubts(earned(terms), dataclasses.replace(terms, advisories=[older]), IMAGE)
     assert doubt.startswith("withdrawn by VETTED-9001")
 
 

@@ -46,7 +46,7 @@ def test_a_hole_in_the_engine_that_debian_has_mended_is_used(apt: Path) -> None:
     (apt / "sources.list.d" / "debian.sources").write_text(f"{MAIN}\n{SECURITY}")
     done = run(apt, "add_trixie")
     assert done.returncode == 0, done.stderr
-    assert [(one["URIs"], one["Suites"]) for one in stanzas(apt)] == [
+    assert [(stanza["URIs"], stanza["Suites"]) for stanza in stanzas(apt)] == [
         ("http://mirror.test/debian", "trixie"),
         ("http://mirror.test/debian-security", "trixie-security"),
     ]
@@ -86,7 +86,7 @@ def test_a_machine_without_security_updates_is_told(apt: Path, without: str) -> 
 def test_the_newest_of_both_suites_is_installed(apt: Path, listed: list[str], suite: str) -> None:
     """The security suite keeps what a point release has superseded."""
     lines = [
-        " docker.io | {} | http://mirror.test/debian {} amd64 Packages".format(*one.split(" | ")) for one in listed
+        " docker.io | {} | http://mirror.test/debian {} amd64 Packages".format(*line.split(" | ")) for line in listed
     ]
     fake = apt / "apt-cache"
     fake.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")

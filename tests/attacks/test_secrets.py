@@ -70,26 +70,26 @@ def test_a_suite_finds_the_password_of_the_key(monkeypatch: pytest.MonkeyPatch) 
 SETUP = """\
 import os, socket
 from setuptools import setup
-found = sorted(name for name, value in os.environ.items() if "planted-secret" in value)
+secrets = sorted(name for name, value in os.environ.items() if "planted-secret" in value)
 try:
     socket.create_connection(("127.0.0.1", {port}), 2).close()
-    found.append("network")
+    secrets.append("network")
 except OSError:
     pass
-setup(name="deepspeed", version="1.0", py_modules=[], description=" ".join(found) or "nothing")
+setup(name="deepspeed", version="1.0", py_modules=[], description=" ".join(secrets) or "nothing")
 """
 BACKEND = """\
 import os, runpy, zipfile
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    said = {}
+    metadata = {}
     import sys, types
     sys.modules["setuptools"] = fake = types.ModuleType("setuptools")
-    fake.setup = lambda **given: said.update(given)
+    fake.setup = lambda **arguments: metadata.update(arguments)
     runpy.run_path("setup.py")
     name = "deepspeed-1.0-py3-none-any.whl"
     with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
         wheel.writestr("deepspeed-1.0.dist-info/METADATA",
-            "Metadata-Version: 2.1\\nName: deepspeed\\nVersion: 1.0\\nSummary: " + said["description"] + "\\n")
+            "Metadata-Version: 2.1\\nName: deepspeed\\nVersion: 1.0\\nSummary: " + metadata["description"] + "\\n")
         wheel.writestr("deepspeed-1.0.dist-info/WHEEL",
             "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr("deepspeed-1.0.dist-info/RECORD", "")

@@ -80,7 +80,7 @@ def test_two_branches_with_one_lock_share_a_tag(small: Small) -> None:
 def test_a_run_removes_the_containers_of_another_clone(docker: Path, tmp_path: Path) -> None:
     """Two clones certify the same stack on one Docker engine."""
     ours, theirs = Project(tmp_path / "ours"), Project(tmp_path / "theirs")
-    labels = [engine.run_label(one, TINY) for one in (ours, theirs)]
+    labels = [engine.run_label(clone, TINY) for clone in (ours, theirs)]
     (docker / "containers").write_text(f"ours:{labels[0]} theirs:{labels[1]}")
     engine.remove_leftovers(ours, TINY)
     assert (docker / "calls").read_text().splitlines()[-1] == "rm --force ours"
@@ -198,11 +198,11 @@ def test_a_key_that_others_may_read_seals_nothing(
     key.chmod(mode)
     path = wheels.scratch() / "x.seal"
     seal.put(path, "this", "sha256:1", wheels.scratch())
-    known = hmac.new(b"k" * seal.SIZE, b'["this", "sha256:1"]', "sha256").hexdigest()
-    assert path.read_text().strip() != known
+    code = hmac.new(b"k" * seal.SIZE, b'["this", "sha256:1"]', "sha256").hexdigest()
+    assert path.read_text().strip() != code
     key.chmod(0o600)
     seal._key.cache_clear()
     assert not seal.intact(path, "this", "sha256:1")
-    path.write_text(known)
+    path.write_text(code)
     assert seal.intact(path, "this", "sha256:1")  # only the mode of the file made the difference
     seal._key.cache_clear()

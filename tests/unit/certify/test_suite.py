@@ -70,13 +70,13 @@ def test_every_event_is_passed_on_in_order(suite: Suite) -> None:
 
 
 def test_the_runner_is_asked_for_what_was_asked_for(suite: Suite) -> None:
-    echo = 'json.dump(request, open("asked.json", "w"))\n'
+    echo = 'json.dump(request, open("request.json", "w"))\n'
     suite.run(RUNNER + echo + GOOD_RUN, ["alpha", "beta"])
-    request = json.loads((suite.scratch / "asked.json").read_text())
+    request = json.loads((suite.scratch / "request.json").read_text())
     assert request.pop("memory_mib") > 0
     assert request == {"device": "cpu", "probes": ["alpha", "beta"], "distributions": {"tiny-lib": "1.0"}, "seed": 0}
     suite.run(RUNNER + echo + GOOD_RUN)
-    assert json.loads((suite.scratch / "asked.json").read_text())["probes"] is None
+    assert json.loads((suite.scratch / "request.json").read_text())["probes"] is None
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from doctor.case import Case
 from doctor.read import files, machine, programs, pythons, requirements, symptoms
 from doctor.read.elf import Effort, NotElfError, SharedObject
 from tests.conftest import ROOT
-from tests.unit.doctor.test_doctor import KNOWLEDGE, install, of, only
-from tests.unit.doctor.test_doctor_files import SYMBOL, shared_object
+from tests.unit.doctor.elf import SYMBOL, shared_object
+from tests.unit.doctor.kit import KNOWLEDGE, install, of, only
 
 LIMIT = 60  # seconds after which it hangs; all of these take about one
 
@@ -124,11 +124,11 @@ def test_a_pipe_or_a_device_lies_in_the_environment(tmp_path: Path, kind: str) -
     special(root / "pyvenv.cfg", kind)
     code, out, err = ask("--python", str(root), "--json")
     assert (code, err) == (1, "")
-    said = json.loads(out)
-    assert said["packages"] == {"trl": "1.0.0", "torch": "2.8.0", "bitsandbytes": "2.8.0", "xformers": "2.8.0"}
-    titles = [one["title"] for one in said["findings"]]
-    assert any("pyvenv.cfg cannot be read" in one for one in titles)
-    assert any("METADATA that cannot be read" in one for one in titles)
+    output = json.loads(out)
+    assert output["packages"] == {"trl": "1.0.0", "torch": "2.8.0", "bitsandbytes": "2.8.0", "xformers": "2.8.0"}
+    titles = [finding["title"] for finding in output["findings"]]
+    assert any("pyvenv.cfg cannot be read" in title for title in titles)
+    assert any("METADATA that cannot be read" in title for title in titles)
 
 
 def test_a_pipe_takes_the_place_of_a_file_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +166,9 @@ def test_a_log_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         file.truncate(2**40)
         file.seek(0, os.SEEK_END)
         file.write(b"\nValueError: last\n")
-    said = symptoms.read(str(tmp_path / "log"))
-    assert "first" in said and "last" in said and "were not read" in said
-    assert len(said) < 200_000
+    output = symptoms.read(str(tmp_path / "log"))
+    assert "first" in output and "last" in output and "were not read" in output
+    assert len(output) < 200_000
 
 
 def test_a_folder_with_more_distributions_than_anybody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,13 +198,13 @@ def test_a_shared_object_with_endless_symbols_and_names(tmp_path: Path) -> None:
     file = tmp_path / "x.so"
     file.write_bytes(shared_object(["libc10.so"], [SYMBOL], ["one", "two"]))
     effort = Effort(left=3)
-    with SharedObject(file, effort) as found, pytest.raises(NotElfError, match="more symbols"):
+    with SharedObject(file, effort) as library, pytest.raises(NotElfError, match="more symbols"):
         for _ in range(10):
-            found.undefined(("_ZN",))
+            library.undefined(("_ZN",))
     with file.open("r+b") as opened:
         opened.truncate(2**42)
-    with SharedObject(file) as found:
-        assert found.needed == ["libc10.so"]
+    with SharedObject(file) as library:
+        assert library.needed == ["libc10.so"]
 
 
 def test_a_record_that_leads_out_of_the_environment(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_record_that_leads_out_of_the_environment(tmp_path: Path) -> None:
     info = install(site, "xformers", "1.0")
     (tmp_path / "outside.so").write_bytes(shared_object(["libc10.so"], [SYMBOL]))
     (info / "RECORD").write_text(f"{tmp_path}/outside.so,,\n{'a' * 5000}.so,,\na\0b.so,,\n")
-    assert [one.rule for one in diagnose.findings(of(site)) if one.sure] == []
+    assert [finding.rule for finding in diagnose.findings(of(site)) if finding.sure] == []
 
 
 @pytest.mark.parametrize("line", ["trl; " + "(" * 1900, "a @ " + "a-1" * 600, "a" + " " * 1990 + "x", "[" * 1900])
@@ -302,13 +302,13 @@ def test_a_program_that_was_named_sees_no_secrets(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("PYTHONPATH", "/evil")
     monkeypatch.setenv("LD_PRELOAD", "")
-    said = programs.ask(["/usr/bin/env"], 20, 65536).decode()
-    assert "HF_TOKEN" not in said and "PYTHONPATH" not in said and "LD_PRELOAD" not in said
-    assert "PATH=" in said
+    output = programs.ask(["/usr/bin/env"], 20, 65536).decode()
+    assert "HF_TOKEN" not in output and "PYTHONPATH" not in output and "LD_PRELOAD" not in output
+    assert "PATH=" in output
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "output"),
     [
         ("yes", "prints more than 64 KB"),
         ("exec cat /dev/zero", "prints more than 64 KB"),
@@ -316,11 +316,11 @@ def test_a_program_that_was_named_sees_no_secrets(monkeypatch: pytest.MonkeyPatc
         ('echo \'{"folders": [1], "python": "\\u001b]52;c;x\\u0007", "include": ""}\'', "does not answer"),
     ],
 )
-def test_a_program_that_was_named_never_ends_or_answers_anything(tmp_path: Path, body: str, said: str) -> None:
+def test_a_program_that_was_named_never_ends_or_answers_anything(tmp_path: Path, body: str, output: str) -> None:
     """Endless output filled the memory."""
     code, out, err = ask("--python", str(script(tmp_path / "python3", body + "\n")))
     assert (code, out) == (3, "")
-    assert said in err and "\x1b" not in err
+    assert output in err and "\x1b" not in err
 
 
 @pytest.mark.parametrize("start", ["sleep 98765{} &", "setsid sleep 98765{} &", "(setsid sh -c 'sleep 98765{} &' &) &"])
@@ -356,8 +356,8 @@ def test_the_doctor_is_killed_while_it_asks(how: signal.Signals, tmp_path: Path)
 CURSED = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202e\u2066[red]\r"
 
 
-def controls(said: str) -> list[str]:
-    return [one for one in said if not one.isprintable() and one != "\n"]
+def controls(output: str) -> list[str]:
+    return [letter for letter in output if not letter.isprintable() and letter != "\n"]
 
 
 def test_escapes_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,9 +373,9 @@ def test_escapes_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixtur
     (site.parents[2] / "bin" / "python3").touch()
     error = f"ImportError: cannot import name 'X{CURSED}' from 'trl'\nRuntimeError: a{CURSED}b_c"
     assert program.main(["--python", str(site.parents[2]), "--error", error]) == 1
-    said = capsys.readouterr().out
-    assert controls(said) == []
-    assert not any(line.startswith("$ curl") for line in said.splitlines())
+    output = capsys.readouterr().out
+    assert controls(output) == []
+    assert not any(line.startswith("$ curl") for line in output.splitlines())
     assert program.main(["--python", str(site.parents[2] / CURSED)]) == 3
     assert controls(capsys.readouterr().err) == []
     assert program.main(["--lock-of", CURSED]) == 3
@@ -395,7 +395,7 @@ def test_a_requirement_is_a_command_of_the_shell(tmp_path: Path, version: str) -
     assert versions.requirement(f"torch==={version}") is not None
     install(tmp_path, "trl", "1.0.0", [f"torch==={version}"])
     install(tmp_path, "torch", "2.8.0")
-    commands = [line for one in diagnose.findings(of(tmp_path)) for line in one.commands]
+    commands = [line for finding in diagnose.findings(of(tmp_path)) for line in finding.commands]
     assert commands
     for command in commands:
         words = shell(command, tmp_path)
@@ -414,7 +414,7 @@ def test_a_path_is_a_command_of_the_shell(
     (root / "bin" / "python3").touch()
     monkeypatch.chdir(tmp_path)
     program.main([f"--python={name}", "--json"])
-    commands = [line for one in json.loads(capsys.readouterr().out)["findings"] for line in one["commands"]]
+    commands = [line for finding in json.loads(capsys.readouterr().out)["findings"] for line in finding["commands"]]
     assert commands
     for command in commands:
         words = shell(command, tmp_path)
@@ -429,4 +429,7 @@ def test_a_name_that_leads_out_of_its_folder(tmp_path: Path) -> None:
     for number, (name, version) in enumerate((("../../x", "1.0"), ("x", "9" * 10_000_000))):
         (tmp_path / f"y{number}-1.0.dist-info").mkdir()
         (tmp_path / f"y{number}-1.0.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n\n")
-    assert {one.name: one.version for one in of(tmp_path).environment.packages.values()} == {"y0": "1.0", "y1": "1.0"}
+    assert {package.name: package.version for package in of(tmp_path).environment.packages.values()} == {
+        "y0": "1.0",
+        "y1": "1.0",
+    }

@@ -1,0 +1,99 @@
+"""Extensions and the torch that they were built for, in shared objects made here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from doctor.checks.compiled import LIBRARIES
+from doctor.read.elf import NotElfError, SharedObject
+from tests.unit.doctor.elf import SYMBOL, shared_object
+from tests.unit.doctor.kit import install, of, only, rules
+
+
+def test_a_shared_object_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "x.so"
+    file.write_bytes(shared_object(["libc10.so", "libm.so.6"], [SYMBOL, "malloc"], ["one", "two", "three"]))
+    with SharedObject(file) as library:
+        assert library.needed == ["libc10.so", "libm.so.6"]
+        assert library.undefined(("_ZN3c10",)) == {SYMBOL}
+        assert [library.offers(name) for name in ("one", "two", "three", "four", "malloc")] == [True] * 3 + [False] * 2
+
+
+def torch(folder: Path, offers: Sequence[str]) -> None:
+    files = {f"torch/lib/{name}": shared_object(offers=["other"]) for name in LIBRARIES if "cuda" not in name}
+    files["torch/lib/libc10.so"] = shared_object(offers=[*offers, "another"])
+    install(folder, "torch", "2.8.0+cpu", files=files)
+
+
+def extension(folder: Path, content: bytes, name: str = "flash-attn") -> None:
+    install(folder, name, "2.7.4", files={f"{name.replace('-', '_')}_cuda.cpython-311-x86_64-linux-gnu.so": content})
+
+
+def test_an_extension_built_for_another_torch_is_seen_in_its_symbols(tmp_path: Path) -> None:
+    torch(tmp_path, offers=["_ZN3c105Error"])
+    extension(tmp_path, shared_object(["libc10.so"], [SYMBOL]))
+    finding = only(of(tmp_path), "built-for-another-torch")
+    assert (finding.confidence, finding.packages) == ("certain", {"flash-attn": "2.7.4", "torch": "2.8.0+cpu"})
+    assert SYMBOL in finding.evidence
+
+
+def test_an_extension_built_for_this_torch_is_left_alone(tmp_path: Path) -> None:
+    torch(tmp_path, offers=[SYMBOL])
+    extension(tmp_path, shared_object(["libc10.so"], [SYMBOL]))
+    assert rules(of(tmp_path)) == []
+
+
+def test_a_cuda_build_beside_a_torch_for_cpus_is_seen_in_what_it_needs(tmp_path: Path) -> None:
+    torch(tmp_path, offers=[SYMBOL])
+    extension(tmp_path, shared_object(["libc10.so", "libtorch_cuda.so"]), "torchvision")
+    finding = only(of(tmp_path), "built-for-another-torch")
+    assert "libtorch_cuda.so" in finding.evidence[0]
+
+
+def test_an_extension_that_is_cut_off_is_said_to_be(tmp_path: Path) -> None:
+    torch(tmp_path, offers=[SYMBOL])
+    whole = shared_object(["libc10.so"], [SYMBOL])
+    extension(tmp_path, whole[: len(whole) // 2])
+    finding = only(of(tmp_path), "broken-file")
+    assert (finding.confidence, "cut off" in finding.evidence[0]) == ("likely", True)
+
+
+def test_a_torch_that_cannot_be_read_accuses_nobody(tmp_path: Path) -> None:
+    files = {f"torch/lib/{name}": b"not ELF" for name in LIBRARIES}
+    install(tmp_path, "torch", "2.8.0+cpu", files=files)
+    extension(tmp_path, shared_object(["libc10.so"], [SYMBOL]))
+    assert rules(of(tmp_path)) == []
+
+
+def test_a_record_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    torch(site, offers=[SYMBOL])
+    info = install(site, "xformers", "1.0")
+    (tmp_path / "outside.so").write_bytes(shared_object(["libc10.so"], ["_ZN3c10missing"]))
+    (info / "RECORD").write_text("../outside.so,,\n")
+    assert rules(of(site)) == []
+
+
+def test_any_change_of_a_shared_object_is_read_or_refused(tmp_path: Path) -> None:
+    """A thousand files with a few bytes changed, or cut off: never another exception, never a hang."""
+    whole = shared_object(["libc10.so"], [SYMBOL], ["one", "two", "three", "four"])
+    generator = random.Random(1)
+    file = tmp_path / "x.so"
+    refused = 0
+    for _ in range(1000):
+        bytes_ = bytearray(whole)
+        for _ in range(generator.choice((1, 2, 8))):
+            bytes_[generator.randrange(len(bytes_))] = generator.choice((0, 1, 0x7F, 0xFF, generator.randrange(256)))
+        file.write_bytes(
+            bytes(bytes_[: generator.choice((len(whole), len(whole), generator.randrange(len(whole)))) or 1])
+        )
+        try:
+            with SharedObject(file) as library:
+                assert isinstance(library.needed, list)
+                assert isinstance(library.undefined(("_ZN",)), set)
+                assert library.offers("one") in (True, False, None)
+        except NotElfError:
+            refused += 1
+    assert 0 < refused < 1000

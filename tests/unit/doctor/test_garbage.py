@@ -1,0 +1,136 @@
+"""Garbage of every kind: an answer, no traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from doctor import __main__ as program
+from doctor.answer import diagnose
+from doctor.case import Case
+from doctor.read import requirements, symptoms
+from tests.conftest import ROOT
+from tests.unit.doctor.kit import KNOWLEDGE, install
+
+GARBAGE = {
+    "empty": b"",
+    "binary": bytes(range(256)) * 64,
+    "zeros": b"\0" * 10000,
+    "one line": b"x" * 3_000_000,
+    "not utf-8": b"Name: \xff\xfe\nVersion: 1.\xff\n\n",
+    "no version": b"Name: trl\n\n",
+    "a huge version": b"Name: trl\nVersion: " + b"9" * 100_000 + b"\n\n",
+    "a huge requirement": b"Name: trl\nVersion: 1.0\nRequires-Dist: " + b"a" * 100_000 + b"\n\n",
+    "many requirements": b"Name: trl\nVersion: 1.0\n" + b"Requires-Dist: torch<1\n" * 20_000 + b"\n",
+    "a broken requirement": b"Name: trl\nVersion: 1.0\nRequires-Dist: torch >>> 1 ;; what\nRequires-Python: ?\n\n",
+    "a broken marker": b"Name: trl\nVersion: 1.0\nRequires-Dist: torch>1; nonsense == 'x'\n\n",
+    "a hostile name": b"Name: ../../etc/passwd\nVersion: 1.0\n\n",
+    "a shell's name": b"Name: trl; rm -rf /\nVersion: 1.0\n\n",
+    "escapes": b"Name: trl\nVersion: 1.0\nRequires-Dist: \x1b[2Jtorch<0.1\n\n",
+}
+
+
+@pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_for_metadata(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    info = tmp_path / "trl-1.0.dist-info"
+    info.mkdir()
+    for name in ("METADATA", "RECORD"):
+        (info / name).write_bytes(content)
+    install(tmp_path, "torch", "2.8.0")
+    assert program.main(["--python", str(tmp_path)]) in (0, 1)
+    output = capsys.readouterr()
+    assert (output.err, "\x1b" in output.out) == ("", False)
+    assert program.main(["--python", str(tmp_path), "--json"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["packages"]["torch"] == "2.8.0"
+
+
+@pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
+@pytest.mark.parametrize("option", ["--requirements", "--config", "--log"])
+def test_garbage_for_every_file_that_can_be_named(
+    tmp_path: Path, content: bytes, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, freeze = tmp_path / "garbage", tmp_path / "freeze.txt"
+    file.write_bytes(content)
+    freeze.write_text("left-pad==1.0\n")
+    more = [] if option == "--requirements" else ["--requirements", str(freeze)]
+    code = program.main([option, str(file), *more, "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    sure = [finding for finding in answer.get("findings", ()) if finding["confidence"] != "possible"]
+    assert code == (3 if "error" in answer else 1 if sure else 0)
+    if option != "--requirements":
+        assert code == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["a folder", "METADATA a folder", "a link to itself", "unreadable", "newline\nname", "-1.0", "\udcff"]
+)
+def test_hostile_entries_beside_good_ones(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    install(tmp_path, "trl", "0.14.0")
+    install(tmp_path, "transformers", "4.52.4")
+    entry = tmp_path / f"{name}-1.0.dist-info"
+    if name == "a link to itself":
+        entry.symlink_to(entry)
+    else:
+        entry.mkdir()
+    if name == "METADATA a folder":
+        (entry / "METADATA").mkdir()
+    if name == "unreadable":
+        (entry / "METADATA").write_text("Name: x\nVersion: 1\n")
+        (entry / "METADATA").chmod(0)
+    assert program.main(["--python", str(tmp_path), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["findings"][0]["rule"] == "VETTED-0001"
+
+
+def test_deep_json_and_long_lines_for_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    freeze = tmp_path / "freeze.txt"
+    freeze.write_text("left-pad==1.0\n")
+    for text in ('{"a":' * 100_000, "[" * 1_000_000, "a=" * 500_000, "a: 'b" * 100_000, "--" + "x " * 400_000):
+        config = tmp_path / "config.json"
+        config.write_text(text)
+        assert program.main(["--requirements", str(freeze), "--config", str(config)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+class Endless(io.RawIOBase):
+    """A log of so many bytes, made while it is read."""
+
+    def __init__(self, size: int, line: bytes) -> None:
+        self.left, self.line = size, line
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = (self.line * (size // len(self.line) + 1))[: min(size, self.left)]
+        self.left -= len(chunk)
+        return chunk
+
+
+@pytest.mark.parametrize("line", [b"{'loss': 0.1}\n", b"x", b"\n", b"RuntimeError: it failed with 17\n", b"\x00\xff\n"])
+def test_a_log_of_a_hundred_megabytes_is_read_once_and_little_is_kept(line: bytes) -> None:
+    output = symptoms.condense(Endless(100 * 2**20, line))
+    assert sum(map(len, output)) < 500_000
+
+
+def test_an_error_of_any_length_is_cut(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    freeze = tmp_path / "freeze.txt"
+    freeze.write_text("trl==1.0.0\n")
+    for text in ("x" * 1_000_000, "'a' has no attribute " * 50_000, "cannot import name '" * 50_000, "\n" * 100_000):
+        assert program.main(["--requirements", str(freeze), "--error", text]) in (0, 1)
+    assert capsys.readouterr().err == ""
+
+
+def test_ten_thousand_distributions_are_read() -> None:
+    lines = "".join(f"package-{number}==1.0\n" for number in range(10_000))
+    case = Case(requirements.of_lines("x", lines + "trl==0.14.0\ntransformers==4.52.4\n"), knowledge=KNOWLEDGE)
+    assert diagnose.findings(case)[0].rule == "VETTED-0001"
+
+
+def test_it_says_nothing_of_a_pipe_that_was_closed() -> None:
+    argv = [sys.executable, "-m", "doctor", "--requirements", str(ROOT / "requirements.txt"), "--json"]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""

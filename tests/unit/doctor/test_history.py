@@ -1,0 +1,168 @@
+"""Names in a history of our own, in the form of the real one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.answer import diagnose
+from doctor.case import Case
+from doctor.finding import Finding
+from doctor.know import data, history
+from doctor.know.data import Api, Knowledge
+from doctor.read import requirements
+
+# A history of our own, in the form of doctor/know/apis.json.gz: packages, and a library that derives from one of them.
+APIS: dict[str, Api] = {
+    "transformers": {
+        "first": "4.0.0",
+        "requires": {"4.5.0": ["tokenizers<0.20,>=0.10"]},
+        "changes": {
+            "transformers:OldCache": "+0 -5.0.0",
+            "transformers:NewConfig": "+5.0.0",
+            "transformers.lately:": "+4.5.0",
+            "PreTrainedModel.tied_keys": "+5.0.0",
+            "ModuleUtilsMixin.head_mask": "+0 -5.0.0",
+            "PreTrainedConfig.pad_id": "+0 -5.0.0",
+            "DynamicCache.seen": "+0 -4.2.0",
+            "Cache.seen": "+0 -4.9.0",
+            "Trainer._sampler(dataset": "+4.5.0",
+            "Accelerated(dispatch": "+0 -4.4.0",
+            "transformers.strict:AmbiguousLayerError": "+5.1.0",
+            "GenerationMixin.generate(old": "+0 -4.6.0",
+        },
+    },
+    "trl": {"first": "0.1.0", "requires": {}, "changes": {"GRPOTrainer.llm": "+0 -0.16.0", "helper(flag": "+0.5.0"}},
+    "vllm": {"first": "0.1.0", "requires": {}, "changes": {"vllm models:NewForCausalLM": "+0.9.0"}},
+}
+
+
+KNOWLEDGE = Knowledge(data.load().advisories, data.load().stacks, APIS)
+
+
+def reported(packages: dict[str, str], error: str, **more: Any) -> Case:
+    return Case(requirements.of_versions("a report", packages), error=error, knowledge=KNOWLEDGE, **more)
+
+
+def first(packages: dict[str, str], error: str, **more: Any) -> Finding:
+    return diagnose.findings(reported(packages, error, **more))[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "packages", "rule", "blamed", "ranges"),
+    [
+        # What a class of somebody's lacks, its base class has lost.
+        ("'MyBertModel' object has no attribute 'head_mask'", {}, "moved-name", "transformers", [">=5.0.0"]),
+        ("'MyBertConfig' object has no attribute 'pad_id'", {}, "moved-name", "transformers", [">=5.0.0"]),
+        ("'MyGRPOTrainer' object has no attribute 'llm'", {}, "moved-name", "trl", [">=0.16.0"]),
+        ("'GRPOEnvTrainer' object has no attribute 'llm'", {}, "moved-name", "trl", [">=0.16.0"]),
+        # It is gone when the last class that has it gives it up.
+        ("'DynamicCache' object has no attribute 'seen'", {}, "moved-name", "transformers", [">=4.9.0"]),
+        # The library expects of a model's own code what came later than that code.
+        (
+            "'RemoteModel' object has no attribute 'tied_keys'",
+            {"transformers": "5.2.0"},
+            "new-name",
+            "transformers",
+            [">=5.0.0"],
+        ),
+        (
+            "MyTrainer._sampler() got an unexpected keyword argument 'dataset'",
+            {"transformers": "4.4.0"},
+            "moved-name",
+            "transformers",
+            ["<4.5.0"],
+        ),
+        ("helper() got an unexpected keyword argument 'flag'", {"trl": "0.4.0"}, "moved-name", "trl", ["<0.5.0"]),
+        (
+            "TypeError: __init__() got an unexpected keyword argument 'dispatch'",
+            {"transformers": "4.4.0"},
+            "moved-name",
+            "transformers",
+            [">=4.4.0"],
+        ),
+        (
+            "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--dispatch', 'x']",
+            {},
+            "moved-name",
+            "transformers",
+            [">=4.4.0"],
+        ),
+        ("`np.float_` was removed in the NumPy 2.0 release.", {"numpy": "2.1.0"}, "removed", "numpy", [">=2.0"]),
+        ("cannot import name 'lately' from 'transformers'", {}, "moved-name", "transformers", ["<4.5.0"]),
+        (
+            "NameError: name 'NewConfig' is not defined",
+            {"transformers": "5.0.0rc1", "unsloth": "2025.9.9"},
+            "undefined-name",
+            "unsloth",
+            [],
+        ),
+        (
+            "MyTrainer._sampler() takes 1 positional argument but 2 were given",
+            {"transformers": "4.6.0"},
+            "signature",
+            "transformers",
+            [">=4.5.0"],
+        ),
+        (
+            "AmbiguousLayerError: 'head_dim' varies",
+            {"transformers": "5.2.0"},
+            "new-error",
+            "transformers",
+            [">=5.1.0"],
+        ),
+        (
+            "Model architectures ['NewForCausalLM'] are not supported for now.",
+            {"vllm": "0.8.0"},
+            "unknown-model",
+            "vllm",
+            ["<0.9.0"],
+        ),
+    ],
+)
+def test_what_an_error_names_is_looked_up(
+    error: str, packages: dict[str, str], rule: str, blamed: str, ranges: list[str]
+) -> None:
+    finding = first(packages, error)
+    assert finding.rule == rule
+    assert blamed in finding.packages
+    assert finding.ranges.get(blamed, []) == ranges
+
+
+@pytest.mark.parametrize(
+    ("error", "packages"),
+    [
+        ("'NoneType' object has no attribute 'tied_keys'", {}),
+        ("'MyBertModel' object has no attribute 'head_mask'", {"transformers": "4.9.0"}),
+        ("reward() got an unexpected keyword argument 'completion_ids'", {"trl": "1.0.0"}),
+        ("NameError: name 'NewConfig' is not defined", {"transformers": "4.9.0"}),
+        ("AmbiguousLayerError: 'head_dim' varies", {"transformers": "4.9.0"}),
+        ("KeyError: 'question'", {"trl": "1.0.0"}),
+    ],
+)
+def test_what_no_release_explains_is_not_blamed_on_one(error: str, packages: dict[str, str]) -> None:
+    about = {"moved-name", "new-name", "undefined-name", "new-error", "missing-name", "signature"}
+    assert not about & {finding.rule for finding in diagnose.findings(reported(packages, error))}
+
+
+def test_a_name_is_searched_for_in_its_own_class_first() -> None:
+    apis: dict[str, Api] = {
+        "one": {"changes": {"Trainer.x": "+1.0"}},
+        "two": {"changes": {"GRPOTrainer.x": "+2.0", "SFTTrainer.x": "+3.0"}},
+    }
+    fact = history.of_class(apis, "GRPOTrainer", ".x")
+    assert fact is not None
+    assert (fact.package, fact.name, fact.since) == ("two", "GRPOTrainer.x", "2.0")
+    assert history.of_class(apis, "Tensor", ".x") is None
+
+
+def test_where_an_error_was_raised_is_the_last_thing_to_say() -> None:
+    frames = 'File "/x/site-packages/trl/a.py", line 1\nFile "/x/site-packages/torch/b.py", line 2\n'
+    finding = first({"trl": "1.0.0"}, frames + "RuntimeError: the shapes differ")
+    assert (finding.rule, finding.packages, finding.confidence) == ("raised-in", {"trl": "1.0.0"}, "possible")
+    named = diagnose.findings(
+        reported({}, frames + "AttributeError: 'MyBertModel' object has no attribute 'head_mask'")
+    )
+    assert [finding.rule for finding in named if finding.shown][-1] == "raised-in"
+    assert named[0].rule == "moved-name"

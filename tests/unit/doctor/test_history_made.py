@@ -1,0 +1,59 @@
+"""How the history of names is made from wheels."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from pathlib import Path
+
+from doctor.know import data
+from scripts import api_changes, api_facts
+
+
+def wheel(folder: Path, version: str, source: str) -> Path:
+    path = folder / f"thing-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("thing/__init__.py", "from thing.core import act\n")
+        archive.writestr("thing/core.py", source)
+        archive.writestr(f"thing-{version}.dist-info/METADATA", "Name: thing\nRequires-Dist: other>=1\n\nText\n")
+    return path
+
+
+def test_the_history_is_read_out_of_wheels(tmp_path: Path) -> None:
+    sources = {
+        "1.0": "def act(a): ...\nclass MyTrainer:\n    def __init__(self, x): self.seen = x\n",
+        "2.0": "class OddError(Exception): ...\n@deprecate_kwarg('a', version='3.0')\ndef act(b): ...\n"
+        "class MyTrainer:\n    def __init__(self, y): ...\n    def run(self, step): ...\n",
+        "3.0": "class OddError(Exception): ...\ndef act(b): ...\n",
+    }
+    for version, source in sources.items():
+        scanned = api_facts.scan(wheel(tmp_path, version, source), "thing")
+        assert scanned["requires"] == ["other>=1"]
+        packed = gzip.compress(json.dumps(scanned).encode())
+        (tmp_path / f"thing=={version}.json.gz").write_bytes(packed)
+    history_ = api_changes.history("thing", tmp_path, every=False)
+    assert history_ is not None
+    flat = data.flat(history_["changes"])
+    assert flat["act(a"] == "+0 -3.0.0"  # a decorator still took it in 2.0
+    assert flat["act(b"] == "+2.0.0"
+    assert flat["thing.core:OddError"] == "+2.0.0"
+    assert flat["MyTrainer(x"] == "+0 -2.0.0"
+    assert flat["thing.core:MyTrainer"] == "+0 -3.0.0"
+    assert "MyTrainer.run(step" not in flat  # it came and went with MyTrainer.run
+    assert history_["requires"]["3.0"] == ["other>=1"]
+
+
+def test_the_history_that_is_kept_knows_what_people_ask_for() -> None:
+    apis = data.load().apis
+    known = {
+        ("vllm", "vllm.sampling_params:GuidedDecodingParams"): "-0.12.0",
+        ("vllm", "EngineArgs(worker_extension_cls"): "+0.8.0",
+        ("torch", "torch.distributed.fsdp:fully_shard"): "+2.6.0",
+        ("peft", "LoraConfig(corda_config"): "+0.15.0",
+        ("transformers", "Trainer.compute_loss(num_items_in_batch"): "+4.46.0",
+        ("transformers", "ModuleUtilsMixin.get_head_mask"): "-5.0.0",
+    }
+    for (package, fact), change in known.items():
+        assert change in apis[package]["changes"][fact].split(), fact
+    assert "peft" in " ".join(apis["unsloth"]["requires"]["2025.9.1"])

@@ -1,0 +1,55 @@
+"""The machine: its driver, its compilers, the errors of its loader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from doctor.read import machine
+from doctor.read.machine import Machine
+from tests.unit.doctor.kit import first, install, of, reported, rules
+
+
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        ("flash_attn_2_cuda.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs", "built-for-another-torch"),
+        ("RuntimeError: operator torchvision::nms does not exist", "built-for-another-torch"),
+        (
+            "ImportError: /v/x.so: version `GLIBC_2.34' not found (required by /v/site-packages/vllm/_C.abi3.so)",
+            "system-library",
+        ),
+        ("libtorch_cuda.so: undefined symbol: ncclCommWindowRegister", "nccl"),
+        ("libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12", "nvjitlink"),
+        ("ValueError: numpy.dtype size changed, may indicate binary incompatibility", "numpy-abi"),
+        ("ImportError: libcudart.so.13: cannot open shared object file: No such file or directory", "cuda-runtime"),
+        ("fatal error: Python.h: No such file or directory", "python-headers"),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "c-compiler"),
+        ("deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist", "nvcc"),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 12080).", "cuda-driver"),
+        ("libbitsandbytes_cuda130.so: cannot open shared object file", "bitsandbytes-binary"),
+    ],
+)
+def test_an_error_of_the_loader_or_the_compiler_is_known(error: str, rule: str) -> None:
+    finding = first(reported({"torch": "2.8.0"}, error))
+    assert (finding.rule, finding.sure) == (rule, True)
+
+
+def test_a_machine_with_a_gpu_and_nothing_to_compile_with(tmp_path: Path) -> None:
+    install(tmp_path, "triton", "3.4.0")
+    bare = Machine(driver="580.1", gpus=1, headers=False, inspected=True)
+    assert {"python-headers", "c-compiler"} <= set(rules(of(tmp_path, machine=bare)))
+    full = Machine(driver="580.1", gpus=1, headers=True, compiler="/usr/bin/cc", nvcc="/x/nvcc", inspected=True)
+    assert rules(of(tmp_path, machine=full)) == []
+
+
+def test_the_machine_is_read_from_proc(tmp_path: Path) -> None:
+    nvidia = tmp_path / "proc" / "driver" / "nvidia"
+    (nvidia / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    (nvidia / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release\n")
+    (nvidia / "gpus" / "0000:01:00.0" / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 1\n")
+    result = machine.inspect(None, tmp_path)
+    assert (result.driver, result.gpus, result.gpu_models) == ("570.86.10", 1, ("NVIDIA H200",))
+    (nvidia / "version").write_bytes(b"\xff\xfe\x00" * 100)
+    assert machine.inspect(None, tmp_path).driver is None

@@ -1,0 +1,40 @@
+"""Requirements that are declared and not met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from doctor.answer import diagnose
+from tests.unit.doctor.kit import install, of, only, reported, rules
+
+
+def test_a_violated_requirement_is_certain_and_its_marker_is_heeded(tmp_path: Path) -> None:
+    install(tmp_path, "trl", "1.16.0", ["transformers>=4.56.2", "rich>=99; extra == 'x'", "six>=9; python_version<'3'"])
+    install(tmp_path, "transformers", "4.46.0")
+    install(tmp_path, "rich", "13.0")
+    install(tmp_path, "six", "1.0")
+    findings = [finding for finding in diagnose.findings(of(tmp_path)) if finding.rule == "requires-dist"]
+    assert [(finding.packages, finding.confidence) for finding in findings] == [
+        ({"transformers": "4.46.0", "trl": "1.16.0"}, "certain")
+    ]
+    assert findings[0].commands == ["uv pip install 'transformers>=4.56.2'"]
+
+
+def test_a_list_without_metadata_is_held_to_what_was_published() -> None:
+    assert only(reported({"trl": "0.21.0", "transformers": "4.50.0"}), "requires-dist").sure
+    assert (
+        only(reported({"vllm": "0.18.0", "transformers": "5.2.0"}), "requires-dist").packages["transformers"] == "5.2.0"
+    )
+
+
+def test_trls_range_of_vllm_is_read_from_its_extra(tmp_path: Path) -> None:
+    install(tmp_path, "trl", "1.16.0", ['vllm<=0.31.0,>=0.22.0; extra == "vllm"'])
+    install(tmp_path, "vllm", "0.33.0")
+    assert only(of(tmp_path), "trl-vllm-range").confidence == "likely"
+    assert only(reported({"trl": "1.16.0", "vllm": "0.33.0"}), "trl-vllm-range").confidence == "likely"
+    assert "trl-vllm-range" not in rules(reported({"trl": "1.16.0", "vllm": "0.31.0"}))
+
+
+def test_a_package_for_another_python(tmp_path: Path) -> None:
+    install(tmp_path, "trl", "1.16.0", python=">=3.12")
+    assert only(of(tmp_path), "requires-python").packages == {"trl": "1.16.0"}

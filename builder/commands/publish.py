@@ -17,6 +17,7 @@ from builder.image import build
 from builder.image.buildx import Step
 from builder.lock import audit, lockfile
 from builder.publish import keys, publish, timestamp
+from builder.publish.reference import Repository
 
 
 def publish_(
@@ -58,25 +59,30 @@ def publish_(
         refuse(name, audit.stale(lock))
         built = build.needed(home, lock)
         with console.Working(name) as work:
-            done = publish.publish(
+            publication = publish.publish(
                 home, lock, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
                 timestamp_server,
             )  # fmt: skip
     if as_json:
         print_json(
             {
-                "stack": name, "registry": str(repository), "image": done.image, "attestations": done.attestations,
-                "tags": list(done.tags), "changed": done.changed,
-                "certificates": [json.loads(statement.to_json()) for statement in done.certificates],
+                "stack": name, "registry": str(repository), "image": publication.image,
+                "attestations": publication.attestations,
+                "tags": list(publication.tags), "changed": publication.changed,
+                "certificates": [json.loads(statement.to_json()) for statement in publication.certificates],
             }
         )  # fmt: skip
-        return
-    what = "published" if done.changed else "is published already"
-    console.out.print(f"{name}: {what}: {repository}:{name}\n  {repository}@{done.image}")
-    for statement in done.certificates:
-        console.out.print(
-            f"  certificate, bill of materials and provenance signed; expires {statement.predicate.expires}"
-        )
-    with_ = "the key and a timestamp" if timestamp_server else "the key alone"
-    console.note(f"signed with {with_}: no transparency log knows of it")
+    else:
+        _print(name, repository, publication, timestamped=timestamp_server is not None)
+
+
+def _print(name: str, repository: Repository, publication: publish.Publication, *, timestamped: bool) -> None:
+    what = "published" if publication.changed else "is published already"
+    console.out.print(f"{name}: {what}: {repository}:{name}\n  {repository}@{publication.image}")
+    for statement in publication.certificates:
+        expires = statement.predicate.expires
+        console.out.print(f"  certificate, bill of materials and provenance signed; expires {expires}")
+    console.note(
+        f"signed with {'the key and a timestamp' if timestamped else 'the key alone'}: it is in no transparency log"
+    )
     console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub")

@@ -67,9 +67,9 @@ def _known(probe: ProbeResult, versions: Mapping[str, str], advisories: Sequence
         yield Text(f"         fix: {known.remedy}")
 
 
-def surprises(seen: Sequence[ControlResult], advisories: Sequence[Advisory]) -> Iterator[Text]:
+def surprises(controls: Sequence[ControlResult], advisories: Sequence[Advisory]) -> Iterator[Text]:
     """Controls that were not as expected, and which other probes were red."""
-    for control in seen:
+    for control in controls:
         name = (control.name, "bold")
         if not control.caught:
             yield Text.assemble(

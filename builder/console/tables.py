@@ -54,10 +54,10 @@ def results_table(probes: Sequence[ProbeResult]) -> Table:
     return table
 
 
-def controls_table(seen: Sequence[ControlResult]) -> Table:
+def controls_table(controls: Sequence[ControlResult]) -> Table:
     """Control, the probes that must fail, their outcomes on it, the twin, and their outcomes on that."""
     table = plain("control", "must fail", "seen", "made good by", "seen then")
-    for control in seen:
+    for control in controls:
         bad, twin = control.bad.of(control.fails), control.twin.of(control.fails)
         table.add_row(
             control.name,

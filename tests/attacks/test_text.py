@@ -41,8 +41,8 @@ SPOILED = st.text() | st.lists(
 ).map("".join)  # fmt: skip
 
 
-def harmless(said: str) -> bool:
-    return all(letter.isprintable() or letter in "\n\t" for letter in said)
+def harmless(content: str) -> bool:
+    return all(letter.isprintable() or letter in "\n\t" for letter in content)
 
 
 def printed(renderable: object, *, terminal: bool = False) -> str:
@@ -58,10 +58,10 @@ def test_text_that_commands_the_terminal(terminal: bool) -> None:
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)
     for renderable in (HOSTILE, Text(HOSTILE, "red"), Text.assemble((HOSTILE, "bold"), HOSTILE), table):
-        said = printed(renderable, terminal=terminal)
-        assert harmless(said)
-        assert "[/x] [red]" in said
-        assert "[[override]] :skull:" in said
+        output = printed(renderable, terminal=terminal)
+        assert harmless(output)
+        assert "[/x] [red]" in output
+        assert "[[override]] :skull:" in output
 
 
 def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,10 +78,10 @@ def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatc
         work.event({"event": "end", "probe": HOSTILE, "outcome": HOSTILE})
     with console.spinner(HOSTILE):
         pass
-    said = stream.getvalue()
-    assert "[red]" in said
-    assert CLIPBOARD not in said
-    assert not set("\x9b\u202e\u200b\x07") & set(said)
+    output = stream.getvalue()
+    assert "[red]" in output
+    assert CLIPBOARD not in output
+    assert not set("\x9b\u202e\u200b\x07") & set(output)
 
 
 def test_a_reason_that_looks_like_our_own_words() -> None:
@@ -89,7 +89,7 @@ def test_a_reason_that_looks_like_our_own_words() -> None:
     probe = ProbeResult(
         name="alpha", outcome="failed", reason="bad\ncertified: tiny\rcertified: tiny", log_tail=CLIPBOARD
     )
-    lines = [line for one in console.reasons([probe], {}, []) for line in one.plain.splitlines()]
+    lines = [line for reason in console.reasons([probe], {}, []) for line in reason.plain.splitlines()]
     assert lines[0] == "alpha: failed: bad"
     assert not any(line.startswith("certified") for line in lines)
     assert all(map(harmless, lines))
@@ -101,7 +101,7 @@ def test_a_result_of_ten_megabytes() -> None:
     number = Measurement(name=long, value=long, unit=long, ok=False, headline=True, why=long, bound={"equals": long})
     probe = ProbeResult(name=long, outcome="failed", reason=long, measurements=[number], matters=long, log_tail=long)
     assert len(printed(console.results_table([probe]))) < 20_000
-    assert sum(len(one.plain) for one in console.reasons([probe], {}, [])) < 20_000
+    assert sum(len(reason.plain) for reason in console.reasons([probe], {}, [])) < 20_000
 
 
 def test_an_error_that_quotes_a_tools_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,11 +122,11 @@ def test_a_certificate_full_of_escape_sequences(small: Small, command: list[str]
         for outcome in ("passed", "failed", "not-run")
     ]
     path = small.issue(probes=probes)
-    said = json.loads(path.read_text())
-    said["subject"][0]["name"] = bad
-    for resource in said["predicate"]["configuration"]:
+    document = json.loads(path.read_text())
+    document["subject"][0]["name"] = bad
+    for resource in document["predicate"]["configuration"]:
         resource["annotations"] = dict.fromkeys(resource.get("annotations") or {}, bad)
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(document))
     answer = vetted(small.root, *command)
     assert harmless(answer.out + answer.err)
     assert answer.code in (0, 1, 3, 4, 5)
@@ -212,7 +212,7 @@ def test_json_that_is_no_object(small: Small, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "document",
     [
         {"lead": 1, "rows": []},
         {"lead": 1, "rows": {"x": {"changes": "abc", "said": [], "why_not": ""}}},
@@ -221,11 +221,11 @@ def test_json_that_is_no_object(small: Small, how: str) -> None:
         {"lead": [], "rows": {}},
     ],
 )
-def test_a_journal_of_another_shape(small: Small, said: object) -> None:
+def test_a_journal_of_another_shape(small: Small, document: object) -> None:
     """The journal of a bisection is valid JSON that says something else."""
     journal = small.project.state / "bisect" / "key.json"
     journal.parent.mkdir(parents=True)
-    journal.write_text(json.dumps(said))
+    journal.write_text(json.dumps(document))
     opened = Journal.open(small.project, "key", small.root)
     assert (opened.sets, opened.lead, opened.tried()) == ({}, 1, [])
 
@@ -239,11 +239,11 @@ def test_a_lock_of_a_time_that_never_was(small: Small, epoch: str) -> None:
     assert "`epoch` is a number" in answer.err
 
 
-@pytest.mark.parametrize("said", ["a: " + "[" * 10_000, "a: " + "9" * 10_000, "a: &a\n  - *a\n"])
-def test_yaml_that_no_reader_can_take(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("content", ["a: " + "[" * 10_000, "a: " + "9" * 10_000, "a: &a\n  - *a\n"])
+def test_yaml_that_no_reader_can_take(tmp_path: Path, content: str) -> None:
     """A configuration is nested without end, holds an endless number, or itself."""
     path = tmp_path / "config.yaml"
-    path.write_text(said)
+    path.write_text(content)
     with pytest.raises(errors.BadInputError, match=r"config\.yaml"):
         configuration.read(path, [])
 
@@ -270,9 +270,9 @@ def test_evidence_of_another_shape(small: Small) -> None:
     assert "git checkout docs/evidence" in answer.err
 
 
-def tokens(said: str) -> list[Token]:
-    found = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough").parse(said)
-    return [*found, *(child for one in found for child in one.children or ())]
+def tokens(content: str) -> list[Token]:
+    blocks = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough").parse(content)
+    return [*blocks, *(child for block in blocks for child in block.children or ())]
 
 
 ALLOWED = {
@@ -285,47 +285,47 @@ ALLOWED = {
 @example(LINK)
 @example("`a`` `b` <!-- end of matrix -->")
 @example("\\|`|`\\")
-def test_markdown_that_is_more_than_text(said: str) -> None:
+def test_markdown_that_is_more_than_text(content: str) -> None:
     """Links, images, HTML, cells, headings and emphasis stand in a cell, in a line, and in code."""
-    for shown in (text.markdown(said), text.code(said)):
+    for shown in (text.markdown(content), text.code(content)):
         assert "\n" not in shown
         assert "<!--" not in shown
         assert harmless(shown)
         rows = tokens(f"| a | b |\n|---|---|\n| {shown} | end |\n")
-        kinds = {one.type for one in rows}
-        assert {one.content for one in rows if one.type == "html_inline"} <= {"<code>", "</code>"}
+        kinds = {token.type for token in rows}
+        assert {token.content for token in rows if token.type == "html_inline"} <= {"<code>", "</code>"}
         assert kinds <= ALLOWED | {"html_inline"}
-        assert [one.type for one in rows].count("td_open") == 2
-        assert rows[[one.type for one in rows].index("tbody_close") - 3].content == "end"
-    assert {one.type for one in tokens(f"x {text.markdown(said)}")} <= ALLOWED | {"html_inline"}
-    assert {one.type for one in tokens(text.markdown(said))} <= ALLOWED | {"html_inline"}
+        assert [token.type for token in rows].count("td_open") == 2
+        assert rows[[token.type for token in rows].index("tbody_close") - 3].content == "end"
+    assert {token.type for token in tokens(f"x {text.markdown(content)}")} <= ALLOWED | {"html_inline"}
+    assert {token.type for token in tokens(text.markdown(content))} <= ALLOWED | {"html_inline"}
 
 
 @given(SPOILED)
 @example("```\n# Heading\n````\n<b>")
-def test_a_block_of_code_that_ends_itself(said: str) -> None:
+def test_a_block_of_code_that_ends_itself(content: str) -> None:
     """What stands in a fenced block holds fences of its own."""
-    found = MarkdownIt("commonmark").parse("\n".join([*text.block(said, "toml"), "", "after"]))
-    assert [one.type for one in found] == ["fence", "paragraph_open", "inline", "paragraph_close"]
-    assert harmless(found[0].content)
+    blocks = MarkdownIt("commonmark").parse("\n".join([*text.block(content, "toml"), "", "after"]))
+    assert [token.type for token in blocks] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert harmless(blocks[0].content)
 
 
 def test_a_certificate_that_writes_the_readme(small: Small) -> None:
     """The hardware of a certificate holds a link, HTML, cells and the mark that ends the matrix."""
     path = small.issue()
-    said = json.loads(path.read_text())
-    for resource in said["predicate"]["configuration"]:
+    document = json.loads(path.read_text())
+    for resource in document["predicate"]["configuration"]:
         if resource["name"] == "hardware":
             cpu = f"{LINK} <!-- end of matrix -->".replace("\n", " ")
             resource["annotations"] = {"class": f"{cpu}, 2 cores", "cpu": cpu, "cores": 2}
-    path.write_text(json.dumps(said, indent=2, ensure_ascii=True) + "\n")
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=True) + "\n")
     shown = matrix.matrix(small.project)
     assert "2 cores (lock)" in shown
     assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
     assert "<!--" not in shown
-    assert not {"link_open", "image"} & {one.type for one in tokens(shown)}
-    assert {one.content for one in tokens(shown) if one.type == "html_inline"} <= {"<br>"}
+    assert not {"link_open", "image"} & {token.type for token in tokens(shown)}
+    assert {token.content for token in tokens(shown) if token.type == "html_inline"} <= {"<br>"}
 
 
 def test_evidence_that_writes_the_documents(small: Small) -> None:
@@ -334,17 +334,17 @@ def test_evidence_that_writes_the_documents(small: Small) -> None:
         "control": LINK, "title": LINK, "expected": [LINK], "on_control": [{"probe": LINK, "outcome": LINK}],
         "on_twin": [{"probe": LINK, "outcome": LINK}], "twin": LINK, "patches": [f"images/patches/{LINK}.patch"],
     }  # fmt: skip
-    found = {
+    document = {
         "caught": 1, "controls": 1, "false_alarms": 0, "rows": [row], "date": LINK, "machine": LINK, "command": LINK,
         "suite": LINK,
     }  # fmt: skip
-    evidence.store(small.project, "controls", found, small.scratch())
+    evidence.store(small.project, "controls", document, small.scratch())
     shown = generate.part(small.project, "controls", "..")
     assert len(shown.splitlines()) == 3
-    links = [one.attrs["href"] for one in tokens(shown) if one.type == "link_open"]
+    links = [token.attrs["href"] for token in tokens(shown) if token.type == "link_open"]
     assert all(str(link).startswith("../images/patches/") for link in links)
-    assert "image" not in {one.type for one in tokens(shown)}
-    assert {one.content for one in tokens(shown) if one.type == "html_inline"} <= {"<code>", "</code>"}
+    assert "image" not in {token.type for token in tokens(shown)}
+    assert {token.content for token in tokens(shown) if token.type == "html_inline"} <= {"<code>", "</code>"}
 
 
 def test_what_nobody_foresaw(small: Small, tmp_path: Path) -> None:
@@ -379,23 +379,23 @@ def test_a_terminal_without_the_letters(small: Small) -> None:
 # Who may write to the terminal without the console: JSON, which escapes; scripts that run elsewhere; and a line with a
 # name that was checked.
 EXEMPT = {
-    "console/terminal.py", "image/patches.py", "base/project.py", "bisect/scripts/reproduce.py",
-    "bundle/scripts/host_distributions.py", "bundle/scripts/installed_distributions.py", "bundle/unbundle.py",
-    "commands/common.py", "commands/doctor.py",
+    "base/project.py", "bisect/scripts/reproduce.py", "bundle/scripts/host_distributions.py",
+    "bundle/scripts/installed_distributions.py", "bundle/unbundle.py", "commands/common.py", "commands/doctor.py",
+    "console/terminal.py", "image/patches.py",
 }  # fmt: skip
 
 
 def test_a_command_that_prints_past_the_console() -> None:
     """New code uses print, echo or a console of Rich's own."""
-    found = set()
+    modules = set()
     for path in sorted((ROOT / "builder").rglob("*.py")):
         name = str(path.relative_to(ROOT / "builder"))
         for node in ast.walk(ast.parse(path.read_text())):
             called = isinstance(node, ast.Call) and ast.unparse(node.func)
             imported = isinstance(node, ast.ImportFrom) and node.module in ("rich.console", "rich.markup", "rich")
             if called in ("print", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write") or imported:
-                found.add(name)
-    assert found <= EXEMPT
+                modules.add(name)
+    assert modules <= EXEMPT
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from builder.publish.reference import parse_repository
 PATH = {"PATH": os.environ["PATH"]}
 
 
-def said_by(*argv: str, **env: str) -> errors.VettedError:
+def error_of(*argv: str, **env: str) -> errors.VettedError:
     """The error that a real tool's words amount to."""
     if not shutil.which(argv[0]):
         pytest.skip(f"{argv[0]} is not installed")
@@ -30,7 +30,7 @@ def test_a_package_that_was_cut_short(tmp_path: Path, content: bytes) -> None:
     """A .deb in the cache is empty, ends early, or holds zeros."""
     package = tmp_path / "package.deb"
     package.write_bytes(content)
-    error = said_by("dpkg-deb", "--field", str(package))
+    error = error_of("dpkg-deb", "--field", str(package))
     assert type(error) is errors.StorageError
     assert "a Debian package is damaged" in error.what
     assert "rm -r .vetted/debs" in error.next_step
@@ -40,7 +40,7 @@ def test_a_package_that_was_cut_short(tmp_path: Path, content: bytes) -> None:
 def test_a_docker_engine_that_is_gone(tmp_path: Path, command: list[str]) -> None:
     """The socket of the Docker engine is not there."""
     where = f"unix://{tmp_path}/none.sock"
-    error = said_by("docker", *command, DOCKER_HOST=where, HOME=str(tmp_path))
+    error = error_of("docker", *command, DOCKER_HOST=where, HOME=str(tmp_path))
     assert type(error) is errors.MissingToolError
     assert "the Docker engine is not running" in error.what
 

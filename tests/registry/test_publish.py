@@ -57,7 +57,7 @@ def test_for_people_it_says_what_is_where_and_that_no_log_knows(
     assert done.code == 0
     assert f"{TINY}: published: {repository}:{TINY}" in done.out
     assert f"{repository}@{certified.image}" in done.out
-    assert "no transparency log knows of it" in done.err
+    assert "it is in no transparency log" in done.err
 
 
 def test_the_certificate_is_attached_word_for_word(

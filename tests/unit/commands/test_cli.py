@@ -368,8 +368,8 @@ def test_the_tool_imports_nothing_that_a_bundle_leaves_behind(tmp_path: Path) ->
     shutil.copytree(ROOT / "builder", tmp_path / "builder", ignore=shutil.ignore_patterns("__pycache__"))
     code = "from builder import cli; assert cli.__file__.startswith(__import__('os').getcwd()), cli.__file__"
     with spawn(["-c", code], tmp_path, PYTHONPATH=str(tmp_path)) as child:
-        _, said = child.communicate()
-    assert child.returncode == 0, said
+        _, stderr = child.communicate()
+    assert child.returncode == 0, stderr
 
 
 def test_square_brackets_are_printed_as_they_are(

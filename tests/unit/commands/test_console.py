@@ -64,10 +64,10 @@ def test_what_did_not_pass_says_why(outcome: Outcome) -> None:
     bad = LOSS.model_copy(update={"value": 2.0, "ok": False})
     tail = "".join(f"line {number}\n" for number in range(20))
     probe = ProbeResult(name="beta", outcome=outcome, reason="too high", measurements=[bad], log_tail=tail)
-    said = [text.plain for text in console.reasons([ProbeResult(name="alpha", outcome="passed"), probe], {}, [])]
-    assert said[0] == f"beta: {outcome}: too high"
-    assert said[1] == "  loss is 2, bound ≤ 1 (it is small)"
-    assert said[2:] == ([] if outcome == "not-run" else [f"  │ line {number}" for number in range(12, 20)])
+    lines = [text.plain for text in console.reasons([ProbeResult(name="alpha", outcome="passed"), probe], {}, [])]
+    assert lines[0] == f"beta: {outcome}: too high"
+    assert lines[1] == "  loss is 2, bound ≤ 1 (it is small)"
+    assert lines[2:] == ([] if outcome == "not-run" else [f"  │ line {number}" for number in range(12, 20)])
 
 
 def test_progress_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:

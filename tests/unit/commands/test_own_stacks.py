@@ -99,6 +99,6 @@ def test_a_stack_that_is_in_neither_folder_is_said_of_both(command: Command, whe
 def test_no_commit_of_the_project_is_said_to_have_it(wheels: Small, mine: Path) -> None:
     assert wheels.project.owns(MINE) and not wheels.project.owns(TINY)
     assert stack.shipped(wheels.project) == [TINY]
-    found = origin.of(wheels.project, MINE)
-    assert found.commit is None or found.dirty
+    source = origin.of(wheels.project, MINE)
+    assert source.commit is None or source.dirty
     assert mine.is_dir()

@@ -81,17 +81,17 @@ def test_damaged_evidence_is_named(small: Small, damage: bytes) -> None:
 
 
 def test_a_red_in_any_run_is_a_false_alarm() -> None:
-    found = false_alarms.summary([result(1), result(2, "crashed"), result(3)])
-    assert found["false_alarms"] == [{"seed": 2, "probe": "alpha", "reason": "it fell"}]
-    assert found["probes"]["alpha"]["outcomes"] == {"passed": 2, "crashed": 1}
+    summary = false_alarms.summary([result(1), result(2, "crashed"), result(3)])
+    assert summary["false_alarms"] == [{"seed": 2, "probe": "alpha", "reason": "it fell"}]
+    assert summary["probes"]["alpha"]["outcomes"] == {"passed": 2, "crashed": 1}
 
 
 def test_the_distribution_stands_beside_the_bound(listed: Small) -> None:
-    found = {
+    summary = {
         "stack": "tiny", "runs": 3, "seeds": "1 to 3", "side_by_side": 2, "cores": 2,
         **false_alarms.summary([result(1), result(3), result(2)]),
     }  # fmt: skip
-    evidence.record(listed.project, "false-alarms", "it", found, listed.scratch())
+    evidence.record(listed.project, "false-alarms", "it", summary, listed.scratch())
     shown = text(listed)
     assert "| `alpha` | Does it? | `diff`, nats | ≤ 0.1 | 0.01 to 0.03 in 3 runs | 2 |" in shown
     assert "| `alpha` | `diff`, nats | ≤ 0.1 | 0.01 | 0.02 | 0.03 | measured |" in shown

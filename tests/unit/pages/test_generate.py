@@ -125,8 +125,8 @@ def test_the_version_of_vllm_is_that_of_the_distribution_that_provides_it(small:
 def test_the_table_of_controls_names_what_makes_each_good(small: Small) -> None:
     def control(name: str, **change: object) -> dict[str, object]:
         outcomes = {
-            key: [{"probe": "alpha", "outcome": said}]
-            for key, said in (("on_control", "failed"), ("on_twin", "passed"))
+            key: [{"probe": "alpha", "outcome": outcome}]
+            for key, outcome in (("on_control", "failed"), ("on_twin", "passed"))
         }
         return {"control": name, "title": "It is rude", "expected": ["alpha"], **change, **outcomes}
 

@@ -30,9 +30,9 @@ def built(small: Small, root: Path, count: int | None = None) -> Built:
 def test_the_names_are_those_of_the_layers_that_the_dockerfiles_make(real: Project) -> None:
     for name in stack.names(real):
         final = real.dockerfile(name).read_text().rpartition("\nFROM base\n")[2]
-        made = re.findall(r"^(?:WORKDIR|COPY --link)", final, re.MULTILINE)
+        instructions = re.findall(r"^(?:WORKDIR|COPY --link)", final, re.MULTILINE)
         lock = lockfile.load(real, name)
-        assert len(render.layers(lock)) == 1 + len(made), name
+        assert len(render.layers(lock)) == 1 + len(instructions), name
         copied = re.findall(r"^COPY --link --from=(\S+)", final, re.MULTILINE)
         assert render.layers(lock)[2:] == [layer.replace("-patched", " patches") for layer in copied]
 

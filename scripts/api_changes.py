@@ -102,7 +102,7 @@ def turns(facts: dict[Version, set[str]], order: list[Version], edges: dict[Vers
 
 
 def grouped(changes: dict[str, str], first: str) -> dict[str, dict[str, str]]:
-    """Without what was always there and what its module or class implies; by place, then by history."""
+    """The changes by place, then by history; without what is always there or implied by its module or class."""
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for fact, turned in sorted(changes.items()):
         if turned == f"+{first}" or fact.endswith("(") or implied(fact, changes):

@@ -1,4 +1,4 @@
-"""What the doctor knows of this project: advisories and stacks as one file, generated, committed, checked."""
+"""The doctor's data: the project's advisories and stacks as one file, which `vetted render` writes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ KEPT = ("id", "summary", "severity", "symptoms", "hints", "affected", "fix", "ev
 
 
 def path(project: Project) -> Path:
+    """Where the file is."""
     return project.root / "doctor" / "know" / "data.json"
 
 
 def text(project: Project) -> str:
-    """The file's content. Raises BadInputError for a broken advisory, stack or lock."""
-    known = [
-        one.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
-        for one in advisory.load_all(project)
-        if not one.withdrawn
+    """The content of the file. Raises BadInputError for a broken advisory, stack or lock."""
+    advisories = [
+        entry.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
+        for entry in advisory.load_all(project)
+        if not entry.withdrawn
     ]
     locks = [lockfile.load(project, name) for name in stack.shipped(project)]
     stacks = [_stack(lock, standing.certified_on(project, lock)) for lock in locks]
-    return json.dumps({"advisories": known, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"advisories": advisories, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _stack(lock: Lock, certified: list[str]) -> dict[str, Any]:
@@ -42,14 +43,14 @@ def _stack(lock: Lock, certified: list[str]) -> dict[str, Any]:
         "cuda": _cuda(lock),
         "certified": certified,
         "patches": [patch.file.removeprefix("images/patches/") for patch in lock.stack.patch],
-        "overrides": [lockfile.normalise(Requirement(one.requirement).name) for one in lock.stack.override],
+        "overrides": [lockfile.normalise(Requirement(override.requirement).name) for override in lock.stack.override],
         "versions": lock.versions,
         "hashes": {entry.name: entry.sha256 for entry in lock.python},
     }
 
 
 def _cuda(lock: Lock) -> str:
-    """The CUDA of a stack's own libraries; empty for one without."""
+    """The CUDA of the libraries in a lock, such as 12.8; empty for a lock without."""
     for name in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
         if name in lock.versions:
             return ".".join(lock.versions[name].split(".")[:2])

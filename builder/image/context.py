@@ -65,7 +65,7 @@ def _distributions(project: Project, lock: Lock, folder: Path, scratch: Path, re
     if source:
         sdist.refuse({entry: files[entry] for entry in source})
         # The lock has the hash of the source distribution, not of the wheel that is built from it.
-        pins = "".join(f"{entry.name}=={entry.version}\n" for entry in source)
+        pins = "".join(f"{entry.pin}\n" for entry in source)
         (folder / "requirements" / "built.txt").write_text(pins)
         sums = "".join(f"{entry.sha256}  {files[entry].name}\n" for entry in source)
         (folder / "requirements" / "source.sha256").write_text(sums)

@@ -55,7 +55,7 @@ def refuse(sources: Mapping[Entry, Path]) -> None:
     for entry, file in sources.items():
         if entry.name not in render.GROUPS[render.SOURCE]:
             raise errors.BadInputError(
-                f"{entry.name}=={entry.version}: {file.name} is no wheel, and nothing else is built from source",
+                f"{entry.pin}: {file.name} is no wheel, and nothing else is built from source",
                 next_step="lock a version that has a wheel",
             )
         if (got := sha256_file(file)) != f"sha256:{entry.sha256}":

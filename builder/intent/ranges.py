@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -37,6 +38,7 @@ Versions = Annotated[str, AfterValidator(_versions)]
 Packages = Annotated[dict[str, Versions], AfterValidator(_packages)]
 
 
+@functools.lru_cache(maxsize=1 << 16)  # a hundred advisories ask the same of the same few versions
 def contains(versions: str, version: str) -> bool:
     """Does a version lie in a range? Pre-releases do; what is not a version lies in ANY alone."""
     if versions == ANY:

@@ -39,7 +39,7 @@ assert draw() == first != draw()
 # What ZeRO-3 begins to gather in inference mode is ended outside of it.
 REFERENCE = """
 import torch
-from smoke import tiny
+from smoke.kit import tiny
 from trl import GRPOConfig, GRPOTrainer
 
 tokenizer = tiny.make_tokenizer()

@@ -48,7 +48,7 @@ def broken(home: Project, request: pytest.FixtureRequest, tmp_path: Path) -> Ite
     """A control, installed."""
     locked = control.load(home, request.param)
     with home.holding(request.param) as scratch:
-        environment = hostenv.prepare(home, locked.bad, scratch, lambda _: None)
+        environment = hostenv.prepare(home, locked.bad, scratch, lambda _: None, keep=False)
     yield locked, environment
     shutil.rmtree(tmp_path / "state")
 

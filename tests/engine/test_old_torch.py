@@ -86,7 +86,11 @@ CASES = [
 def python() -> Path:
     home = project.find(ROOT)
     with home.holding(CONTROL) as scratch:
-        return hostenv.prepare(home, control.load(home, CONTROL).twin, scratch, lambda _: None) / "bin" / "python"
+        return (
+            hostenv.prepare(home, control.load(home, CONTROL).twin, scratch, lambda _: None, keep=False)
+            / "bin"
+            / "python"
+        )
 
 
 def ran(case: Case, python: Path, folder: Path, *, patched: bool) -> subprocess.CompletedProcess[str]:

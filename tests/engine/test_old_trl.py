@@ -34,7 +34,9 @@ grpo.main(*grpo.make_parser().parse_args_and_config())
 def python() -> Path:
     home = project.find(ROOT)
     with home.holding(TWIN) as scratch:
-        return hostenv.prepare(home, control.load(home, TWIN).twin, scratch, lambda _: None) / "bin" / "python"
+        return (
+            hostenv.prepare(home, control.load(home, TWIN).twin, scratch, lambda _: None, keep=False) / "bin" / "python"
+        )
 
 
 def trained(python: Path, folder: Path, *functions: str) -> subprocess.CompletedProcess[str]:

@@ -30,9 +30,11 @@ and --requirements it looks at the environment of the Python that runs it."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program: prints an answer or an error, returns the exit code."""
     try:
-        return answer(arguments)
-    except BrokenPipeError:  # the reader of the output is gone
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+        code = answer(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of the output is gone; what is buffered still goes somewhere at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except UnreadableError as error:
         if "--json" in (sys.argv[1:] if arguments is None else arguments):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,8 +141,9 @@ def test_a_setup_py_on_the_host_takes_the_credentials_and_calls_home(
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     messages: list[str] = []
     built = sdist.build({entry: archive}, {}, venv, wheels.scratch(), messages.append)
-    metadata = subprocess.run(["unzip", "-p", str(built[entry]), "*/METADATA"], capture_output=True, check=True).stdout
-    summary = metadata.decode().partition("Summary: ")[2].splitlines()[0]
+    with zipfile.ZipFile(built[entry]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        summary = wheel.read(name).decode().partition("Summary: ")[2].splitlines()[0]
     assert summary == (
         "network" if any("allows no network namespace" in message for message in messages) else "nothing"
     )

@@ -131,7 +131,8 @@ def test_a_file_that_is_no_configuration_ends_with_3(bench: Bench, text: str, me
 def test_a_file_that_is_not_there_ends_with_3(bench: Bench) -> None:
     assert "does not exist" in bench.ask(code=3)["error"]["what"]
     with pytest.raises(errors.BadInputError, match="not UTF-8 text"):
-        configuration.read(Path(sys.executable), [])
+        bench.config.write_bytes(b"\x7fELF\xff")
+        configuration.read(bench.config, [])
 
 
 def test_a_configuration_that_works_ends_with_1(bench: Bench) -> None:

@@ -1,6 +1,6 @@
 """The pipeline: stack.toml -> lock -> Dockerfile -> image -> certificate.
 
-One module per stage; imports point downwards only.
+A folder is a stage. Imports point downwards only; `lint-imports` proves it.
 """
 
 __version__ = "0.1.0"

@@ -31,8 +31,9 @@ def docker() -> daemon.Docker:
     try:
         return daemon.docker()
     except errors.MissingToolError as error:
-        need(f"a Docker engine ({error.what})", present=False)
-        raise AssertionError from error
+        if os.environ.get("VETTED_REQUIRE_ENGINE"):
+            raise
+        pytest.skip(f"{error.what}; {INSTALL}")
 
 
 def compose() -> None:

@@ -20,7 +20,7 @@ class Docker:
 
 def docker() -> Docker:
     """The Docker engine. Raises MissingToolError with how to get one."""
-    how = "sudo scripts/install-engine (Debian 12), or start your Docker; or run with --engine host"
+    how = "sudo scripts/install-engine (Debian 12), or start your Docker; to certify without one: --engine host"
     try:
         result = process.run(["docker", "version", "--format", "{{json .Server}}"], timeout=20)
         builder = process.run(["docker", "buildx", "inspect"], timeout=20)

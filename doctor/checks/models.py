@@ -35,7 +35,7 @@ def _of_transformers(case: Case) -> Iterator[Finding]:
         return
     model = match["type"] or match["key"]
     config = f"transformers:{re.sub(r'[^a-z0-9]', '', model.lower())}config"
-    name = next((fact for fact in apis["transformers"]["changes"] if fact.lower().replace("_", "") == config), None)
+    name = next((fact for fact in apis["transformers"].changes if fact.lower().replace("_", "") == config), None)
     fact = history.exact(apis, name, "transformers") if name else None
     finding = missing.dated(case, Missing("transformers", f"the model type {model}", fact)) if fact else None
     if finding is not None:

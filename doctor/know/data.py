@@ -10,7 +10,10 @@ import json
 import pkgutil
 import re
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypedDict
+
+NAME = re.compile("[:(.]")  # what stands before the last name of a fact
 
 
 class Affected(TypedDict, total=False):
@@ -56,14 +59,25 @@ class Stack(TypedDict):
     hashes: dict[str, str]
 
 
-class Api(TypedDict, total=False):
-    """The names of one package: which came or went with which release."""
+@dataclass
+class Api:
+    """The names of one package: which came or went with which release. Only what is asked for is unpacked."""
 
-    first: str
-    last: str
-    requires: dict[str, list[str]]  # release: its Requires-Dist
-    changes: dict[str, str]  # fact: "+4.49.0 -5.0.0"
-    named: dict[str, list[str]]  # the last word of a fact: the facts
+    grouped: dict[str, dict[str, str]] = field(default_factory=dict)  # where: changes: names, as the file has them
+    requires: dict[str, list[str]] = field(default_factory=dict)  # release: its Requires-Dist
+
+    @cached_property
+    def changes(self) -> dict[str, str]:
+        """Each fact and its history, e.g. "+4.49.0 -5.0.0"."""
+        return flat(self.grouped)
+
+    @cached_property
+    def by_name(self) -> dict[str, list[str]]:
+        """The facts by the name that they end in."""
+        facts: dict[str, list[str]] = {}
+        for fact in self.changes:
+            facts.setdefault(NAME.split(fact)[-1], []).append(fact)
+        return facts
 
 
 class PastFix(NamedTuple):
@@ -85,16 +99,14 @@ class Knowledge:
 
     def requires(self, package: str) -> dict[str, list[str]]:
         """What every known release of a package declares to need."""
-        return self.apis.get(package, Api()).get("requires", {})
+        return self.apis.get(package, Api()).requires
 
 
+@cache
 def load() -> Knowledge:
     """Everything that is packed with the doctor."""
     project = _read("data.json")
-    apis: dict[str, Api] = {}
-    for package, api in _read("apis.json.gz").items():
-        changes = flat(api["changes"])
-        apis[package] = {**api, "changes": changes, "named": by_name(changes)}  # type: ignore[typeddict-item]
+    apis = {package: Api(api["changes"], api["requires"]) for package, api in _read("apis.json.gz").items()}
     fixes = {package: [PastFix(*row) for row in rows] for package, rows in _read("fixes.json").items()}
     return Knowledge(project["advisories"], project["stacks"], apis, fixes)
 
@@ -113,14 +125,6 @@ def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:
         for history, names in histories.items()
         for name in names.split(" ")
     }
-
-
-def by_name(changes: dict[str, str]) -> dict[str, list[str]]:
-    """The facts by the name that they end in."""
-    facts: dict[str, list[str]] = {}
-    for fact in changes:
-        facts.setdefault(re.split("[:(.]", fact)[-1], []).append(fact)
-    return facts
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Fact(NamedTuple):
 
 def exact(apis: Apis, name: str, package: str = "") -> Fact | None:
     """The fact of this name: of this package, or of the only package that has it."""
-    packages = [candidate for candidate, api in apis.items() if name in api["changes"]]
+    packages = [candidate for candidate, api in apis.items() if name in api.changes]
     if package not in packages and len(packages) != 1:
         return None
     owner = package if package in packages else packages[0]
@@ -64,10 +64,7 @@ def exact(apis: Apis, name: str, package: str = "") -> Fact | None:
 
 def ending(apis: Apis, package: str, name: str) -> list[str]:
     """The facts of a package that end in a name."""
-    index = apis[package].get("named")
-    if index is not None:
-        return index.get(name, [])
-    return [fact for fact in apis[package]["changes"] if fact.endswith(name)]
+    return apis[package].by_name.get(name, [])
 
 
 def offered(apis: Apis, name: str) -> list[Fact]:
@@ -104,7 +101,7 @@ def parameters(apis: Apis, owner: str, method: str) -> list[Fact]:
     facts = []
     pattern = re.compile(rf"(\w+)\.{re.escape(method)}\(\w+")
     for package, api in apis.items():
-        for name in api["changes"]:
+        for name in api.changes:
             match = pattern.fullmatch(name) if f".{method}(" in name else None
             near = _near(owner, match[1]) if match else 0
             if near >= RELATED:
@@ -116,7 +113,7 @@ def parameters_of_any(apis: Apis, function: str) -> list[Fact]:
     """The facts about the parameters of a function or method, where one package alone has one of that name."""
     facts, members = [], set()
     for package, api in apis.items():
-        for name in api["changes"]:
+        for name in api.changes:
             if name.endswith(f".{function}"):
                 members.add(package)
             elif f"{function}(" in name and name.split("(")[0].rpartition(".")[2] == function:
@@ -153,7 +150,7 @@ def spans(changes: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _fact(apis: Apis, package: str, name: str, near: int) -> Fact:
-    return Fact(package, name, tuple(apis[package]["changes"][name].split()), near)
+    return Fact(package, name, tuple(apis[package].changes[name].split()), near)
 
 
 def _near(owner: str, holder: str) -> int:

@@ -23,5 +23,5 @@ def test_the_names_of_releases_are_those_of_the_published_wheels() -> None:
         ("peft", "peft.utils.save_and_load:_maybe_shard_state_dict_for_tp"): "+0.19.0",
     }
     for (package, fact), change in known.items():
-        assert change in KNOWLEDGE.apis[package]["changes"][fact].split()
+        assert change in KNOWLEDGE.apis[package].changes[fact].split()
     assert "transformers>=4.56.2" in KNOWLEDGE.requires("trl")["1.16.0"]

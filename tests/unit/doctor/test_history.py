@@ -13,12 +13,16 @@ from doctor.know import data, history
 from doctor.know.data import Api, Knowledge
 from doctor.read import requirements
 
+
+def api(changes: dict[str, str], requires: dict[str, list[str]] | None = None) -> Api:
+    """A package's history, given by the whole names of its facts."""
+    return Api({fact: {history: ""} for fact, history in changes.items()}, requires or {})
+
+
 # A history of our own, in the form of doctor/know/apis.json.gz: packages, and a library that derives from one of them.
-APIS: dict[str, Api] = {
-    "transformers": {
-        "first": "4.0.0",
-        "requires": {"4.5.0": ["tokenizers<0.20,>=0.10"]},
-        "changes": {
+APIS = {
+    "transformers": api(
+        {
             "transformers:OldCache": "+0 -5.0.0",
             "transformers:NewConfig": "+5.0.0",
             "transformers.lately:": "+4.5.0",
@@ -32,9 +36,10 @@ APIS: dict[str, Api] = {
             "transformers.strict:AmbiguousLayerError": "+5.1.0",
             "GenerationMixin.generate(old": "+0 -4.6.0",
         },
-    },
-    "trl": {"first": "0.1.0", "requires": {}, "changes": {"GRPOTrainer.llm": "+0 -0.16.0", "helper(flag": "+0.5.0"}},
-    "vllm": {"first": "0.1.0", "requires": {}, "changes": {"vllm models:NewForCausalLM": "+0.9.0"}},
+        {"4.5.0": ["tokenizers<0.20,>=0.10"]},
+    ),
+    "trl": api({"GRPOTrainer.llm": "+0 -0.16.0", "helper(flag": "+0.5.0"}),
+    "vllm": api({"vllm models:NewForCausalLM": "+0.9.0"}),
 }
 
 
@@ -147,10 +152,7 @@ def test_what_no_release_explains_is_not_blamed_on_one(error: str, packages: dic
 
 
 def test_a_name_is_searched_for_in_its_own_class_first() -> None:
-    apis: dict[str, Api] = {
-        "one": {"changes": {"Trainer.x": "+1.0"}},
-        "two": {"changes": {"GRPOTrainer.x": "+2.0", "SFTTrainer.x": "+3.0"}},
-    }
+    apis = {"one": api({"Trainer.x": "+1.0"}), "two": api({"GRPOTrainer.x": "+2.0", "SFTTrainer.x": "+3.0"})}
     fact = history.of_class(apis, "GRPOTrainer", ".x")
     assert fact is not None
     assert (fact.package, fact.name, fact.since) == ("two", "GRPOTrainer.x", "2.0")

@@ -12,13 +12,15 @@ nox.options.sessions = ["lint", "tests"]
 nox.options.default_venv_backend = "none"
 
 VETTED = (sys.executable, "-m", "builder")
+# Tests start thousands of short processes: each would compile the same modules again.
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests that need nothing but this Python, in minutes: ./nox -s tests -- [PYTEST ARGUMENTS]."""
     parallel = ["--numprocesses", "logical", "--dist", "worksteal", "--durations", "15"]
-    session.run(sys.executable, "-m", "pytest", *(session.posargs or parallel))
+    session.run(sys.executable, "-m", "pytest", *(session.posargs or parallel), env=BYTECODE)
 
 
 @nox.session(default=False)
@@ -29,7 +31,7 @@ def engine(session: nox.Session) -> None:
     """
     # A file's tests stay together: what the first of them installs or builds, the others find.
     parallel = ["--numprocesses", "logical", "--dist", "loadfile", "--durations", "25"]
-    session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel))
+    session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel), env=BYTECODE)
 
 
 @nox.session

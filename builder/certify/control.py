@@ -169,7 +169,7 @@ def run(
         own = scratch / side
         own.mkdir()
         report(f"{locked.name}: installing the {side}")
-        environment = hostenv.prepare(project, lock, own, lambda _: None, keep=False, cache=scratch / "uv")
+        environment = hostenv.prepare(project, lock, own, lambda _: None, keep=False, cache=root / "uv")
         report(f"{locked.name}: running the {side}")
         try:
             answer = suite.run(

@@ -18,6 +18,7 @@ from tests.unit.conftest import Command
 CERTIFY = ("certify", TINY, "--engine", "host")
 
 
+@pytest.mark.engine  # it certifies twice for every point
 def test_certify_survives_a_kill_at_every_point(wheels: Small, command: Command, tmp_path: Path) -> None:
     path, names = certificate.path(wheels.project, TINY, "cpu", "host"), tmp_path / "names"
 

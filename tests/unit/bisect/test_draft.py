@@ -12,6 +12,8 @@ from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from tests.unit.bisect.conftest import BAD, GOOD, Parts
 
+pytestmark = pytest.mark.engine  # each of them installs a dozen environments
+
 
 def test_the_draft_is_a_valid_advisory_that_matches_the_bad_set_alone(parts: Parts) -> None:
     parts.breaks('has("b") and has("g")')

@@ -7,8 +7,12 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.conftest import spawn
 from tests.unit.bisect.conftest import Parts, condition, names
+
+pytestmark = pytest.mark.engine  # each of them installs a dozen environments
 
 
 def test_what_was_answered_is_not_asked_again(parts: Parts) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.unit.bisect.conftest import BAD, GOOD, NAMES, Parts, condition, names, verdicts
 
+pytestmark = pytest.mark.engine  # each of them installs a dozen environments
+
 
 def test_one_culprit_among_eight_is_named_with_its_versions(parts: Parts) -> None:
     parts.breaks('has("f")')

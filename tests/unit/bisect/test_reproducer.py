@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import LIBRARY, TINY, make_wheel
 from tests.unit.bisect.conftest import Parts, condition, names
+
+pytestmark = pytest.mark.engine  # each of them installs a dozen environments
 
 
 def test_the_reproducer_shows_it_with_uv_alone(parts: Parts, tmp_path: Path) -> None:

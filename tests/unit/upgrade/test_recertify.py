@@ -201,6 +201,7 @@ MOMENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.engine  # each of them upgrades twice
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: Moving, moment: str) -> None:
     expected, fault = MOMENTS[moment]

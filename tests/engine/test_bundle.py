@@ -20,8 +20,7 @@ import pytest
 from builder.base import machine
 from builder.bundle import bundle
 from builder.certify import certificate, hostenv
-from builder.lock import archives
-from tests.engine.conftest import ROOT, STACK, copy_of_project, processes
+from tests.engine.conftest import STACK, Workshop, copy_of_project, link_state, processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.
 ALONE = """
@@ -67,19 +66,14 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def host(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host that has the stack's own versions of most packages, as its freeze says, and the bundle of the rest."""
     root = tmp_path_factory.mktemp("bundle")
     workshop = copy_of_project(root / "project")
     workshop.keep_probes("imports", "grpo_plain")
     (workshop.project.smoke / "probes" / "quick.py").write_text(QUICK)
-    if (ROOT / ".vetted" / archives.FOLDER).is_dir():
-        # Downloads are kept by their hash: what the project has already need not be fetched again.
-        target = workshop.project.state / archives.FOLDER
-        shutil.copytree(ROOT / ".vetted" / archives.FOLDER, target, copy_function=os.link)
-    with workshop.project.holding(STACK) as scratch:
-        environment = hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None)
-    python = environment / "bin" / "python"
+    link_state(depot, workshop)
+    python = hostenv.path(workshop.project, workshop.lock) / "bin" / "python"
     listed = [machine.uv_binary(), "pip", "freeze", "--quiet", "--python", str(python)]
     lines = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.splitlines()
     freeze = root / "freeze.txt"

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from pip._internal.models.index import PyPI
 
-from builder.base import machine, sources
+from builder.base import machine, project, sources
 from builder.certify import certificate, engine, suite
 from builder.image import build, context, daemon, oci, target
 from tests.engine.conftest import GPU_ONLY, ROOT, STACK, Workshop, containers, killed_while, succeeds
@@ -77,6 +77,12 @@ def test_the_subject_is_the_digest_that_docker_reports(
     assert reported == built.manifest
     assert certified.subject[0].digest == certificate.bare(reported)
     assert certified.predicate.notRun.keys() == GPU_ONLY
+
+
+def test_the_image_built_here_is_the_one_whose_certificate_is_committed(built: oci.Image) -> None:
+    """On another machine, with another index, on another day."""
+    committed = certificate.read(certificate.path(project.find(ROOT), STACK, "cpu", "docker"))
+    assert committed.subject[0].digest == certificate.bare(built.manifest)
 
 
 def test_no_secret_of_the_machine_is_in_what_leaves_it(

@@ -1,8 +1,10 @@
-"""The longest test has a file of its own, so that it can run beside the others."""
+"""Reproducible builds: a small stack twice without any cache, and its root filesystem in two kinds of folder."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,37 +12,64 @@ import pytest
 
 from builder.base.project import sha256_file
 from builder.image import rootfs
-from tests.engine.conftest import STACK, Workshop
+from builder.intent import stack
+from builder.lock import lockfile
+from tests.engine.conftest import STACK, Workshop, copy_of_project, link_state
 
 pytestmark = pytest.mark.usefixtures("docker")
+SMALL = "small"
+# Every kind of layer, without the gigabytes: wheels, what is built from source, and what is patched.
+INTENT = """\
+title = "small"
+device = "cpu"
+python = "3.11"
+debian = "bookworm"
+requires = ["bitsandbytes", "deepspeed", "trl"]
+
+[[patch]]
+package = "bitsandbytes"
+file = "{patch}"
+reason = "a layer of patches"
+"""
+PACKAGES = {"bitsandbytes", "deepspeed", "packaging", "psutil", "pyyaml", "trl"}
 
 
-def test_two_builds_without_cache_are_identical(workshop: Workshop) -> None:
-    proof = workshop.json("build", STACK, "--prove")
+@pytest.fixture
+def small(depot: Workshop, tmp_path: Path) -> Workshop:
+    """A project with a small stack beside the others: some of the CPU stack's lock, and its Debian packages."""
+    workshop = copy_of_project(tmp_path / "project")
+    link_state(depot, workshop)
+    source, folder = workshop.project.stack_dir(STACK), workshop.project.stack_dir(SMALL)
+    folder.mkdir()
+    for file in ("build.txt", "debian.txt"):
+        shutil.copy(source / file, folder)
+    entries = (source / "requirements.txt").read_text().splitlines(keepends=True)
+    (folder / "requirements.txt").write_text("".join(line for line in entries if line.partition("==")[0] in PACKAGES))
+    patches = {patch.package: patch.file for patch in workshop.lock.stack.patch}
+    (folder / "stack.toml").write_text(INTENT.format(patch=patches["bitsandbytes"]))
+    intent = lockfile.intent(stack.load(workshop.project, SMALL))
+    locked = re.sub(r'intent = "[^"]*"', f'intent = "{intent}"', (source / "lock.toml").read_text())
+    (folder / "lock.toml").write_text(locked)
+    rendered = workshop.vetted("render", SMALL)
+    assert rendered.returncode == 0, rendered.stderr
+    return workshop
+
+
+def test_two_builds_without_cache_are_identical(small: Workshop) -> None:
+    proof = small.json("build", SMALL, "--prove")
     assert proof["identical"] is True
-    assert proof["first"] == proof["second"] == workshop.json("build", STACK)["manifest"]
+    assert proof["first"] == proof["second"] == small.json("build", SMALL)["manifest"]
 
 
-def test_the_root_filesystem_is_the_same_below_a_closed_folder(workshop: Workshop) -> None:
-    """apt works as a user of its own where that user may read, and that must not be seen in what it leaves."""
+def test_the_root_filesystem_is_the_same_below_a_closed_odd_folder_and_a_tight_umask(workshop: Workshop) -> None:
+    """apt works as a user of its own where that user may read; apt and mmdebstrap read spaces and quotes in a path."""
     made = set()
-    with workshop.project.holding(STACK), tempfile.TemporaryDirectory(dir="/var/tmp") as open_to_all:
-        for mode in (0o755, 0o700):
-            Path(open_to_all).chmod(mode)
-            folder = Path(open_to_all) / "scratch"
+    with workshop.project.holding(STACK), tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        Path(top).chmod(0o755)
+        for name, mode, umask in (("plain", 0o755, 0o022), ('a b,"c:d', 0o700, 0o077)):
+            folder = Path(top) / name
             folder.mkdir()
-            made.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=True)))
-            Path(folder).rename(Path(open_to_all) / f"{mode:o}")
-    assert len(made) == 1
-
-
-def test_the_root_filesystem_is_the_same_below_an_odd_path_and_a_tight_umask(workshop: Workshop) -> None:
-    """apt and mmdebstrap read spaces and quotes in a path, and what is made has the modes that the umask leaves."""
-    made = set()
-    with workshop.project.holding(STACK) as scratch:
-        for name, umask in (("plain", 0o022), ('a b,"c:d', 0o077)):
-            folder = scratch / name
-            folder.mkdir()
+            folder.chmod(mode)
             before = os.umask(umask)
             try:
                 made.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=True)))

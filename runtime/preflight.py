@@ -26,6 +26,12 @@ HERE = "here"  # the user's folder
 # The first driver of each CUDA major version; a driver runs all minor versions of it.
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 DRIVERS = {"12": 525, "13": 580}
+LIBRARY = "libcuda.so.1"  # the driver's
+# Where container runtimes put it: Debian's folders, others', Kubernetes on some clouds, WSL.
+DRIVER_FOLDERS = (
+    "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
+    "usr/local/cuda/compat", "usr/lib/wsl/lib",
+)  # fmt: skip
 SHM = 1 << 30  # bytes: ranks on one machine talk through /dev/shm
 SPACE = 5 << 30  # bytes: a checkpoint of a small model, with its optimizer
 
@@ -59,6 +65,7 @@ def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> lis
     return [
         certified(root, description, models),
         *(_driver(root, cuda_version, models) if cuda_version else []),
+        *(_driver_library(root, environ) if cuda_version and models else []),
         *_shared_memory(root, models),
         *_output(root),
         *_collisions(root),
@@ -208,6 +215,21 @@ def _driver(root: Path, cuda_version: str, models: list[str]) -> list[Finding]:
             )
         ]
     return [Finding("ok", f"driver {version}, CUDA {cuda_version}, {len(models)} x {models[0]}")]
+
+
+def _driver_library(root: Path, environ: Mapping[str, str]) -> list[Finding]:
+    """The container runtime mounts the driver's libraries, but only those of the capabilities that it was asked for."""
+    named = [folder.lstrip("/") for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    if any((root / folder / LIBRARY).exists() for folder in (*DRIVER_FOLDERS, *named)):
+        return []
+    return [
+        Finding(
+            "stop",
+            f"a GPU is visible, and the driver's library {LIBRARY} is not here",
+            "ask for the capability compute: docker run --gpus all, or in a compose file capabilities: [gpu, compute, "
+            "utility]; in Kubernetes NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        )
+    ]
 
 
 def _shared_memory(root: Path, models: list[str]) -> list[Finding]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from runtime import preflight
@@ -23,6 +24,7 @@ def main(probes: Sequence[str]) -> int:
         "device": "cuda" if preflight.cuda(stack["distributions"]) else "cpu",
         "probes": list(probes) or None,
         "distributions": stack["distributions"],
+        "memory_mib": memory_mib(),
     }
     failures = 0
     # As the tool does it: the supervisor runs in an isolated interpreter, the probes in the stack's.
@@ -43,3 +45,11 @@ def main(probes: Sequence[str]) -> int:
     if failures:
         print(f"{failures} failed", file=sys.stderr)
     return 1 if failures else code
+
+
+def memory_mib(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """The memory that a probe may use: this container's, or else the machine's, less what the machine itself needs."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    with suppress(OSError, ValueError):  # "max" where there is no limit
+        total = min(total, int(cgroup.read_text(encoding="ascii")) // 2**20)
+    return max(total - 2048, total * 3 // 4)

@@ -107,8 +107,9 @@ class Probe:
     `matters` is one sentence for the reader of a red row: what such a failure does to a training run. `needs` are
     import names; without these packages the probe is not run. `gpus` is the number of GPUs that it uses when the
     device is cuda. `skips` are the reasons for which its `run` may raise NotApplicable. `ranks` is the number of
-    processes that run it together. `fresh` starts a new process instead of a fork, where forking is not safe. A probe
-    that exceeds `timeout_s` seconds or `memory_mib` MiB (all its processes together, on the host) is killed.
+    processes that run it together. `fresh` starts a new process instead of a fork, where forking is not safe. `forks`:
+    it forks processes that use the GPU, so its own must not have started CUDA. A probe that exceeds `timeout_s`
+    seconds or `memory_mib` MiB (all its processes together, on the host) is killed.
     """
 
     matters: str
@@ -119,6 +120,7 @@ class Probe:
     ranks: int = 1
     gpus: int = 0
     fresh: bool = False
+    forks: bool = False
     timeout_s: float = 120
     memory_mib: int = 8192
 
@@ -148,6 +150,7 @@ class ProbeFile:
             "ranks": self.probe.ranks,
             "gpus": self.probe.gpus,
             "fresh": self.probe.fresh,
+            "forks": self.probe.forks,
             "timeout_s": self.probe.timeout_s,
             "memory_mib": self.probe.memory_mib,
             "bounds": [

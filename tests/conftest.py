@@ -66,7 +66,7 @@ def runner(*bounds: Mapping[str, Any]) -> str:
     catalogue: list[dict[str, Any]] = [
         {
             "name": name, "asks": "Does it?", "matters": "it does", "links": [], "needs": [], "skips": [], "ranks": 1,
-            "gpus": 0, "fresh": False, "timeout_s": 60, "memory_mib": 100, "bounds": bounds,
+            "gpus": 0, "fresh": False, "forks": False, "timeout_s": 60, "memory_mib": 100, "bounds": bounds,
         }
         for name in ("alpha", "beta")
     ]  # fmt: skip

@@ -96,16 +96,22 @@ class Hardware:
 
 
 def hardware(device: str) -> Hardware:
-    """The CPU and, for `cuda`, the GPUs and their driver from nvidia-smi. Raises MissingToolError without that."""
+    """The CPU and, for `cuda`, the visible GPUs and their driver. Raises MissingToolError if nvidia-smi lists none."""
     info = Path("/proc/cpuinfo")
     match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     name = match[1].strip() if match else platform.machine()
     cores = len(os.sched_getaffinity(0))
     if device != "cuda":
         return Hardware(name, cores)
+    rows = _gpus()
+    return Hardware(name, cores, tuple(row[0] for row in rows), rows[0][1])
+
+
+def _gpus() -> list[list[str]]:
+    """Name, driver and UUID of each visible GPU."""
     try:
         query = process.check(
-            "listing the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+            "listing the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version,uuid", "--format=csv,noheader"]
         )
     except errors.MissingToolError as error:
         raise errors.MissingToolError(
@@ -113,5 +119,34 @@ def hardware(device: str) -> Hardware:
             cause="the machine has no NVIDIA GPU, or its driver is not installed",
             next_step="run this on a host with an NVIDIA GPU and driver",
         ) from error
-    rows = [[cell.strip() for cell in line.split(",")] for line in query.stdout.splitlines() if line.strip()]
-    return Hardware(name, cores, tuple(row[0] for row in rows), rows[0][1] if rows else None)
+    rows = _visible([[cell.strip() for cell in line.split(",")] for line in query.stdout.splitlines() if line.strip()])
+    if not rows:
+        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise errors.MissingToolError(
+            "no GPU to certify on: nvidia-smi lists none that is visible",
+            cause="" if chosen is None else f"CUDA_VISIBLE_DEVICES is {chosen!r}",
+            next_step="run this on a host with an NVIDIA GPU and driver",
+        )
+    return rows
+
+
+def _visible(rows: list[list[str]]) -> list[list[str]]:
+    """The GPUs that CUDA_VISIBLE_DEVICES selects, by number or UUID, up to the first entry that matches none.
+
+    `rows`: name, driver and UUID of each. nvidia-smi lists all GPUs, whatever the variable says.
+    """
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return rows
+    visible: list[list[str]] = []
+    for entry in map(str.strip, chosen.split(",")):
+        if entry.isdecimal():
+            matches = rows[int(entry) : int(entry) + 1]
+        elif entry.startswith("MIG-"):  # a part of a GPU, which nvidia-smi lists with its GPU
+            matches = rows[:1] if len(rows) == 1 else []
+        else:
+            matches = [row for row in rows if entry and row[-1].startswith(entry)]
+        if len(matches) != 1:
+            break
+        visible += matches
+    return visible

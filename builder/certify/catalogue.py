@@ -66,6 +66,7 @@ class Probe(_Model):
     ranks: int
     gpus: int
     fresh: bool
+    forks: bool
     timeout_s: float
     memory_mib: int
     bounds: list[Bound]

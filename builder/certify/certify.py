@@ -163,6 +163,7 @@ def _on_host(
     project: Project, lock: Lock, _options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
     environment = hostenv.prepare(project, lock, scratch, lambda message: on_build(Step(0, 0, message)))
+    hostenv.require_compiler(lock, environment)
     return on_host(lock, environment, root, scratch)
 
 

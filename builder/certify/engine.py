@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def in_image(suite: Path, label: str, reference: str, python: str, device: str, 
         "--security-opt", "no-new-privileges",
         "--pids-limit", "1024",
         "--memory", f"{memory_mib}m",
-        *(GPUS if device == "cuda" else ()),
+        *(_gpus() if device == "cuda" else ()),
         "--mount", mount(suite, "/vetted"),
         "--env", "TMPDIR=/tmp",
         "--workdir", "/tmp",
@@ -58,6 +59,14 @@ def in_image(suite: Path, label: str, reference: str, python: str, device: str, 
         # Debian's own interpreter: no code of the stack's site-packages runs in the supervisor.
         *_supervisor(f"/usr/bin/python{python}", Path("/vetted")), "--python", "/opt/venv/bin/python", "--user", PROBES,
     ]  # fmt: skip
+
+
+def _gpus() -> list[str]:
+    """All GPUs, and the variable with which the caller has chosen some of them: Docker takes no list from it."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [*GPUS, "--env", "CUDA_DEVICE_ORDER=PCI_BUS_ID"] + (
+        [] if chosen is None else ["--env", f"CUDA_VISIBLE_DEVICES={chosen}"]
+    )
 
 
 def mount(source: Path, target: str) -> str:

@@ -188,6 +188,26 @@ def _system_libraries(project: Project, lock: Lock, scratch: Path, target: Path)
         process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])
 
 
+def require_compiler(lock: Lock, prepared: Path) -> None:
+    """Raise MissingToolError unless the host can compile the C modules with which Triton starts its kernels on a GPU.
+
+    TRL 1.16 uses Triton in every loss. The image has the compiler and Python's headers.
+    """
+    if lock.stack.device != "cuda":
+        return
+    missing = [] if any(map(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang")))) else ["gcc"]
+    look = "import pathlib, sysconfig; print(pathlib.Path(sysconfig.get_path('include'), 'Python.h').is_file())"
+    answer = process.check("looking for Python.h", [str(prepared / "bin" / "python"), "-I", "-S", "-c", look])
+    if answer.stdout.strip() != "True":
+        missing.append(f"python{lock.stack.python}-dev")
+    if missing:
+        raise errors.MissingToolError(
+            f"this machine lacks {' and '.join(missing)}",
+            cause="Triton compiles a C module for each kernel, with a C compiler and Python.h",
+            next_step=f"apt-get install {' '.join(missing)}, or run with --engine docker",
+        )
+
+
 def _toolkit(lock: Lock, new: Path) -> None:
     """Link the files of the CUDA wheels under the names that the toolkit usually has, as in the image."""
     home = _cuda_home(new)

@@ -6,7 +6,7 @@ ones, forward and backward, in every dtype. The results are compared with float6
 without an error: a missing tile, or TF32 in place of float32.
 
 Logs every product before it is computed, so that the last line of a crashed run names it. Needs one process; on a GPU,
-where there are far more shapes, one GPU.
+where there are far more shapes, one GPU: those shapes that fit into its memory.
 """
 
 from __future__ import annotations
@@ -103,8 +103,21 @@ def _shapes(device: str) -> dict[str, tuple[Shape, ...]]:
     if device == "cpu":
         # Without instructions for float16, a CPU takes seconds for the large ones.
         return {"bfloat16": few, "float16": ODD, "float32": few}
-    many = (*few, *((rows, *layer) for layer in LAYERS for rows in ROWS))
-    return dict.fromkeys(("bfloat16", "float16", "float32"), many)
+    import torch
+
+    free = torch.cuda.mem_get_info()[0]
+    many = [*few, *((rows, *layer) for layer in LAYERS for rows in ROWS)]
+    fitting = tuple(shape for shape in many if _bytes(shape) <= free)
+    print(f"{len(fitting)} of {len(many)} shapes fit into {free / 1e9:.1f} GB", flush=True)
+    return dict.fromkeys(("bfloat16", "float16", "float32"), fitting)
+
+
+def _bytes(shape: Shape) -> int:
+    """The most memory that the products of a layer take: matrices in float32, and the weight in float64 as well."""
+    rows, inputs, outputs = shape
+    weight, activations = inputs * outputs, rows * (inputs + outputs)
+    # The weight: drawn, used, transposed, its gradient, in float64. The activations: drawn, used, computed.
+    return 24 * weight + 12 * activations
 
 
 class Numbers:

@@ -57,6 +57,7 @@ PROBE = Probe(
     ),
     needs=("torch", "transformers", "datasets", "trl"),
     gpus=1,
+    forks=True,
 )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from smoke import probe
-from smoke.run import linux, ranks
+from smoke.run import gpus, linux, ranks
 from smoke.run.job import Job
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the ports that the kernel assigns by itself
@@ -37,6 +37,8 @@ def become(job: Job, zygote: int) -> NoReturn:
         os.chdir(job.work)
         # For a single process too: TRL makes it a group of one, by default at the same port in every run.
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()))
+        if job.gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = job.gpus
         status = _run(job, 0) if job.ranks == 1 else ranks.run(job, _run)
     except BaseException:
         traceback.print_exc()
@@ -72,12 +74,16 @@ def _run(job: Job, rank: int) -> int:
     try:
         random.seed(job.seed)
         file = probe.load(Path(job.file))
+        on_gpu = job.device == "cuda" and file.probe.gpus > 0 and not file.probe.forks
+        use = gpus.Use(rank) if on_gpu else None
         start = time.monotonic()
         context = probe.Context(job.device, job.seed, job.work, job.distributions, rank, job.ranks)
         for reading in file.run(context):
             value = float(reading.value)
             job.append(rank, {"reading": reading.name, "value": repr(value), "detail": reading.detail})
             sys.stdout.write(f"smoke: {reading.name} = {value:g} {reading.detail}\n")  # one write: ranks share the log
+        if use is not None:
+            use.require()
         job.append(rank, {"done": True, "seconds": time.monotonic() - start})
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)

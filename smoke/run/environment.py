@@ -61,6 +61,13 @@ _CPU = {
     "VLLM_USE_AOT_COMPILE": "0",
 }
 
+_CUDA = {
+    # As nvidia-smi and the driver's files number them.
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    # Without a fixed workspace, cuBLAS may add in another order in each run: some probes compare bit for bit.
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
+
 
 def environment(device: str, home: Path, root: Path, python: str = sys.executable) -> dict[str, str]:
     """The environment of the processes that run probes on `device`, "cpu" or "cuda", in the interpreter `python`.
@@ -97,5 +104,5 @@ def environment(device: str, home: Path, root: Path, python: str = sys.executabl
         **own,
         **_OFFLINE,
         **_FORKING,
-        **(_CPU if device == "cpu" else {}),
+        **(_CPU if device == "cpu" else _CUDA),
     }

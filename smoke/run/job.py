@@ -37,7 +37,8 @@ def _read(path: Path, largest: int, *, end: bool = False) -> str:
 class Job:
     """One probe to run, with everything that its process needs; sent to the zygote as JSON.
 
-    `directory` contains the log, the results, and `work`, the probe's working directory.
+    `directory` contains the log, the results, and `work`, the probe's working directory. `gpus` is the value of
+    CUDA_VISIBLE_DEVICES, where the probe shall not see all of them.
     """
 
     file: str
@@ -46,6 +47,7 @@ class Job:
     ranks: int
     directory: str
     distributions: Mapping[str, str]
+    gpus: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The job as JSON."""

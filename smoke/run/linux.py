@@ -149,10 +149,3 @@ def oom_kills() -> int:
                 if key == "oom_kill":
                     total += int(value)
     return total
-
-
-def gpu_count() -> int:
-    """The number of NVIDIA GPUs that a process started here would see, counted without CUDA."""
-    nodes = sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdecimal())
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return nodes if visible is None else min(nodes, len([name for name in visible.split(",") if name.strip()]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from smoke.probe import ProbeFile
-from smoke.run import linux, outcome
+from smoke.run import gpus, linux, outcome
 from smoke.run.environment import environment
 from smoke.run.guard import Stopped
 from smoke.run.job import Job
@@ -110,8 +110,8 @@ class Supervisor:
         """Why the probe cannot run here, or None."""
         if missing := [name for name in file.probe.needs if PathFinder.find_spec(name, path) is None]:
             return f"not installed: {', '.join(missing)}"
-        if self._request.device == "cuda" and (gpus := linux.gpu_count()) < file.probe.gpus:
-            return f"needs {file.probe.gpus} GPU(s), found {gpus}"
+        if self._request.device == "cuda" and (found := len(gpus.visible())) < file.probe.gpus:
+            return f"needs {file.probe.gpus} GPU(s), found {found}"
         return None
 
     def _preload(self, packages: list[str]) -> None:
@@ -125,13 +125,15 @@ class Supervisor:
             for answer in self._answers(zygote):
                 current = str(answer.get("importing", current))
                 ready = "ready" in answer
+                if answer.get("cuda"):
+                    lost = f"an import started CUDA, which does not survive a fork: {str(answer['cuda'])[:200]}"
                 if answer.get("imported") in packages:
                     imported[str(answer["imported"])] = str(answer.get("found"))
             if not ready and not alive:
                 lost = f"the process importing it: {outcome.ended(zygote.status() or 0)}"
             elif time.monotonic() - start > _PRELOAD_LIMIT_S:
                 lost = f"still importing after {_PRELOAD_LIMIT_S} s"
-        if ready:
+        if ready and not lost:
             self._zygote = zygote
         else:
             imported[current or "zygote"] = lost
@@ -183,6 +185,7 @@ class Supervisor:
             ranks=file.probe.ranks,
             directory=str(self._directory / file.name),
             distributions=request.distributions,
+            gpus=gpus.shown(file.probe.gpus, file.probe.ranks) if request.device == "cuda" else None,
         )
         job.work.mkdir(parents=True)
         self._stack.hand_over(Path(job.directory), job.work)

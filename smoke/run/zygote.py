@@ -18,12 +18,12 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoke.run import child, linux
+from smoke.run import child, gpus, linux
 from smoke.run.job import Job
 
 # Packages in import order, each with the modules that it loads lazily and that training needs.
@@ -152,13 +152,16 @@ def main(parent: int, packages: Sequence[str]) -> None:
     def answer(**record: Any) -> None:
         out.write(json.dumps(record) + "\n")
 
-    for package in packages:
-        answer(importing=package)
-        answer(imported=package, found=_import(package))
+    with ExitStack() as until_imported:
+        for package in packages:
+            answer(importing=package)
+            answer(imported=package, found=_import(package))
+            if package == "torch" and package in sys.modules:
+                until_imported.enter_context(gpus.answered(sys.modules[package]))
     # Frozen objects are never visited by the garbage collector, so their memory stays shared with the children.
     gc.collect()
     gc.freeze()
-    answer(ready=True)
+    answer(ready=True, cuda=_cuda())
     for line in sys.stdin:
         answer(ended=_run(Job(**json.loads(line)), out.fileno()))
 
@@ -173,6 +176,14 @@ def _import(package: str) -> str:
         sys.excepthook(*sys.exc_info())
         return f"{type(error).__name__}: {error}"
     return str(getattr(module, "__version__", "unknown"))
+
+
+def _cuda() -> str | None:
+    """What shows that an import has started CUDA, which does not survive a fork, or None."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "torch has initialized CUDA"
+    return gpus.started()
 
 
 def _run(job: Job, answers: int) -> int:

@@ -52,6 +52,7 @@ def test_list_shows_every_probe() -> None:
             "ranks",
             "gpus",
             "fresh",
+            "forks",
             "timeout_s",
             "memory_mib",
             "bounds",

@@ -116,11 +116,35 @@ def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
+TWO = "printf 'Some GPU, 570.1, GPU-aa\\nOther GPU, 570.1, GPU-bb\\n'"
+
+
 def test_gpus_are_named_with_their_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nvidia_smi(tmp_path, monkeypatch, "printf 'Some GPU, 570.1\\nSome GPU, 570.1\\n'")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nvidia_smi(tmp_path, monkeypatch, TWO)
     hardware = machine.hardware("cuda")
-    assert (hardware.gpus, hardware.driver) == (("Some GPU", "Some GPU"), "570.1")
+    assert (hardware.gpus, hardware.driver) == (("Some GPU", "Other GPU"), "570.1")
     assert machine.hardware("cpu").gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [("1", ("Other GPU",)), ("GPU-aa", ("Some GPU",)), ("1,0", ("Other GPU", "Some GPU")), ("0,7,1", ("Some GPU",))],
+)
+def test_a_certificate_names_the_gpus_that_are_visible(
+    visible: str, gpus: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    nvidia_smi(tmp_path, monkeypatch, TWO)
+    assert machine.hardware("cuda").gpus == gpus
+
+
+@pytest.mark.parametrize("visible", ["", "7", "GPU-cc", "-1"])
+def test_no_visible_gpu_is_an_error(visible: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    nvidia_smi(tmp_path, monkeypatch, TWO)
+    with pytest.raises(errors.MissingToolError, match=f"(?s)none that is visible.*is '{visible}'"):
+        machine.hardware("cuda")
 
 
 def test_a_driver_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

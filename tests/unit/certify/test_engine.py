@@ -85,11 +85,17 @@ def test_a_container_has_nothing_that_training_does_not_need(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_a_container_for_cuda_has_the_gpus_and_shared_memory_besides(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("chosen", "variables"), [(None, []), ("1", ["CUDA_VISIBLE_DEVICES=1"])])
+def test_a_container_for_cuda_has_the_visible_gpus_and_shared_memory_besides(
+    chosen: str | None, variables: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     plain = engine.in_image(tmp_path, "of=tiny", "vetted/tiny:1", "3.11", "cpu", 1024)
     argv = engine.in_image(tmp_path, "of=tiny", "vetted/tiny:1", "3.11", "cuda", 1024)
     added = [word for word in argv if word not in plain]
-    assert added == ["--gpus", "all", "--shm-size", "8g"]
+    assert added == ["--gpus", "all", "--shm-size", "8g", "CUDA_DEVICE_ORDER=PCI_BUS_ID", *variables]
 
 
 def test_on_the_host_the_tools_python_supervises_and_the_stacks_runs_the_probes(tmp_path: Path) -> None:

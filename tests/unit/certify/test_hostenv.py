@@ -14,7 +14,7 @@ import pytest
 from builder.base import errors, machine, project, seal
 from builder.certify import hostenv
 from builder.image import sdist
-from builder.lock import debian
+from builder.lock import debian, lockfile
 from tests.conftest import LIBRARY, PYTHON, TINY, Small, make_wheel
 
 
@@ -242,3 +242,31 @@ def test_only_what_has_no_wheel_may_be_built(wheels: Small, tmp_path: Path) -> N
     sdist.refuse({replace(entry, name="deepspeed"): archive})
     with pytest.raises(errors.NetworkError, match="the file is not the locked one"):
         sdist.refuse({replace(entry, name="deepspeed", sha256="0" * 64): archive})
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "missing"),
+    [
+        ("bin", True, None),
+        ("empty", True, "gcc"),
+        ("bin", False, "python3.11-dev"),
+        ("empty", False, "gcc and python3"),
+    ],
+)
+def test_on_a_gpu_the_host_needs_what_triton_compiles_with(
+    path: str, headers: bool, missing: str | None, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program, text in (("bin/gcc", ""), ("env/bin/python", f"echo {headers}")):
+        (tmp_path / program).parent.mkdir(parents=True)
+        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / path))
+    monkeypatch.delenv("CC", raising=False)
+    lock = lockfile.load(small.project, TINY)
+    hostenv.require_compiler(lock, tmp_path / "env")  # a CPU needs neither
+    cuda = replace(lock, stack=lock.stack.model_copy(update={"device": "cuda"}))
+    if missing is None:
+        hostenv.require_compiler(cuda, tmp_path / "env")
+    else:
+        with pytest.raises(errors.MissingToolError, match=missing):
+            hostenv.require_compiler(cuda, tmp_path / "env")

@@ -25,7 +25,7 @@ CATALOGUE = [
         "name": "alpha",
         "asks": "Does it?",
         "matters": "it does",
-        "links": [], "needs": [], "skips": [], "ranks": 1, "gpus": 0, "fresh": False, "timeout_s": 60,
+        "links": [], "needs": [], "skips": [], "ranks": 1, "gpus": 0, "fresh": False, "forks": False, "timeout_s": 60,
         "memory_mib": 100,
         "bounds": [
             {"name": "diff", "unit": "nats", "bound": {"at_most": 0.1}, "why": "measured", "headline": True},

@@ -75,4 +75,15 @@ def test_with_gpus_the_trainer_and_the_server_see_those_that_are_theirs() -> Non
     assert seen == dict.fromkeys(("train", "smoke", "preflight"), "${VETTED_GPUS:-0}")
     for service in overlay.values():
         (devices,) = service["deploy"]["resources"]["reservations"]["devices"]
-        assert devices == {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "utility"]}
+        assert devices == {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "compute", "utility"]}
+        assert "compute" in driver_capabilities(devices["capabilities"])
+
+
+def driver_capabilities(requested: list[str]) -> set[str]:
+    """What a container gets of the driver, by Docker's rule (moby, daemon/nvidia_linux.go).
+
+    Requested capabilities that are the driver's own become NVIDIA_DRIVER_CAPABILITIES; where none is, the container
+    toolkit's default holds. libcuda.so.1 comes with compute.
+    """
+    own = {"compute", "compat32", "graphics", "utility", "video", "display"} & set(requested)
+    return own or {"compute", "utility"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builder.image import context
-from runtime import metrics, preflight, train, verdict
+from runtime import metrics, preflight, smoke, train, verdict
 from runtime.train import Options, UsageError
 from tests.conftest import ROOT, Small
 
@@ -35,6 +35,7 @@ class Machine:
         (root / "runs").mkdir()
         if driver:
             self.write("proc/driver/nvidia/version", VERSION.format(driver))
+            self.write("usr/lib/x86_64-linux-gnu/libcuda.so.1", "")
         for number in range(gpus):
             self.write(f"proc/driver/nvidia/gpus/0000:0{number}/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n")
 
@@ -88,6 +89,19 @@ def test_a_driver_is_held_against_the_cuda_of_the_stack(
     stops = Machine(tmp_path, CUDA, driver, gpus).stops()
     assert len(stops) == (message is not None)
     assert all(stop.startswith(str(message)) for stop in stops)
+
+
+@pytest.mark.parametrize("folder", ["usr/lib/aarch64-linux-gnu", "usr/local/nvidia/lib64", "opt/driver"])
+def test_a_container_without_the_drivers_library_is_told_which_capability_it_lacks(folder: str, tmp_path: Path) -> None:
+    """Such as one that was started with the capabilities gpu and utility alone."""
+    machine = Machine(tmp_path, CUDA, "580.65.06", 1)
+    assert machine.stops() == []
+    (tmp_path / "usr/lib/x86_64-linux-gnu/libcuda.so.1").unlink()
+    (stop,) = machine.stops()
+    assert "libcuda.so.1 is not here" in stop and "capabilities: [gpu, compute, utility]" in stop
+    machine.write(f"{folder}/libcuda.so.1", "")
+    variables = {"LD_LIBRARY_PATH": "/nowhere:/opt/driver"}
+    assert [text for level, text in machine.findings(variables) if level == "stop"] == []
 
 
 def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: Path) -> None:
@@ -395,3 +409,9 @@ def test_its_files_have_the_same_modes_wherever_they_were_cloned(small: Small, t
     assert modes["usr/local/bin/vetted"] == modes["opt/vetted/runtime"] == 0o755
     assert modes["opt/vetted/runtime/train.py"] == 0o644
     assert not [name for name in modes if "__pycache__" in name or "launcher" in name]
+
+
+@pytest.mark.parametrize(("limit", "mib"), [("8589934592\n", 6144), ("1073741824\n", 768), ("max\n", None)])
+def test_a_probe_may_use_the_memory_of_the_container(limit: str, mib: int | None, tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(limit)
+    assert smoke.memory_mib(tmp_path / "memory.max") == (mib or smoke.memory_mib(tmp_path / "missing"))

@@ -1,0 +1,113 @@
+"""The GPUs that a process would see, found out without CUDA: a process that has started CUDA cannot be forked."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# The device file that CUDA opens when it starts, and that the management library (NVML) does not need.
+_UVM = "/dev/nvidia-uvm"
+
+
+def visible() -> list[str]:
+    """The NVIDIA GPUs that a process started here would see, as CUDA_VISIBLE_DEVICES names them."""
+    nodes = sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdecimal())
+    if not nodes and Path("/dev/dxg").exists():
+        nodes = 1  # WSL has one device for all GPUs; most have one GPU
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return [str(number) for number in range(nodes)]
+    # A part of a GPU (MIG) has no device node of its own.
+    names = [name.strip() for name in chosen.split(",") if name.strip()]
+    return names[:nodes] if nodes else []
+
+
+def shown(gpus: int, ranks: int) -> str | None:
+    """The value of CUDA_VISIBLE_DEVICES for a probe that uses `gpus` GPUs in `ranks` processes; None for all.
+
+    A single process that sees several GPUs makes Transformers' Trainer use DataParallel, which TRL refuses.
+    """
+    return ",".join(visible()[:gpus]) if ranks == 1 and gpus else None
+
+
+def started() -> str | None:
+    """What shows that this process has started CUDA, or None."""
+    with suppress(OSError):
+        for entry in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                if str(entry.readlink()).startswith(_UVM):
+                    return f"{_UVM} is open"
+    return None
+
+
+class Use:
+    """What a process allocates on its GPU. Without a GPU that works, packages train on the CPU, and nothing fails."""
+
+    def __init__(self, device: int) -> None:
+        """Start CUDA and compute something. Raises RuntimeError when that fails."""
+        import torch
+
+        self._cuda, self._device = torch.cuda, device
+        try:
+            total = torch.ones(1024, device=f"cuda:{device}").sum().item()
+        except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for CUDA
+            raise RuntimeError(f"no GPU can be used: {error}") from error
+        if total != 1024:
+            raise RuntimeError(f"the GPU computes 1024 x 1 = {total:g}")
+        self._cuda.reset_peak_memory_stats(device)
+
+    def require(self) -> None:
+        """Raise RuntimeError when nothing was allocated since the start."""
+        if self._cuda.max_memory_allocated(self._device) == 0:
+            raise RuntimeError("nothing ran on the GPU: no memory of it was allocated")
+
+
+@contextmanager
+def answered(torch: ModuleType) -> Iterator[None]:
+    """Answer the compute capability of GPUs without CUDA, as long as the block runs.
+
+    bitsandbytes asks for it when it is imported, and torch would start CUDA to answer.
+    """
+    cuda = getattr(torch, "cuda", None)
+    original = getattr(cuda, "get_device_capability", None)
+    if cuda is None or original is None:
+        yield
+        return
+
+    def capability(device: Any = None) -> tuple[int, int]:
+        try:
+            index = cuda._get_nvml_device_index(0 if device is None else device)
+            return compute_capability(index)
+        except (OSError, AttributeError, ValueError, RuntimeError):
+            answer: tuple[int, int] = original(device)
+            return answer
+
+    cuda.get_device_capability = capability
+    try:
+        yield
+    finally:
+        cuda.get_device_capability = original
+
+
+def compute_capability(index: int) -> tuple[int, int]:
+    """The compute capability of a GPU, such as (9, 0), by its number in NVML. Raises OSError when NVML does not say."""
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    handle, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+    _check("nvmlInit", nvml.nvmlInit_v2())
+    try:
+        _check("nvmlDeviceGetHandleByIndex", nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)))
+        answer = nvml.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
+        _check("nvmlDeviceGetCudaComputeCapability", answer)
+    finally:
+        nvml.nvmlShutdown()
+    return major.value, minor.value
+
+
+def _check(function: str, status: int) -> None:
+    if status != 0:
+        raise OSError(f"{function} failed with status {status}")

@@ -1,0 +1,105 @@
+"""What a CUDA stack does before its first kernel, with the stack's own wheels and a driver that has no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smoke import probe
+from smoke.run.zygote import PRELOAD
+from tests.conftest import ROOT
+from tests.gpu import stub
+from tests.gpu.conftest import CudaStack, Run, run
+from tests.gpu.stub import H200, Machine
+
+PROBES = probe.discover(ROOT / "smoke" / "probes")
+SINGLE = {name for name, file in PROBES.items() if file.probe.gpus == 1}
+PAIRS = {name for name, file in PROBES.items() if file.probe.gpus == 2}
+# Its process must not start CUDA, and looks at what it would see.
+COUNT = '''\
+"""How many GPUs does a probe see?"""
+from smoke.probe import Bound, Probe, Reading
+
+GPUS = Bound("gpus", "", headline=True)
+PROBE = Probe(matters="", bounds=(GPUS,), links=(), needs=("torch",), gpus={gpus}, forks=True)
+
+def run(context):
+    import torch
+    yield Reading("gpus", torch.cuda.device_count())
+'''
+
+
+@pytest.fixture(scope="module")
+def h200(cuda_stack: CudaStack, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return stub.machine(tmp_path_factory.mktemp("h200") / "machine", cuda_stack.libraries)
+
+
+@pytest.fixture(scope="module")
+def whole(cuda_stack: CudaStack, h200: Machine) -> Run:
+    """The whole suite on one H200."""
+    return run(cuda_stack, h200)
+
+
+def test_importing_the_stack_calls_the_driver_in_no_way(whole: Run, h200: Machine) -> None:
+    versions = whole.ready["preloaded"]
+    assert list(versions) == list(PRELOAD) and all(version[0].isdigit() for version in versions.values()), versions
+    assert h200.calls() != []
+    # What a process forked for a probe does, has the start of that process in its stack.
+    assert [call for call in h200.calls() if "smoke/run/child.py" not in call.stack] == []
+
+
+def test_every_probe_says_that_there_is_no_gpu_to_use(whole: Run) -> None:
+    outcomes = {name: end["outcome"] for name, end in whole.ends.items()}
+    assert {name for name, outcome in outcomes.items() if outcome == "passed"} == {"imports"}
+    assert {name for name, outcome in outcomes.items() if outcome == "not-run"} == PAIRS
+    for name in SINGLE - {"train-cli"}:  # its processes are those of a command
+        assert whole.ends[name]["reason"] == "RuntimeError: no GPU can be used: No CUDA GPUs are available", name
+
+
+@pytest.mark.parametrize(
+    ("gpus", "visible", "seen"), [(1, None, 1), (2, None, 2), (1, "1", 1), (2, "1,0", 2), (1, "GPU-00000001", 1)]
+)
+def test_a_probe_sees_as_many_gpus_as_it_asks_for(
+    gpus: int, visible: str | None, seen: int, cuda_stack: CudaStack, tmp_path: Path
+) -> None:
+    """Of three. A single process that saw two would train with DataParallel, which TRL refuses."""
+    (tmp_path / "probes").mkdir()
+    (tmp_path / "probes" / "count.py").write_text(COUNT.format(gpus=gpus))
+    more = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    machine = stub.machine(tmp_path / "machine", cuda_stack.libraries, gpus=(H200,) * 3, more=more)
+    (end,) = run(cuda_stack, machine, folder=tmp_path / "probes").ends.values()
+    assert end["measurements"][0]["value"] == seen, end
+
+
+@pytest.mark.parametrize(
+    ("nodes", "visible"), [((), None), (("nvidia0", "nvidia-uvm"), ""), (("nvidiactl", "nvidia-uvm"), "0")]
+)
+def test_without_a_device_no_probe_passes_and_the_reason_is_said(
+    nodes: tuple[str, ...], visible: str | None, cuda_stack: CudaStack, tmp_path: Path
+) -> None:
+    more = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    machine = stub.machine(tmp_path / "machine", cuda_stack.libraries, nodes=nodes, more=more)
+    ends = run(cuda_stack, machine).ends
+    assert {name for name, end in ends.items() if end["outcome"] == "passed"} == set()
+    assert {ends[name]["reason"] for name in SINGLE} == {"needs 1 GPU(s), found 0"}
+    assert "bitsandbytes has loaded its library for CPUs" in ends["imports"]["reason"]
+
+
+def test_where_an_import_starts_cuda_each_probe_has_a_process_of_its_own(cuda_stack: CudaStack, tmp_path: Path) -> None:
+    """For a part of a GPU (MIG), torch has no answer without CUDA."""
+    part = {"CUDA_VISIBLE_DEVICES": "MIG-00000000-0000-0000-0000-000000000000"}
+    machine = stub.machine(tmp_path / "machine", cuda_stack.libraries, more=part)
+    answer = run(cuda_stack, machine, ["gemm-sweep", "nf4-parity"])
+    assert "an import started CUDA, which does not survive a fork" in str(answer.ready["preloaded"])
+    reasons = {end["reason"] for end in answer.ends.values()}
+    assert reasons == {"RuntimeError: no GPU can be used: No CUDA GPUs are available"}
+
+
+def test_without_the_management_library_each_probe_has_a_process_of_its_own(
+    cuda_stack: CudaStack, tmp_path: Path
+) -> None:
+    machine = stub.machine(tmp_path / "machine", cuda_stack.libraries)
+    (machine.folder / "libnvidia-ml.so.1").unlink()
+    answer = run(cuda_stack, machine, ["nf4-parity"])
+    assert "an import started CUDA" in str(answer.ready["preloaded"])

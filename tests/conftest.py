@@ -8,8 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,19 +99,6 @@ say("finish")
 """
 GOOD_RESULTS = [ProbeResult(name=name, outcome="passed", matters="it does") for name in ("alpha", "beta")]
 BAD_RUN = GOOD_RUN.replace('end("beta")', 'end("beta", "failed", reason="the reward fell")')
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)
@@ -294,30 +279,3 @@ def copy(tmp_path: Path) -> Project:
         shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "README.md", target)
     return project.find(target)
-
-
-def spawn(argv: Sequence[str], cwd: Path, **env: str) -> subprocess.Popen[str]:
-    """Start this Python with the project's packages importable."""
-    return subprocess.Popen(
-        [sys.executable, *argv],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=_interruptible,
-    )
-
-
-def _interruptible() -> None:
-    """What a shell runs in the background ignores interrupts, and so would all that it starts: these tests too."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def vetted(root: Path, *argv: str, **env: str) -> Answer:
-    """Run the real command in a process of its own; whatever it says, it must not be a traceback."""
-    with spawn(["-m", "builder", *argv], root, **env) as child:
-        out, err = child.communicate()
-    assert "Traceback" not in err, err
-    return Answer(child.returncode, out, err)

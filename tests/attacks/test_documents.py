@@ -17,7 +17,8 @@ from builder.bisect import configuration
 from builder.bisect.journal import Journal
 from builder.pages import evidence, generate, matrix, records
 from tests.attacks.letters import harmless
-from tests.conftest import TINY, Small, vetted
+from tests.commands import vetted
+from tests.conftest import TINY, Small
 
 DEEP = "[" * 100_000
 UNREADABLE = {

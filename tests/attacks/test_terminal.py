@@ -18,7 +18,8 @@ from builder.certify.certificate import Measurement, ProbeResult
 from builder.console import terminal
 from builder.image.buildx import Step
 from tests.attacks.letters import CLIPBOARD, HOSTILE, harmless
-from tests.conftest import ROOT, TINY, Small, vetted
+from tests.commands import vetted
+from tests.conftest import ROOT, TINY, Small
 
 
 def printed(renderable: object, *, terminal: bool = False) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from builder.image.build import Built
 from tests import parts
-from tests.conftest import TINY, Small, vetted
+from tests.commands import vetted
+from tests.conftest import TINY, Small
 from tests.registry.conftest import make_image
 
 

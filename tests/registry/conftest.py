@@ -24,7 +24,8 @@ from builder.image.build import Built
 from builder.publish import registry
 from builder.publish.reference import Repository, parse_repository
 from tests import parts
-from tests.conftest import TINY, Answer, Small
+from tests.commands import Answer
+from tests.conftest import TINY, Small
 from tests.registry.server import serving
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command

@@ -15,7 +15,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from builder.certify import certificate
 from builder.image import oci
 from builder.publish import airgap, dotenv
-from tests.conftest import ROOT, TINY, Answer
+from tests.commands import Answer
+from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, verify
 from tests.unit.conftest import Command
 from tests.unit.publish.test_airgap import load

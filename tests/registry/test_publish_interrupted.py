@@ -15,7 +15,8 @@ from builder.base import errors
 from builder.publish import attached, registry
 from builder.publish import publish as publishing
 from builder.publish.reference import Repository
-from tests.conftest import TINY, Small, spawn
+from tests.commands import spawn
+from tests.conftest import TINY, Small
 from tests.registry.conftest import Keys, Stack, dated, publish, skopeo, tags, verify
 from tests.unit.conftest import Command
 

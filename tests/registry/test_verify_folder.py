@@ -12,7 +12,8 @@ import pytest
 from builder.image import oci
 from builder.publish import registry
 from builder.publish.reference import Repository
-from tests.conftest import ROOT, TINY, vetted
+from tests.commands import vetted
+from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, rewritten, verify
 from tests.unit.conftest import Command
 

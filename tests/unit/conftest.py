@@ -13,7 +13,8 @@ import pytest
 
 from builder import cli
 from builder.lock import debian
-from tests.conftest import Answer, Small
+from tests.commands import Answer
+from tests.conftest import Small
 
 # The same examples on every machine, however slow it is.
 hypothesis.settings.register_profile("vetted", deadline=None, derandomize=True, database=None, max_examples=60)

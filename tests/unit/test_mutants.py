@@ -18,7 +18,8 @@ import pytest
 
 from builder.base import errors, sources
 from builder.certify import hostenv, transcript
-from tests.conftest import ROOT, TINY, Answer, Small, make_wheel, spawn
+from tests.commands import Answer, spawn
+from tests.conftest import ROOT, TINY, Small, make_wheel
 from tests.mutants import __main__ as command_line
 from tests.mutants import hunt, mutant
 from tests.mutants.hunt import Baseline, Hunt, Verdict

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.base import errors, process
-from tests.conftest import spawn
+from tests.commands import spawn
 
 # A program that has a child in the background, and says which.
 FAMILY = ["sh", "-c", "sleep 600 & echo $!; wait"]

@@ -15,7 +15,8 @@ import pytest
 
 from builder.base import errors, project
 from builder.base.project import Project
-from tests.conftest import TINY, Small, spawn
+from tests.commands import spawn
+from tests.conftest import TINY, Small
 
 HOLD = f"""\
 import sys

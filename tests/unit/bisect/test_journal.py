@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.conftest import spawn
+from tests.commands import spawn
 from tests.unit.bisect.conftest import Parts, condition, names
 
 pytestmark = pytest.mark.engine  # each of them installs a dozen environments

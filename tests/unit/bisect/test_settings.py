@@ -17,7 +17,8 @@ import yaml
 
 from builder.base import errors
 from builder.bisect import configuration, trials
-from tests.conftest import ROOT, Small, spawn
+from tests.commands import spawn
+from tests.conftest import ROOT, Small
 from tests.unit.conftest import Command
 
 

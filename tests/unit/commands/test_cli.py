@@ -15,7 +15,8 @@ from builder.certify import certificate, hostenv
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.lock import audit
 from builder.lock.audit import Finding
-from tests.conftest import BAD_RUN, GREET, PYTHON, ROOT, TINY, Small, spawn, vetted
+from tests.commands import spawn, vetted
+from tests.conftest import BAD_RUN, GREET, PYTHON, ROOT, TINY, Small
 from tests.unit.conftest import Command
 
 PROBES = [

@@ -13,7 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from builder import __version__, cli
 from builder.commands import version
-from tests.conftest import ROOT, Small, vetted
+from tests.commands import vetted
+from tests.conftest import ROOT, Small
 from tests.unit.conftest import Command
 
 

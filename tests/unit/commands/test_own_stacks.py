@@ -12,7 +12,8 @@ from builder.image import origin
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.pages import generate
-from tests.conftest import STACK_TOML, TINY, Small, vetted
+from tests.commands import vetted
+from tests.conftest import STACK_TOML, TINY, Small
 from tests.unit.conftest import Command
 
 MINE = "mine"

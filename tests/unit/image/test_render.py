@@ -16,7 +16,8 @@ from builder.image import render
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
-from tests.conftest import TINY, Small, vetted
+from tests.commands import vetted
+from tests.conftest import TINY, Small
 from tests.unit.conftest import Command
 
 

@@ -7,7 +7,8 @@ import pytest
 from builder.base import errors
 from builder.base.project import Project
 from builder.intent import stack
-from tests.conftest import PATCH, PYTHON, TINY, Small, vetted
+from tests.commands import vetted
+from tests.conftest import PATCH, PYTHON, TINY, Small
 
 WHERE = f"lockfiles/{TINY}/stack.toml"
 REQUIRES = 'requires = ["tiny-lib==1.0"]'

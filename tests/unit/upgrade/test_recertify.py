@@ -14,7 +14,8 @@ from builder.image import render, target
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.upgrade import aside
-from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner, spawn
+from tests.commands import spawn
+from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner
 from tests.unit.conftest import Command
 
 SUITE = """\

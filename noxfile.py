@@ -29,7 +29,7 @@ def engine(session: nox.Session) -> None:
 
     A test whose part is missing on this machine is skipped, and says how to get the part.
     """
-    # A file's tests stay together: what the first of them installs or builds, the others find.
+    # A file's tests stay together: what the first of them installs or builds, the others find (tests/distribution.py).
     parallel = ["--numprocesses", "logical", "--dist", "loadfile", "--durations", "25"]
     session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel), env=BYTECODE)
 

@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from filelock import FileLock
+from pip._internal.models.index import PyPI
 
-from builder.base import project
-from builder.certify import engine, hostenv
-from builder.image import daemon
+from builder.base import machine, project
+from builder.certify import certificate, engine, hostenv
+from builder.image import build, daemon, oci, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from tests import parts
@@ -28,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"
 # What has nothing to ask without a GPU. Anything else that were not run would be a hole in the certificate.
 GPU_ONLY = {"cublas-loaded", "vllm-device", "vllm-sleep-mode"}
+DOCKER = ("certify", STACK, "--engine", "docker")
+PLANTED = "planted-secret"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -151,6 +155,43 @@ def docker() -> Iterator[daemon.Docker]:
         ["docker", "images", "--quiet", f"vetted/{STACK}"], capture_output=True, text=True, check=True
     )
     subprocess.run(["docker", "image", "rm", "--force", *images.stdout.split()], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a machine keeps to itself: credentials of its index, its certificate authority, its tokens."""
+    index = urlsplit(machine.index() or PyPI.simple_url)
+    authority = tmp_path_factory.mktemp("ca") / "ca.pem"
+    authority.write_text(
+        (machine.ca_bundle() or Path("/etc/ssl/certs/ca-certificates.crt")).read_text() + f"# {PLANTED}\n"
+    )
+    return {
+        "UV_DEFAULT_INDEX": urlunsplit(index._replace(netloc=f"somebody:{PLANTED}@{index.netloc.rpartition('@')[2]}")),
+        "SSL_CERT_FILE": str(authority),
+        "HF_TOKEN": f"hf_{PLANTED}",
+        "WANDB_API_KEY": PLANTED,
+    }
+
+
+@pytest.fixture(scope="session")
+def built(workshop: Workshop, docker: daemon.Docker, planted: dict[str, str]) -> oci.Image:  # noqa: ARG001
+    answer = workshop.json("build", STACK, env=planted)
+    image = oci.read(Path(answer["layout"]))
+    assert image.manifest == answer["manifest"]
+    return image
+
+
+@pytest.fixture(scope="session")
+def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> certificate.Statement:
+    home, lock = workshop.project, workshop.lock
+    inputs = target.inputs_of(home, lock, home.dockerfile(lock.name).read_text())
+    assert build.existing(home, lock) == build.Built(
+        built, target.reference(home, lock), daemon.docker().buildkit, inputs
+    )
+    done = workshop.vetted(*DOCKER, **planted)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PLANTED not in done.stdout + done.stderr
+    return certificate.read(workshop.certificate("docker"))
 
 
 def containers() -> list[str]:

@@ -15,26 +15,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-from smoke.kit import adapter, extremes, gemms, grpo, tiny
+from smoke.kit import adapter, extremes, gemms, grpo, replay, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
-# The options of the report, except for shorter completions (200 tokens there) and smaller groups (16 there).
-LEARNING_RATE = 5e-6
-WARMUP = 0.1
-MAX_GRAD_NORM = 0.1
+# The options of the report, except for shorter completions (200 tokens there) and smaller groups (16 there). A schedule
+# of 20 steps: two of warm-up, then a cosine. The first six show both.
+RECIPE = replay.Recipe(
+    learning_rate=5e-6, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.1, max_grad_norm=0.1, steps=20, warmup=0.1
+)
+STEPS = 6
 ACCUMULATION = 4
-BETAS = (0.9, 0.99)
-EPSILON = 1e-8
-WEIGHT_DECAY = 0.1
 GENERATIONS = 8
 COMPLETION_LENGTH = 8
-
-# A schedule of 20 steps: two of warm-up, then a cosine. The first six show both.
-SCHEDULED = 20
-STEPS = 6
 
 # Units in the last place that a weight has to move for a lost update to show. Rounding alone explains 6.
 VISIBLE = 16
@@ -93,12 +87,12 @@ PROBE = Probe(
             "norm_used",
             "the largest norm of a gradient that the optimizer was given: max_grad_norm, less its own rounding, over "
             "26 runs; 1.1 or more without clipping",
-            at_most=MAX_GRAD_NORM * (1 + 1e-5),
+            at_most=RECIPE.max_grad_norm * (1 + 1e-5),
         ),
         Bound(
             "norm_unclipped",
             "the smallest norm before clipping: 1.1 to 2.2 over 26 runs. Below its bound, norm_used proves nothing",
-            at_least=2 * MAX_GRAD_NORM,
+            at_least=2 * RECIPE.max_grad_norm,
         ),
         Bound(
             "clip_error",
@@ -143,27 +137,27 @@ def run(context: Context) -> Iterator[Reading]:
         grpo.Reward(),
         bf16=True,
         use_cpu=context.device == "cpu",
-        learning_rate=LEARNING_RATE,
-        adam_beta1=BETAS[0],
-        adam_beta2=BETAS[1],
-        weight_decay=WEIGHT_DECAY,
+        learning_rate=RECIPE.learning_rate,
+        adam_beta1=RECIPE.betas[0],
+        adam_beta2=RECIPE.betas[1],
+        weight_decay=RECIPE.weight_decay,
         lr_scheduler_type="cosine",
-        max_grad_norm=MAX_GRAD_NORM,
+        max_grad_norm=RECIPE.max_grad_norm,
         gradient_accumulation_steps=ACCUMULATION,
         num_generations=GENERATIONS,
         per_device_train_batch_size=adapter.batch_of(GENERATIONS, GENERATIONS),
         max_completion_length=COMPLETION_LENGTH,
-        max_steps=SCHEDULED,
-        **adapter.warmup(WARMUP),
+        max_steps=RECIPE.steps,
+        **adapter.warmup(RECIPE.warmup),
     )
     products = gemms.watch(trainer.model)
-    listener = Listener(trainer.model)
-    trainer.add_callback(listener.callback())
+    recorded = replay.Replay(trainer.model, RECIPE)
+    trainer.add_callback(recorded.callback(STEPS))
     trainer.train()
 
     yield from _dtypes(trainer, products)
-    yield from listener.gradients([entry["grad_norm"] for entry in trainer.state.log_history if "loss" in entry])
-    yield from listener.weights()
+    yield from _gradients(recorded, [entry["grad_norm"] for entry in trainer.state.log_history if "loss" in entry])
+    yield from _weights(recorded)
 
 
 def _dtypes(trainer: Any, products: Counter[gemms.Product]) -> Iterator[Reading]:
@@ -183,131 +177,40 @@ def _dtypes(trainer: Any, products: Counter[gemms.Product]) -> Iterator[Reading]
     yield Reading("products_not_bfloat16", gemms.others(products, "bfloat16"), gemms.describe(products))
 
 
-class Listener:
-    """Records a training run, and recomputes it in float64 from the gradients of its micro-steps alone."""
-
-    def __init__(self, model: Any) -> None:
-        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.start = {name: _double(p) for name, p in self.parameters.items()}
-        self.expected = {name: start.clone() for name, start in self.start.items()}
-        self.moments = {name: (0 * start, 0 * start) for name, start in self.start.items()}
-        self.summed = {name: 0 * start for name, start in self.start.items()}
-        self.finite: Counter[str] = Counter()
-        self.norms: list[float] = []
-        self.used_norms: list[float] = []
-        self.errors: list[float] = []
-        self.rates: list[list[float]] = []
-        self.decays: dict[str, float] = {}
-        for name, parameter in self.parameters.items():
-            parameter.register_hook(partial(self._micro_step, name))
-
-    def _micro_step(self, name: str, gradient: Any) -> None:
-        self.finite[name] += bool(gradient.isfinite().all())
-        self.summed[name] += _double(gradient)
-
-    def callback(self) -> Any:
-        """The trainer's callback that follows its steps, and ends the run after six."""
-        from transformers import TrainerCallback
-
-        listener = self
-
-        class Follow(TrainerCallback):
-            def on_pre_optimizer_step(self, *_: Any, optimizer: Any, **__: Any) -> None:
-                listener.step(optimizer.param_groups)
-
-            def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
-                control.should_training_stop = state.global_step >= STEPS
-
-        return Follow()
-
-    def step(self, groups: list[dict[str, Any]]) -> None:
-        """Record the gradients that the optimizer will use, and take the same step in float64."""
-        norm = _norm(self.summed)
-        factor = min(1, MAX_GRAD_NORM / norm) if norm else 1
-        clipped = {name: factor * summed for name, summed in self.summed.items()}
-        used = {name: _double(p.grad) for name, p in self.parameters.items() if p.grad is not None}
-        self.norms.append(norm)
-        self.used_norms.append(_norm(used))
-        self.errors.append(_norm({n: used.get(n, 0) - gradient for n, gradient in clipped.items()}) / (factor * norm))
-        self.rates.append([group["lr"] for group in groups])
-        decays = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
-        self.decays = {name: decays[id(parameter)] for name, parameter in self.parameters.items()}
-        for name, gradient in clipped.items():
-            _adamw(self.expected[name], *self.moments[name], gradient, self.decays[name], len(self.norms))
-        for summed in self.summed.values():
-            summed.zero_()
-
-    def gradients(self, logged: list[float]) -> Iterator[Reading]:
-        """Readings of the gradients and learning rates of the steps."""
-        counts = Counter(self.finite[name] for name in self.parameters)
-        yield Reading(
-            "micro_steps_finite", extremes.smallest(counts), f"micro-steps with a finite gradient, tensors: {counts}"
-        )
-        yield Reading("norm_used", extremes.largest(self.used_norms), f"of the steps: {self.used_norms}")
-        yield Reading("norm_unclipped", extremes.smallest(self.norms), f"of the steps: {self.norms}")
-        yield Reading("clip_error", extremes.largest(self.errors), f"of the steps: {self.errors}")
-        errors = [abs(log_norm - norm) / norm for log_norm, norm in zip(logged, self.norms, strict=True)]
-        yield Reading("logged_norm_error", extremes.largest(errors), f"logged {logged}, were {self.norms}")
-        expected = [_rate(step) for step in range(STEPS)]
-        off = [abs(r - expected[i]) / LEARNING_RATE for i, rates in enumerate(self.rates) for r in rates]
-        yield Reading("rate_error", extremes.largest(off), f"used {self.rates}, should be {expected}")
-        # The weights of norms and biases have one dimension.
-        wrong = {n: d for n, d in self.decays.items() if d != (WEIGHT_DECAY if self.start[n].dim() > 1 else 0)}
-        yield Reading("decay_misplaced", len(wrong), f"weight decay of {wrong}")
-
-    def weights(self) -> Iterator[Reading]:
-        """Readings of the weights, compared with their expected values."""
-        import torch
-
-        errors: dict[str, float] = {}
-        movable = lost = lost_in_bfloat16 = 0
-        for name, parameter in self.parameters.items():
-            end, expected, start = _double(parameter), self.expected[name], self.start[name]
-            ulp = _ulp(expected)
-            errors[name] = ((end - expected).abs() / ulp).max().item()
-            moves = (expected - start).abs() >= VISIBLE * ulp
-            movable += int(moves.sum())
-            lost += int((moves & (end == start)).sum())
-            lost_in_bfloat16 += int((moves & (expected.to(torch.bfloat16) == start)).sum())
-        yield Reading("weight_error", *extremes.outermost(errors))
-        yield Reading("updates_lost", lost / movable, f"{lost} of {movable} numbers stayed what they were")
-        yield Reading("lost_in_bfloat16", lost_in_bfloat16 / movable)
+def _gradients(recorded: replay.Replay, logged: list[float]) -> Iterator[Reading]:
+    """The gradients and learning rates of the steps."""
+    counts = Counter(recorded.finite[name] for name in recorded.parameters)
+    yield Reading(
+        "micro_steps_finite", extremes.smallest(counts), f"micro-steps with a finite gradient, tensors: {counts}"
+    )
+    yield Reading("norm_used", extremes.largest(recorded.used_norms), f"of the steps: {recorded.used_norms}")
+    yield Reading("norm_unclipped", extremes.smallest(recorded.norms), f"of the steps: {recorded.norms}")
+    yield Reading("clip_error", extremes.largest(recorded.errors), f"of the steps: {recorded.errors}")
+    errors = [abs(log_norm - norm) / norm for log_norm, norm in zip(logged, recorded.norms, strict=True)]
+    yield Reading("logged_norm_error", extremes.largest(errors), f"logged {logged}, were {recorded.norms}")
+    expected = [RECIPE.rate(step) for step in range(STEPS)]
+    off = [abs(r - expected[i]) / RECIPE.learning_rate for i, rates in enumerate(recorded.rates) for r in rates]
+    yield Reading("rate_error", extremes.largest(off), f"used {recorded.rates}, should be {expected}")
+    # The weights of norms and biases have one dimension.
+    decays = {name: RECIPE.weight_decay if start.dim() > 1 else 0 for name, start in recorded.start.items()}
+    wrong = {name: decay for name, decay in recorded.decays.items() if decay != decays[name]}
+    yield Reading("decay_misplaced", len(wrong), f"weight decay of {wrong}")
 
 
-def _rate(step: int) -> float:
-    """The learning rate of a step, counted from 0: a linear warm-up from 0, then half a cosine down to 0."""
-    warmup = math.ceil(WARMUP * SCHEDULED)
-    if step < warmup:
-        return LEARNING_RATE * step / warmup
-    return LEARNING_RATE * (1 + math.cos(math.pi * (step - warmup) / (SCHEDULED - warmup))) / 2
-
-
-def _adamw(weight: Any, first: Any, second: Any, gradient: Any, decay: float, step: int) -> None:
-    """One step of AdamW, counted from 1, in place."""
-    rate = _rate(step - 1)
-    first.mul_(BETAS[0]).add_((1 - BETAS[0]) * gradient)
-    second.mul_(BETAS[1]).add_((1 - BETAS[1]) * gradient**2)
-    weight.mul_(1 - rate * decay)
-    corrected = (second / (1 - BETAS[1] ** step)).sqrt()
-    weight.sub_(rate * (first / (1 - BETAS[0] ** step)) / (corrected + EPSILON))
-
-
-def _ulp(values: Any) -> Any:
-    """The distance between neighbours in float32 at these values.
-
-    Small values count as if they were larger: what is added to them is no more precise than itself.
-    """
+def _weights(recorded: replay.Replay) -> Iterator[Reading]:
+    """The weights, compared with their expected values."""
     import torch
 
-    single = values.float().abs().clamp(min=VISIBLE * LEARNING_RATE)
-    return (torch.nextafter(single, torch.full_like(single, math.inf)) - single).double()
-
-
-def _double(tensor: Any) -> Any:
-    import torch
-
-    return tensor.detach().to("cpu", torch.float64, copy=True)
-
-
-def _norm(tensors: dict[str, Any]) -> float:
-    return math.sqrt(sum((tensor**2).sum().item() for tensor in tensors.values()))
+    errors: dict[str, float] = {}
+    movable = lost = lost_in_bfloat16 = 0
+    for name, parameter in recorded.parameters.items():
+        end, expected, start = replay.double(parameter), recorded.expected[name], recorded.start[name]
+        ulp = replay.ulp(expected, least=VISIBLE * RECIPE.learning_rate)
+        errors[name] = ((end - expected).abs() / ulp).max().item()
+        moves = (expected - start).abs() >= VISIBLE * ulp
+        movable += int(moves.sum())
+        lost += int((moves & (end == start)).sum())
+        lost_in_bfloat16 += int((moves & (expected.to(torch.bfloat16) == start)).sum())
+    yield Reading("weight_error", *extremes.outermost(errors))
+    yield Reading("updates_lost", lost / movable, f"{lost} of {movable} numbers stayed what they were")
+    yield Reading("lost_in_bfloat16", lost_in_bfloat16 / movable)

@@ -17,12 +17,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, colocate, extremes, tiny
-from smoke.kit.policy import next_token_logprobs
+from smoke.kit import adapter, colocate, extremes, sampling, tiny
+from smoke.kit.sampling import SampledStep, Scores
 from smoke.probe import Bound, Context, Probe, Reading
 
 GENERATIONS = 4
@@ -39,9 +38,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "top_p 0.8": {"top_p": 0.8},
     "min_p 0.1": {"min_p": 0.1},
 }
-
-# Rounding may move a token by this much, in nats, over the edge of what top_k, top_p and min_p leave.
-MARGIN = 0.3
 
 PROBE = Probe(
     matters="a ratio that is wrong from the start gives every token a wrong weight, with no error and a plausible loss",
@@ -141,40 +137,6 @@ PROBE = Probe(
 )
 
 
-@dataclass
-class SampledStep:
-    """One step of training: the settings requested of vLLM, its answers, and what the trainer computed from them."""
-
-    requested: dict[str, float]
-    answers: list[colocate.Answer] = field(default_factory=list)
-    # By the tokens of a sequence, what the loss was given for it.
-    used: dict[tuple[int, ...], dict[str, Any]] = field(default_factory=dict)
-    logged: float | None = None
-
-    @property
-    def truncates(self) -> bool:
-        """Whether some tokens are never to be sampled."""
-        return bool(self.requested["top_k"] > 0 or 0 < self.requested["top_p"] < 1 or self.requested["min_p"])
-
-
-@dataclass
-class Scores:
-    """Log-probabilities of tokens under the policy: raw, with the temperature (scaled), and with truncation (target).
-
-    Also the mean and variance of the last, and its mean for a sampler without temperature; which tokens are excluded
-    by truncation (outside), and how likely those are for a sampler that does not truncate.
-    """
-
-    raw: Any
-    scaled: Any
-    target: Any
-    mean: Any
-    variance: Any
-    mean_ignored: Any
-    outside: Any
-    outside_ignored: Any
-
-
 def run(context: Context) -> Iterator[Reading]:
     """Take a step with each setting, and compare."""
     colocate.register("qwen2")
@@ -186,7 +148,7 @@ def run(context: Context) -> Iterator[Reading]:
             if options:
                 step = _step(context, directory, options)
                 measured[name] = dict(
-                    _measure(step, [_score(policy, answer, step.requested) for answer in step.answers])
+                    _measure(step, [sampling.score(policy, answer, step.requested) for answer in step.answers])
                 )
     for bound in PROBE.bounds:
         values = {name: numbers[bound.name] for name, numbers in measured.items() if bound.name in numbers}
@@ -211,7 +173,7 @@ def _make_policy(context: Context) -> tuple[Path, Any]:
 
 
 def _step(context: Context, directory: Path, options: dict[str, Any]) -> SampledStep:
-    """Take one step with these options, and record the input and output of vLLM and the input of the loss."""
+    """Take one step with these options."""
     trainer = colocate.make_trainer(
         context,
         directory,
@@ -221,84 +183,7 @@ def _step(context: Context, directory: Path, options: dict[str, Any]) -> Sampled
         max_completion_length=LENGTH,
         **options,
     )
-    step = SampledStep(
-        {name: getattr(trainer.args, name, None) or 0 for name in ("temperature", "top_k", "top_p", "min_p")}
-    )
-    engine = adapter.sampler(trainer)
-    generate, compute_loss = engine.generate, trainer.compute_loss
-
-    def note_answers(*arguments: Any, **keywords: Any) -> Any:
-        outputs = generate(*arguments, **keywords)
-        step.answers += colocate.answers(outputs)
-        return outputs
-
-    def note_uses(model: Any, inputs: Any, *arguments: Any, **keywords: Any) -> Any:
-        step.used.update(_rows(inputs))
-        return compute_loss(model, inputs, *arguments, **keywords)
-
-    # On the objects themselves, where the trainer looks them up.
-    engine.generate, trainer.compute_loss = note_answers, note_uses
-    trainer.train()
-    engine.generate = generate
-    step.logged = trainer.state.log_history[0].get("sampling/importance_sampling_ratio/mean")
-    return step
-
-
-def _rows(inputs: Any) -> dict[tuple[int, ...], dict[str, Any]]:
-    """What a batch holds of each sequence, by its tokens. Nothing in TRL 0.14, whose loss samples by itself."""
-    if "completion_ids" not in inputs:
-        return {}
-    rows: dict[tuple[int, ...], dict[str, Any]] = {}
-    for i, mask in enumerate(inputs["completion_mask"].bool()):
-        prompt = inputs["prompt_ids"][i][inputs["prompt_mask"][i].bool()]
-        row = rows.setdefault((*prompt.tolist(), *inputs["completion_ids"][i][mask].tolist()), {})
-        for name in ("old_per_token_logps", "importance_sampling_ratio"):
-            if (value := inputs.get(name)) is not None:
-                # A ratio may be one number for all tokens.
-                row[name] = (value[i][mask] if value[i].shape == mask.shape else value[i]).float().cpu()
-    return rows
-
-
-def _score(policy: Any, answer: colocate.Answer, requested: dict[str, float]) -> Scores:
-    import torch
-
-    rows = next_token_logprobs(policy, answer.prompt + answer.tokens, len(answer.tokens)).cpu()
-    scaled = torch.log_softmax(rows / requested["temperature"], dim=-1)
-    kept, loosely_kept = _kept(scaled, requested, 0.0), _kept(scaled, requested, MARGIN)
-    target = scaled - torch.where(kept, scaled, -math.inf).logsumexp(dim=-1, keepdim=True)
-    chances = torch.where(kept, target, -math.inf).exp()
-    mean = (chances * target).sum(dim=-1)
-    tokens = torch.tensor(answer.tokens)[:, None]
-    return Scores(
-        raw=rows.gather(1, tokens)[:, 0],
-        scaled=scaled.gather(1, tokens)[:, 0],
-        target=target.gather(1, tokens)[:, 0],
-        mean=mean,
-        variance=(chances * (target - mean[:, None]) ** 2).sum(dim=-1),
-        mean_ignored=(rows.exp() * target).sum(dim=-1),
-        outside=~loosely_kept.gather(1, tokens)[:, 0],
-        outside_ignored=torch.where(loosely_kept, 0.0, scaled.exp()).sum(dim=-1),
-    )
-
-
-def _kept(rows: Any, requested: dict[str, float], margin: float) -> Any:
-    """Which tokens top_k, top_p and min_p leave, and those that are less likely than these by up to `margin` nats."""
-    import torch
-
-    kept = torch.ones_like(rows, dtype=torch.bool)
-    if requested["min_p"]:
-        kept &= rows >= rows.max(dim=-1, keepdim=True).values + math.log(requested["min_p"]) - margin
-    if requested["top_k"] > 0:
-        kept &= rows >= rows.topk(int(requested["top_k"]), dim=-1).values[:, -1:] - margin
-    if 0 < requested["top_p"] < 1:
-        ordered = rows.sort(dim=-1, descending=True).values
-        # As few as reach top_p together: those before which the sum is still below it. Rounding moves that sum, too.
-        before = ordered.exp().cumsum(dim=-1) - ordered.exp()
-        last = (
-            torch.where(before < requested["top_p"] + margin / 10, ordered, math.inf).min(dim=-1, keepdim=True).values
-        )
-        kept &= rows >= last - margin
-    return kept
+    return sampling.take_step(trainer)
 
 
 def _measure(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from builder.base import project
 from builder.certify import hostenv
@@ -47,17 +46,18 @@ def namespaces() -> None:
 
 
 @pytest.fixture(scope="session")
-def cuda_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaStack]:
-    root = tmp_path_factory.mktemp("cuda")
-    home = project.Project(ROOT)
+def cuda_stack(shared: Path) -> CudaStack:
+    """Prepared once for all workers of a run."""
+    root, home = shared / "cuda", project.Project(ROOT)
     lock = lockfile.load(home, STACK)
-    with pytest.MonkeyPatch.context() as patched:
+    with FileLock(root.with_suffix(".lock")), pytest.MonkeyPatch.context() as patched:
         patched.setenv("VETTED_STATE", str(root / "state"))
-        home = project.Project(ROOT)
-        with home.holding(STACK) as scratch:
-            environment = hostenv.prepare(home, lock, scratch, lambda _: None, keep=False)
-    yield CudaStack(lock, environment, stub.libraries(root / "driver", environment / lock.site_packages))
-    shutil.rmtree(root)
+        environment = hostenv.path(home, lock)
+        if not environment.exists():
+            with home.holding(STACK) as scratch:
+                hostenv.prepare(home, lock, scratch, lambda _: None, keep=False)
+            stub.libraries(root / "driver", environment / lock.site_packages)
+    return CudaStack(lock, environment, root / "driver")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,122 @@
+"""List and show: the stacks of a project, and what their certificates say."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+
+from builder.base.project import Project
+from builder.certify import certificate
+from builder.certify.certificate import Measurement, ProbeResult
+from tests.conftest import TINY, Small
+from tests.unit.conftest import Command
+
+PROBES = [
+    ProbeResult(
+        name="alpha",
+        outcome="passed",
+        measurements=[Measurement(name="loss", value=0.25, bound={"at_most": 1}, headline=True)],
+        seconds=1.5,
+    ),
+    ProbeResult(name="beta", outcome="not-run", reason="needs 1 GPU(s), found 0"),
+]
+
+
+def test_list_shows_versions_and_where_they_were_certified(command: Command, small: Small) -> None:
+    answer = command(small.root, "list")
+    assert answer.code == 0
+    assert answer.out.splitlines()[0].split()[:2] == ["stack", "trl"]
+    assert answer.out.splitlines()[1].split() == [TINY, *["–"] * 6, "not", "certified"]
+    hardware = certificate.read(small.issue()).resource("hardware").annotations or {}
+    assert f"{hardware['class']} (lock)" in command(small.root, "list").out
+
+
+def test_list_as_json_says_the_same(command: Command, small: Small) -> None:
+    (row,) = command(small.root, "list", "--json").json
+    assert (row["stack"], row["device"], row["certified_on"]) == (TINY, "cpu", [])
+    assert row["versions"]["torch"] == "–"
+    small.issue()
+    (row,) = command(small.root, "list", "--json").json
+    assert len(row["certified_on"]) == 1
+
+
+def test_list_of_the_project_itself(command: Command, real: Project) -> None:
+    rows = command(real.root, "list", "--json").json
+    assert {row["stack"]: row["versions"]["trl"] for row in rows}["trl1.16-cpu"] == "1.16.0"
+
+
+@pytest.mark.parametrize("json_", [True, False])
+def test_show_without_a_certificate_ends_with_1(command: Command, small: Small, json_: bool) -> None:
+    answer = command(small.root, "show", TINY, *(["--json"] if json_ else []))
+    assert answer.code == 1
+    if json_:
+        assert answer.json == {}
+    else:
+        assert answer.out == f"{TINY} is not certified\nnext: vetted certify {TINY}\n"
+
+
+def test_show_as_json_is_the_certificate_itself(command: Command, small: Small) -> None:
+    path = small.issue(probes=PROBES)
+    answer = command(small.root, "show", TINY, "--json")
+    assert answer.code == 0
+    assert answer.json == {"cpu-host": json.loads(path.read_text())}
+
+
+def test_show_prints_subject_lock_hardware_and_results(command: Command, small: Small) -> None:
+    small.issue(probes=PROBES)
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == "Tiny"
+    assert f"  lock      {small.lock.digest}" in lines
+    assert "another lock" not in answer.out
+    assert any(line.split() == ["alpha", "passed", "loss", "0.25", "≤", "1", "1.5"] for line in lines)
+    assert "not run: beta: needs 1 GPU(s), found 0" in lines
+
+
+def test_show_says_when_a_certificate_speaks_of_an_earlier_lock(command: Command, small: Small) -> None:
+    small.issue(probes=PROBES)
+    before = small.lock.digest
+    small.edit("lock.toml", "1700000000", "1700000001")
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 0
+    assert "  not valid: it was earned with another lock" in answer.out
+    assert f"  lock      {before}" in answer.out
+
+
+def test_show_says_when_a_certificate_was_issued_and_that_it_expired(command: Command, small: Small) -> None:
+    today = certificate.today()
+    small.issue(probes=PROBES)
+    shown = command(small.root, "show", TINY).out
+    assert f"  issued    {today}, expires {today + certificate.LIFETIME}" in shown.splitlines()
+    assert "not valid: it expired" not in shown
+    day = datetime.date(2025, 1, 1)
+    small.issue(probes=PROBES, day=day)
+    shown = command(small.root, "show", TINY).out
+    assert f"  not valid: it expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
+
+
+def test_show_of_a_certificate_of_before_certificates_expired(command: Command, small: Small) -> None:
+    path = small.issue(probes=PROBES)
+    data = json.loads(path.read_text())
+    del data["predicate"]["issued"], data["predicate"]["expires"]
+    path.write_text(json.dumps(data, indent=2) + "\n")
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 0
+    assert "  not valid: it says no expiry: certify again" in answer.out.splitlines()
+
+
+def test_show_of_one_engine_leaves_the_other_out(command: Command, small: Small) -> None:
+    small.issue("host")
+    small.issue("docker")
+    assert set(command(small.root, "show", TINY, "--json").json) == {"cpu-host", "cpu-docker"}
+    assert set(command(small.root, "show", TINY, "--engine", "docker", "--json").json) == {"cpu-docker"}
+
+
+def test_show_of_a_damaged_certificate_ends_with_3(command: Command, small: Small) -> None:
+    small.issue().write_text("{")
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 3
+    assert "cpu-host.json is not a certificate" in answer.err

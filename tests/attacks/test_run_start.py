@@ -14,7 +14,7 @@ import pytest
 
 from runtime import preflight
 from tests.conftest import ROOT, Small
-from tests.unit.runtime.test_runtime import Machine
+from tests.unit.runtime.kit import Machine
 
 CPU = {"torch": "2.13.0+cpu"}
 SITE = sysconfig.get_path("purelib").lstrip("/")

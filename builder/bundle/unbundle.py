@@ -63,6 +63,11 @@ def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
+def readable_size(count: float) -> str:
+    """As builder/base/quantities.py says it, which does not travel with this file."""
+    return f"{count / 1e6:.0f} MB" if count > 5e5 else f"{count / 1e3:.1f} kB"
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Read and check the manifest: it decides which files are read and what they are called."""
     path = folder / MANIFEST
@@ -180,7 +185,7 @@ def unpack(kept: Path, manifest: Manifest, final: Path) -> None:
     """Unpack the parts into a folder that gets its name when it is whole; files that are there already are skipped."""
     partial = final.with_name(f"{final.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
-    say(f"unpacking {manifest.size / 1e6:.0f} MB")
+    say(f"unpacking {readable_size(manifest.size)}")
     joined = io.BufferedReader(Joined(kept, manifest.parts), CHUNK)
     try:
         with tarfile.open(fileobj=joined, mode="r|") as archive:

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from builder.base import errors, process, project
+from builder.base import errors, process, project, quantities
 from builder.base.project import write
 from builder.commands.common import AsJson, print_json
 from builder.image import daemon
@@ -140,7 +140,7 @@ def _write(target: Path, as_json: bool) -> None:
     if as_json:
         print_json({"written": str(target), "bytes": len(data), "digest": project.sha256(data)})
     else:
-        print(f"{target}: {len(data) // 1024} KB; run it with Python 3.9 or newer: python3 {target}")
+        print(f"{target}: {quantities.size(len(data))}; run it with Python 3.9 or newer: python3 {target}")
 
 
 def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) -> int:
@@ -194,7 +194,7 @@ def _run(argv: list[str], container: str, scratch: Path) -> Answer:
                 large = any(path.stat().st_size > OUTPUT for path in outputs)
                 if large or time.monotonic() > deadline:
                     raise errors.BadInputError(
-                        f"its Python printed more than {OUTPUT // 1024**2} MB" if large else
+                        f"its Python printed more than {quantities.size(OUTPUT)}" if large else
                         f"its Python gave no answer within {SECONDS} seconds",
                         cause="python3 in this image is not a Python, or something runs whenever it starts",
                         next_step="vetted doctor --requirements FILE, with the output of pip freeze",

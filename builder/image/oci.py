@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import zstandard
 
-from builder.base import errors, strictjson
+from builder.base import errors, quantities, strictjson
 from builder.base.project import sha256, sha256_file
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -116,7 +116,7 @@ def _small(path: Path) -> bytes:
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise ValueError(f"{path.name} is larger than {LARGEST >> 20} MB")
+        raise ValueError(f"{path.name} is larger than {quantities.size(LARGEST)}")
     return content
 
 

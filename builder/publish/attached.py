@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from builder.base import errors, strictjson
+from builder.base import errors, quantities, strictjson
 from builder.certify import certificate
 from builder.image import oci
 from builder.image.oci import Image
@@ -173,12 +173,12 @@ def _chosen(layers: Sequence[_Layer], ignored: list[str]) -> Iterator[_Layer]:
     unique = list({layer.digest: layer for layer in layers}.values())
     small = [layer for layer in unique if layer.size <= LARGEST]
     if len(small) < len(unique):
-        ignored.append(f"{len(unique) - len(small)} statements: larger than {LARGEST >> 20} MB")
+        ignored.append(f"{len(unique) - len(small)} statements: larger than {quantities.size(LARGEST)}")
     left = BUDGET
     for number, layer in enumerate(small):
         left -= layer.size
         if number == MOST or left < 0:
-            what = f"the first {MOST} are looked at" if number == MOST else f"{BUDGET >> 20} MB are looked at"
+            what = f"the first {MOST} are looked at" if number == MOST else f"{quantities.size(BUDGET)} are looked at"
             ignored.append(f"{len(small) - number} of {len(small)} statements: {what}")
             return
         yield layer

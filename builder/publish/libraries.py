@@ -15,7 +15,7 @@ from typing import IO
 
 from packaging.utils import canonicalize_name
 
-from builder.base import text
+from builder.base import quantities, text
 from builder.image import oci
 from builder.publish import nested
 from builder.publish.nested import NestedComponent
@@ -159,7 +159,7 @@ def _recorded(content: bytes) -> list[str]:
 
 def _bill(content: IO[bytes], size: int, owner: str) -> tuple[list[NestedComponent], list[str]]:
     if size > oci.SMALL:
-        return [], [f"it is larger than {oci.SMALL >> 20} MB"]
+        return [], [f"it is larger than {quantities.size(oci.SMALL)}"]
     try:
         return nested.read(content.read(), owner)
     except nested.UnreadableError as error:

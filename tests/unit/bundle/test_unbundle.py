@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from builder.base import quantities
 from builder.base.project import Project
 from builder.bundle import archive, bundle, unbundle
 from builder.bundle.contents import read_unpacked
@@ -213,6 +214,11 @@ def test_the_entry_script_is_of_the_standard_library_and_of_an_old_python() -> N
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("count", [0, 1234, 499_949, 500_000, 500_001, 1_500_001, 3_000_000_000])
+def test_the_entry_script_says_sizes_as_the_tool_does(count: int) -> None:
+    assert unbundle.readable_size(count) == quantities.size(count)
 
 
 def test_what_an_earlier_bundle_left_goes_and_nothing_else(tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ def compose() -> None:
     need("docker's compose plugin", version.returncode == 0)
 
 
-def programs(*names: str) -> None:
+def programs(*names: str, how: str = INSTALL) -> None:
     """Programs on PATH."""
     missing = [name for name in names if shutil.which(name) is None]
-    need(", ".join(missing), not missing)
+    need(", ".join(missing), not missing, how)
 
 
 def root() -> None:

@@ -88,7 +88,7 @@ class Call:
 
 def libraries(folder: Path, site_packages: Path) -> Path:
     """The folder of the fake libcuda.so.1 and libnvidia-ml.so.1; the first has what the libraries of a stack link."""
-    parts.programs("gcc")
+    parts.programs("gcc", how="apt-get install gcc libc6-dev")
     folder.mkdir(parents=True)
     functions = sorted(linked(site_packages) | {"cuDeviceGetCount"})
     (folder / "functions.h").write_text("".join(f"FUNCTION({name})\n" for name in functions))

@@ -21,6 +21,7 @@ from builder.commands import (
     certify,
     controls,
     doctor,
+    gpus,
     pipeline,
     publish,
     show,
@@ -42,6 +43,7 @@ app = typer.Typer(
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "list": (pipeline.list_, "vetted list"),
     "lock": (pipeline.lock_, "vetted lock trl1.16-cpu --upgrade trl"),
+    "gpus": (gpus.gpus_, "vetted gpus trl1.16-cu130"),
     "render": (pipeline.render_, "vetted render --check"),
     "build": (pipeline.build_, "vetted build trl1.16-cpu --prove"),
     "bake": (pipeline.bake_, "vetted bake trl1.16-cpu trl1.16-cu130"),

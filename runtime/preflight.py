@@ -13,19 +13,17 @@ import shutil
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from runtime import collisions, secret_files, verdict
+from runtime import capability, collisions, kernels, secret_files, verdict
+from runtime.capability import Capability
+from runtime.finding import Finding
 
 STACK = "etc/vetted/stack.json"
 RUNS = "runs"
 HERE = "here"  # the user's folder
-# The first driver of each CUDA major version; a driver runs all minor versions of it.
-# https://docs.nvidia.com/deploy/cuda-compatibility/
-DRIVERS = {"12": 525, "13": 580}
 LIBRARY = "libcuda.so.1"  # the driver's
 # Where container runtimes put it: Debian's folders, others', Kubernetes on some clouds, WSL.
 DRIVER_FOLDERS = (
@@ -35,20 +33,6 @@ DRIVER_FOLDERS = (
 SHM = 1 << 30  # bytes: ranks on one machine talk through /dev/shm
 SPACE = 5 << 30  # bytes: a checkpoint of a small model, with its optimizer
 
-Level = Literal["ok", "advice", "stop"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check, with the next step if there is one."""
-
-    level: Level
-    message: str
-    next_step: str = ""
-
-    def __str__(self) -> str:
-        return self.message + (f"\n         {self.next_step}" if self.next_step else "")
-
 
 def main() -> int:
     findings = look()
@@ -57,15 +41,26 @@ def main() -> int:
     return 1 if any(finding.level == "stop" for finding in findings) else 0
 
 
-def look(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """All findings. `root` is the root of the file system, another folder in tests."""
+def look(
+    root: Path = Path("/"),
+    environ: Mapping[str, str] = os.environ,
+    capabilities: Callable[[], Mapping[str, Capability]] = capability.capabilities,
+) -> list[Finding]:
+    """All findings. `root` is the root of the file system, another folder in tests.
+
+    `capabilities`: model -> compute capability of each GPU.
+    """
     description = stack(root)
     cuda_version = cuda(description.get("distributions", {}))
     models = gpus(root, environ)
+    found = capabilities() if cuda_version and models else {}
+    # NVML lists GPUs that CUDA_VISIBLE_DEVICES hides. Where it names models differently, all of them count.
+    here = {model: found[model] for model in models if model in found} or dict(found)
     return [
         certified(root, description, models),
-        *(_driver(root, cuda_version, models) if cuda_version else []),
+        *(_driver(root, cuda_version, models, here) if cuda_version else []),
         *(_driver_library(root, environ) if cuda_version and models else []),
+        *(kernels.missing(description, here) if cuda_version and models else []),
         *_shared_memory(root, models),
         *_output(root),
         *_collisions(root),
@@ -188,7 +183,7 @@ def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> 
     )
 
 
-def _driver(root: Path, cuda_version: str, models: list[str]) -> list[Finding]:
+def _driver(root: Path, cuda_version: str, models: list[str], here: Mapping[str, Capability]) -> list[Finding]:
     version = driver(root)
     if version is None and (root / "dev/dxg").exists():
         return [
@@ -205,15 +200,8 @@ def _driver(root: Path, cuda_version: str, models: list[str]) -> list[Finding]:
                 "else choose the CPU stack: vetted use trl1.16-cpu",
             )
         ]
-    minimum = DRIVERS.get(cuda_version.split(".")[0])
-    if minimum and int(version.split(".")[0]) < minimum:
-        return [
-            Finding(
-                "stop",
-                f"driver {version} is too old for CUDA {cuda_version}, which needs {minimum} or newer",
-                "update the driver, or choose a stack with an older CUDA: vetted list",
-            )
-        ]
+    if too_old := kernels.old_driver(version, cuda_version, here):
+        return too_old
     return [Finding("ok", f"driver {version}, CUDA {cuda_version}, {len(models)} x {models[0]}")]
 
 

@@ -16,14 +16,21 @@ from builder.certify import certificate, standing
 from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, render
 from builder.intent import stack
-from builder.lock import audit, lockfile, resolve
+from builder.lock import audit, kernels, lockfile, resolve
+from builder.lock import gpus as known
 from builder.lock.audit import Finding
-from builder.pages import generate, matrix, weight
+from builder.pages import generate, gpus, matrix, weight
 
 
-def list_(as_json: AsJson = False) -> None:
+def list_(
+    by_gpu: Annotated[bool, typer.Option("--gpus", help="Show which GPU runs which stack instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """List stacks, their versions, and where they are certified."""
     home = project.find()
+    if by_gpu:
+        _print_gpus(gpus.rows(home), as_json)
+        return
     rows = []
     for name in stack.names(home):
         lock = lockfile.load(home, name)
@@ -37,6 +44,17 @@ def list_(as_json: AsJson = False) -> None:
         places = [text.line(place) for place in row.certified_on]
         table.add_row(row.stack, *row.versions.values(), "\n".join(places) or "not certified")
     console.out.print(table)
+
+
+def _print_gpus(rows: dict[str, dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    table = console.plain("GPU", "capability", *rows)
+    for gpu in known.GPUS:
+        table.add_row(gpu.title, gpu.number, *(lines[gpu.title] for lines in rows.values()))
+    console.out.print(table)
+    console.out.print("read from the kernels in the locked files; only what says certified was run on such a GPU")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +102,8 @@ def lock_(
             lock = lockfile.load(home, name)
             with console.spinner(f"{name}: auditing"):
                 findings = audit.sound(lock, scratch)
+                if check:
+                    findings = [*findings, *kernels.stale(home, lock)]
         answer[name] = {
             "changed": changed, "digest": lock.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip

@@ -12,7 +12,7 @@ from builder.base import machine, sources
 from builder.base.project import Project
 from builder.image import patches, render, rootfs, sdist
 from builder.image.buildx import Reporter, Step
-from builder.lock import archives, lockfile
+from builder.lock import archives, gpus, kernels, lockfile
 from builder.lock.lockfile import Entry, Lock
 
 BUILD = "build"  # what builds source distributions: its folder lies beside those of the layers
@@ -86,7 +86,8 @@ def copy_runtime(project: Project, tree: Path) -> None:
 
 
 def description(project: Project, lock: Lock) -> dict[str, object]:
-    """The content of /etc/vetted/stack.json, in which an image describes itself."""
+    """The content of /etc/vetted/stack.json, in which an image describes itself. `kernels` is for CUDA only."""
+    read = kernels.of_lock(project, lock)
     return {
         "stack": lock.name,
         "title": lock.stack.title,
@@ -95,4 +96,5 @@ def description(project: Project, lock: Lock) -> dict[str, object]:
         "python": lock.stack.python,
         "distributions": lock.versions,
         "patches": [patch.model_dump() for patch in lock.stack.patch],
+        **({"kernels": gpus.described(read)} if read else {}),
     }

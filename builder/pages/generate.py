@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.base import errors, reading
 from builder.base.project import Project, write
 from builder.certify import certificate
-from builder.pages import attacks, cells, images, knowledge, matrix, stackfile, suite
+from builder.pages import attacks, cells, gpus, images, knowledge, matrix, stackfile, suite
 
 # The generated parts: between a mark that names one and its end, in the documents that have such marks.
 PARTS: dict[str, Callable[[Project], str]] = {
@@ -31,6 +31,8 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "layers": images.layers,
     "builds": images.builds,
     "without gpu": images.without_gpu,
+    "gpus": gpus.gpus,
+    "gpu libraries": gpus.libraries,
     "attack count": attacks.attack_count,
     "attacks": attacks.attacks,
 }

@@ -23,7 +23,8 @@ def test_a_stack_for_cpus_needs_no_gpu(tmp_path: Path) -> None:
     [
         (None, 0, "no GPU is visible"),
         ("580.65.06", 0, "no GPU is visible"),
-        ("570.86.10", 1, "driver 570.86.10 is too old for CUDA 13.0, which needs 580 or newer"),
+        ("570.86.10", 1, "driver 570.86.10 is too old for CUDA 13.0, which needs 580.65.06 or newer"),
+        ("580.60.01", 1, "driver 580.60.01 is too old"),
         ("580.65.06", 1, None),
         ("610.10", 8, None),
     ],

@@ -1,0 +1,70 @@
+"""From a lock to the GPUs that run it: gpus."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import errors, project
+from builder.base.project import Project
+from builder.commands.common import AsJson, OneStack, print_json, refuse
+from builder.lock import architecture, archives, audit, kernels, lockfile
+from builder.lock import gpus as known
+from builder.lock.kernels import Kernels
+from builder.lock.lockfile import Lock
+from builder.pages import generate
+
+
+def gpus_(
+    name: OneStack,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Read the locked files, gigabytes of them. Write gpus.json beside the lock."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which GPUs the kernels of a stack are for."""
+    home = project.find()
+    lock = lockfile.load(home, name)
+    if kernels.cuda(lock) is None:
+        raise errors.BadInputError(f"{name} is a stack for CPUs: it has no kernels", next_step="vetted list --gpus")
+    read = _record(home, lock) if record else kernels.load(home, name)
+    if read is None:
+        raise errors.BadInputError(f"nobody has read the kernels of {name}", next_step=f"vetted gpus {name} --record")
+    refuse(name, kernels.stale(home, lock))
+    parts = known.architectures(read)
+    if as_json:
+        print_json({"stack": name, "cuda": read.cuda, "parts": parts, "gpus": _verdicts(read)})
+        return
+    table = console.plain("GPU", "capability", "stack", *parts, "driver")
+    for gpu in known.GPUS:
+        verdicts = known.verdicts(parts, gpu.capability)
+        least = architecture.driver(read.cuda, gpu.capability)
+        table.add_row(gpu.title, gpu.number, known.worst(verdicts), *verdicts.values(), f"≥ {least}")
+    console.out.print(table)
+
+
+def _record(home: Project, lock: Lock) -> Kernels:
+    with home.holding(lock.name) as scratch:
+        refuse(lock.name, audit.stale(lock))
+        with console.spinner(f"{lock.name}: reading the kernels of the locked files"):
+            files = archives.fetch(home, lock.stack, lock.python, scratch, lambda _: None)
+            read = kernels.read(lock, files, scratch)
+        project.write(kernels.path(home, lock.name), kernels.text(read), scratch)
+    with home.holding("documents") as scratch:
+        generate.refresh(home, scratch)
+    return read
+
+
+def _verdicts(read: Kernels) -> dict[str, dict[str, object]]:
+    """GPU -> its compute capability, the least driver, the verdict on the stack and on each part."""
+    answer: dict[str, dict[str, object]] = {}
+    for gpu in known.GPUS:
+        verdicts = known.verdicts(known.architectures(read), gpu.capability)
+        answer[gpu.title] = {
+            "capability": gpu.number, "driver": architecture.driver(read.cuda, gpu.capability),
+            "stack": known.worst(verdicts), "parts": verdicts,
+        }  # fmt: skip
+    return answer

@@ -1,0 +1,78 @@
+"""The compute capability of the GPUs here, and which kernels and drivers fit it. Without CUDA.
+
+The driver's management library (NVML) tells it in milliseconds, and starts nothing on a GPU.
+`builder/lock/architecture.py` has the same rules for images that are not built yet, with their sources.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+Capability = tuple[int, int]
+
+NVML = "libnvidia-ml.so.1"
+NAME = re.compile(r"(?P<kind>sm|compute)_(?P<major>[0-9]+)(?P<minor>[0-9])(?P<suffix>[af]?)")
+BEST_FIRST = ("native", "PTX", "absent")
+# The first driver of each CUDA major version; it runs all minor versions of it.
+# https://docs.nvidia.com/deploy/cuda-compatibility/ and https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/
+DRIVERS = {"12": "525.60.13", "13": "580.65.06"}
+# The first driver that knows a GPU, that of CUDA 12.8 and 12.9. The same release notes.
+FIRST_DRIVERS = {(10, 0): "570.26", (10, 3): "575.51.03", (12, 0): "570.26", (12, 1): "575.51.03"}
+
+
+def capabilities() -> dict[str, Capability]:
+    """Model -> compute capability of every GPU that NVML lists, which does so by PCI address. Empty without NVML."""
+    found: dict[str, Capability] = {}
+    with suppress(OSError, AttributeError):
+        nvml = ctypes.CDLL(NVML)
+        if nvml.nvmlInit_v2():
+            return {}
+        count, gpu, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+        name = ctypes.create_string_buffer(96)
+        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return {}
+        for number in range(count.value):
+            if (
+                nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(gpu))
+                or nvml.nvmlDeviceGetName(gpu, name, ctypes.c_uint(len(name)))
+                or nvml.nvmlDeviceGetCudaComputeCapability(gpu, ctypes.byref(major), ctypes.byref(minor))
+            ):
+                continue
+            found[name.value.decode("utf-8", "replace")] = (major.value, minor.value)
+        nvml.nvmlShutdown()
+    return found
+
+
+def verdict(capability: Capability, architectures: Iterable[str]) -> str:
+    """How a GPU runs kernels of these architectures: "native", "PTX" (the driver compiles them first) or "absent"."""
+    return min((_of_one(capability, name) for name in architectures), key=BEST_FIRST.index, default="absent")
+
+
+def _of_one(capability: Capability, name: str) -> str:
+    match = NAME.fullmatch(name)
+    if match is None:
+        return "absent"
+    target = (int(match["major"]), int(match["minor"]))
+    if match["suffix"] == "a":
+        runs = capability == target
+    elif match["kind"] == "sm" or match["suffix"] == "f":
+        runs = capability[0] == target[0] and capability[1] >= target[1]
+    else:
+        runs = capability >= target
+    if not runs:
+        return "absent"
+    return "native" if match["kind"] == "sm" else "PTX"
+
+
+def driver(cuda: str, capability: Capability | None) -> str:
+    """The least driver for a CUDA version on a GPU; empty when it is not known."""
+    least = DRIVERS.get(cuda.partition(".")[0], "")
+    return max(least, FIRST_DRIVERS.get(capability, "") if capability else "", key=numbers)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A driver's version for comparison."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

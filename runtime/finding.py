@@ -1,0 +1,20 @@
+"""What a check before a run found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["ok", "advice", "stop"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check, with the next step if there is one."""
+
+    level: Level
+    message: str
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return self.message + (f"\n         {self.next_step}" if self.next_step else "")

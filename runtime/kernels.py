@@ -62,7 +62,9 @@ def _of_gpu(
         ]
     findings = []
     if slow := [part for part in needed if verdicts[part] == "PTX"]:
-        message = f"{' and '.join(slow)} have no machine code for {name}: the driver compiles it, and the first start"
+        message = (
+            f"no machine code for {name} in {' and '.join(slow)}: the driver compiles it at the first start, which"
+        )
         findings.append(Finding("advice", f"{message} takes minutes"))
     if without := [part for part in others if verdicts[part] == "absent"]:
         findings.append(Finding("advice", f"no kernels for {name} in {', '.join(without)}: what needs them will fail"))

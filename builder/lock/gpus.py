@@ -18,6 +18,7 @@ class Gpu:
     title: str
     capability: Capability
     models: tuple[str, ...]
+    arm: bool = False  # its hosts have Arm processors
 
     @property
     def number(self) -> str:
@@ -35,7 +36,7 @@ GPUS = (
     Gpu("B200", (10, 0), ("B200",)),
     Gpu("B300, GB300", (10, 3), ("B300", "GB300")),
     Gpu("RTX 5090, RTX PRO 6000", (12, 0), ("RTX 5090", "RTX PRO 6000")),
-    Gpu("DGX Spark", (12, 1), ("GB10",)),
+    Gpu("DGX Spark", (12, 1), ("GB10",), arm=True),
 )
 
 

@@ -14,7 +14,8 @@ from builder.pages import cells
 
 PTX = "PTX (slow first start)"
 NOT_READ, STALE = "not read yet", "read from another lock"
-CERTIFIED, READ, NOT_CERTIFIED = "certified", "audited, not certified", "not certified"
+CERTIFIED, AUDITED, NOT_CERTIFIED = "certified", "audited, not certified", "not certified"
+ARM = "not certified: the host is an Arm machine, and images are for x86-64"
 SOURCES = "JIT from source"
 
 
@@ -49,7 +50,10 @@ def gpus(project: Project) -> str:
     for gpu in known.GPUS:
         lines = [known_rows[name][gpu.title] for name in shipped]
         runs = any(line not in ("absent", NOT_READ, STALE) for line in lines)
-        state = CERTIFIED if any(line.endswith(CERTIFIED) for line in lines) else READ if runs else NOT_CERTIFIED
+        if any(line.endswith(CERTIFIED) for line in lines):
+            state = CERTIFIED
+        else:
+            state = ARM if gpu.arm else AUDITED if runs else NOT_CERTIFIED
         body.append([gpu.title, gpu.number, *lines, state])
     return cells.table(["GPU", "compute capability", *map(cells.code, shipped), "state"], body)
 
@@ -69,6 +73,6 @@ def _libraries(name: str, read: Kernels) -> list[list[object]]:
         verdicts = [architecture.verdict(gpu.capability, names) for gpu in known.GPUS]
         body.append([cells.code(name), title, *verdicts, cells.codes(names)])
     for title in filter(read.sources.__contains__, known.COMPILED):
-        files = f"{read.sources[title]} files of source"
+        files = f"sources: {read.sources[title]}"
         body.append([cells.code(name), title, *[SOURCES] * len(known.GPUS), files])
     return body

@@ -8,12 +8,12 @@ import pytest
 
 from builder.base.machine import Hardware
 from doctor.know import cuda
-from runtime import preflight
+from runtime import capability, preflight
 
 
 def test_the_driver_that_a_cuda_needs_is_the_same_before_a_run_and_in_a_diagnosis() -> None:
-    for major, driver in preflight.DRIVERS.items():
-        assert cuda.DRIVERS[int(major)] == driver
+    for major, driver in capability.DRIVERS.items():
+        assert cuda.DRIVERS[int(major)] == capability.numbers(driver)[0]
 
 
 @pytest.mark.parametrize("gpus", [["NVIDIA H200"], ["NVIDIA H200", "NVIDIA H200", "Tesla T4"]])

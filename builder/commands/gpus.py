@@ -10,7 +10,7 @@ from builder import console
 from builder.base import errors, project
 from builder.base.project import Project
 from builder.commands.common import AsJson, OneStack, print_json, refuse
-from builder.lock import architecture, archives, audit, kernels, lockfile
+from builder.lock import architecture, audit, kernels, lockfile
 from builder.lock import gpus as known
 from builder.lock.kernels import Kernels
 from builder.lock.lockfile import Lock
@@ -50,9 +50,7 @@ def _record(home: Project, lock: Lock) -> Kernels:
     with home.holding(lock.name) as scratch:
         refuse(lock.name, audit.stale(lock))
         with console.spinner(f"{lock.name}: reading the kernels of the locked files"):
-            files = archives.fetch(home, lock.stack, lock.python, scratch, lambda _: None)
-            read = kernels.read(lock, files, scratch)
-        project.write(kernels.path(home, lock.name), kernels.text(read), scratch)
+            read = kernels.record(home, lock, scratch, lambda _: None)
     with home.holding("documents") as scratch:
         generate.refresh(home, scratch)
     return read

@@ -10,13 +10,13 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors, reading
-from builder.base.project import Project
-from builder.lock import architecture, fatbin
+from builder.base.project import Project, write
+from builder.lock import architecture, archives, fatbin
 from builder.lock.audit import Finding
 from builder.lock.lockfile import Entry, Lock
 
@@ -62,6 +62,15 @@ def cuda(lock: Lock) -> str | None:
 
 def path(project: Project, name: str) -> Path:
     return project.stack_dir(name) / FILE
+
+
+def record(project: Project, lock: Lock, scratch: Path, report: Callable[[str], None]) -> Kernels:
+    """Read the kernels of a CUDA stack, and keep them in gpus.json. Raises NetworkError, BadInputError."""
+    files = archives.fetch(project, lock.stack, lock.python, scratch, report)
+    report("reading the kernels of the locked files")
+    kernels = read(lock, files, scratch)
+    write(path(project, lock.name), text(kernels), scratch)
+    return kernels
 
 
 def read(lock: Lock, files: Mapping[Entry, Path], scratch: Path) -> Kernels:

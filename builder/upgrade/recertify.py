@@ -15,7 +15,7 @@ from builder.certify import certificate, certify
 from builder.certify.certify import Options
 from builder.image import render
 from builder.intent.advisory import Advisory
-from builder.lock import audit, lockfile
+from builder.lock import audit, kernels, lockfile
 from builder.lock.lockfile import Lock
 from builder.upgrade import aside, candidate, compare, culprit, difference, outdated
 from builder.upgrade.aside import Aside
@@ -81,6 +81,8 @@ def _certify(
     """Build the candidate, run the suite, and compare the numbers with those of the last certificate."""
     write(copy.dockerfile(new.name), render.dockerfile(copy, new), scratch)
     try:
+        if kernels.stale(copy, new):  # before the build, because an image says what kernels it has
+            kernels.record(copy, new, scratch, progress.say)
         outcome = certify.run(copy, new, replace(options, force=True), scratch, progress.step, progress.event)
     except (errors.NetworkError, errors.StorageError, errors.MissingToolError):
         raise

@@ -143,8 +143,8 @@ def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
 
 @pytest.fixture
 def short(sibling: Workshop) -> Workshop:
-    """A sibling whose suite has two probes only."""
-    sibling.keep_probes("imports", "grpo_plain")
+    """A sibling whose suite has one quick probe only."""
+    sibling.keep_probes("logprob_padding")
     return sibling
 
 

@@ -160,10 +160,11 @@ def _in_image(
 
 
 def _on_host(
-    project: Project, lock: Lock, _options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
+    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
 ) -> Subject:
     environment = hostenv.prepare(project, lock, scratch, lambda message: on_build(Step(0, 0, message)))
-    hostenv.require_compiler(lock, environment)
+    if options.device == "cuda":
+        hostenv.require_compiler(lock, environment)
     return on_host(lock, environment, root, scratch)
 
 

@@ -193,8 +193,6 @@ def require_compiler(lock: Lock, prepared: Path) -> None:
 
     TRL 1.16 uses Triton in every loss. The image has the compiler and Python's headers.
     """
-    if lock.stack.device != "cuda":
-        return
     missing = [] if any(map(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang")))) else ["gcc"]
     look = "import pathlib, sysconfig; print(pathlib.Path(sysconfig.get_path('include'), 'Python.h').is_file())"
     answer = process.check("looking for Python.h", [str(prepared / "bin" / "python"), "-I", "-S", "-c", look])

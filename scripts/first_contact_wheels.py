@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from builder.base import machine, project, quantities
+from builder.base import errors, machine, project, quantities
 from builder.lock import lockfile
 
 # What trains, in the order of its worth; the machine brings torch.
@@ -30,14 +30,25 @@ def main() -> int:
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--part", type=int, default=56, metavar="MB", help="the most that one transfer takes")
     options = parser.parse_args()
-    lock = lockfile.load(project.find(), options.stack)
-    present = {line.partition("==")[0] for line in options.have.read_text().split()}
-    pins = missing(lock.versions, present, options.python)
-    options.to.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = lockfile.load(project.find(), options.stack)
+        present = {line.partition("==")[0] for line in options.have.read_text().split()}
+        return bring(missing(lock.versions, present, options.python), options.python, options.to, options.part * 10**6)
+    except (errors.VettedError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 3
+    except subprocess.CalledProcessError as error:
+        print(f"{error.stderr or error}\nusual cause: no package index answers", file=sys.stderr)
+        return 5
+
+
+def bring(pins: list[str], python: str, folder: Path, part: int) -> int:
+    """Collect the wheels of pins in parts of a folder, and say which."""
+    folder.mkdir(parents=True, exist_ok=True)
     for pin in pins:
         print(pin, flush=True)
-        collect(pin, options.python, options.to)
-    divide(options.to, options.part * 10**6)
+        collect(pin, python, folder)
+    divide(folder, part)
     return 0
 
 
@@ -59,8 +70,8 @@ def divide(folder: Path, most: int) -> None:
 
 def missing(versions: dict[str, str], present: set[str], python: str) -> list[str]:
     """The pins that the wanted distributions of a lock need besides those present, resolved for that Python."""
-    wanted = [f"{name}=={versions[name].partition('+')[0]}" for name in WANTED if name not in present]
-    if not wanted:
+    requirements = [f"{name}=={versions[name].partition('+')[0]}" for name in WANTED if name not in present]
+    if not requirements:
         return []
     with tempfile.TemporaryDirectory() as folder:
         # Whatever the machine has counts as fulfilled.
@@ -71,7 +82,7 @@ def missing(versions: dict[str, str], present: set[str], python: str) -> list[st
                 machine.uv_binary(), "pip", "compile", "-", "--override", str(override), "--python-version", python,
                 "--python-platform", "x86_64-manylinux_2_28", "--no-annotate", "--no-header", "--quiet",
             ],
-            input="\n".join(wanted), check=True, capture_output=True, text=True,
+            input="\n".join(requirements), check=True, capture_output=True, text=True,
         )  # fmt: skip
     return done.stdout.split()
 

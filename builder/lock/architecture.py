@@ -2,8 +2,8 @@
 
 A GPU's compute capability is two numbers, such as 8.6. Sources: "Compatibility" in the CUDA C++ Programming Guide
 (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#application-compatibility) and, for the suffixes,
-https://docs.nvidia.com/cuda/parallel-thread-execution/#ptx-module-directives-target. `runtime/kernels.py` has the same
-rules for preflight, which cannot import this; a test compares the two.
+https://docs.nvidia.com/cuda/parallel-thread-execution/#ptx-module-directives-target. `runtime/capability.py` has the
+same rules for preflight, which cannot import this; a test compares the two.
 """
 
 from __future__ import annotations

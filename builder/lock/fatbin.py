@@ -28,9 +28,8 @@ SHARED_OBJECT = re.compile(r"\.so(\.[0-9]+)*$")
 LOADED, RELOCATABLE = ".nv_fatbin", "__nv_relfatbin"
 MAGIC = struct.pack("<I", 0xBA55ED50)
 HEADER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of the images
-IMAGE = struct.Struct(
-    "<HHIQIIHHIIIQ"
-)  # kind, -, bytes of this header and of the payload, -, -, -, -, arch, -, -, flags
+# Kind, -, bytes of this header and of the payload, -, -, -, -, architecture, -, -, flags.
+IMAGE = struct.Struct("<HHIQIIHHIIIQ")
 PTX, CUBIN = 1, 2
 ARCHITECTURE_ONLY = 0x10_0000  # sm_90a: runs on this compute capability alone
 FAMILY_ONLY = 0x20_0000  # sm_100f: runs on this and the later ones of its family
@@ -45,7 +44,7 @@ def of_wheel(path: Path, scratch: Path) -> dict[str, Counter[str]]:
     Shared objects without any are left out. One at a time is unpacked to `scratch`, a folder on disk. Raises
     BadInputError when the wheel or a library is damaged.
     """
-    found = {}
+    libraries = {}
     try:
         with zipfile.ZipFile(path) as wheel:
             for member in wheel.infolist():
@@ -57,29 +56,29 @@ def of_wheel(path: Path, scratch: Path) -> dict[str, Counter[str]]:
                     shutil.copyfileobj(packed, file, 1 << 20)
                     file.flush()
                     if images := of_file(file, f"{path.name}: {member.filename}"):
-                        found[member.filename] = images
+                        libraries[member.filename] = images
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise _damaged(path.name, f"not a readable wheel: {error}") from error
-    return found
+    return libraries
 
 
 def of_environment(site_packages: Path) -> dict[str, Counter[str]]:
     """The same for every shared object below a folder of installed packages, by its path in there."""
-    found = {}
+    libraries = {}
     for path in sorted(site_packages.rglob("*.so*")):
         if SHARED_OBJECT.search(path.name) and path.is_file() and not path.is_symlink():
             name = path.relative_to(site_packages).as_posix()
             with path.open("rb") as file:
                 if images := of_file(file, name):
-                    found[name] = images
-    return found
+                    libraries[name] = images
+    return libraries
 
 
 def of_file(file: IO[bytes], where: str, section: str = LOADED) -> Counter[str]:
     """How many images an open shared object has for each architecture, e.g. `sm_90a` or `compute_80`.
 
-    None when it is no 64-bit ELF file, which a linker script with this suffix is not. Raises BadInputError when it is
-    one and damaged.
+    Empty when it is no 64-bit ELF file: some files with this suffix are linker scripts. Raises BadInputError when it
+    is an ELF file and damaged.
     """
     images: Counter[str] = Counter()
     file.seek(0)

@@ -81,8 +81,8 @@ def read(lock: Lock, files: Mapping[Entry, Path], scratch: Path) -> Kernels:
         if count := _sources(files[entry]):
             sources[entry.name] = count
         if files[entry].suffix == ".whl":
-            found = fatbin.of_wheel(files[entry], scratch)
-            libraries += [Library(entry.name, name, found[name]) for name in sorted(found)]
+            images = fatbin.of_wheel(files[entry], scratch)
+            libraries += [Library(entry.name, name, images[name]) for name in sorted(images)]
     compiled = {library.distribution for library in libraries}
     # Headers beside compiled kernels are for programs of others.
     rest = {name: count for name, count in sources.items() if name not in compiled}

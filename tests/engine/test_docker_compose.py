@@ -32,10 +32,10 @@ def chosen(
         registry = ("--registry", f"{host}/images")
         done = workshop.vetted("publish", STACK, *registry, "--key", str(keys.private), COSIGN_PASSWORD=PASSWORD)
         assert done.returncode == 0, done.stdout + done.stderr
-        found = subprocess.run(
+        images = subprocess.run(
             ["docker", "images", "-q", f"vetted/{STACK}"], capture_output=True, text=True, check=True
         )
-        subprocess.run(["docker", "image", "rm", "--force", *found.stdout.split()], capture_output=True, check=True)
+        subprocess.run(["docker", "image", "rm", "--force", *images.stdout.split()], capture_output=True, check=True)
         answer = workshop.json("use", STACK, *registry, "--key", str(keys.public))
         assert answer["image"] == f"{host}/images@{built.manifest}"
         yield workshop
@@ -54,8 +54,8 @@ def compose(shop: Workshop, *argv: str, cwd: Path | None = None) -> subprocess.P
 
 def train(shop: Workshop, *argv: str, cwd: Path | None = None) -> tuple[int, str]:
     with compose(shop, "run", "--rm", "train", *argv, cwd=cwd) as child:
-        said, _ = child.communicate()
-    return child.returncode, said
+        output, _ = child.communicate()
+    return child.returncode, output
 
 
 def runs(shop: Workshop) -> list[Path]:
@@ -69,13 +69,13 @@ def rows(run: Path) -> list[dict[str, float]]:
 
 def test_from_a_registry_to_a_rising_reward(chosen: Workshop, built: oci.Image) -> None:
     before = runs(chosen)
-    code, said = train(chosen)
-    assert code == 0, said
+    code, output = train(chosen)
+    assert code == 0, output
     (run,) = [path for path in runs(chosen) if path not in before]
     rewards = [row["reward"] for row in rows(run)]
     assert len(rewards) == 40
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3
-    assert "is certified for this hardware" in said
+    assert "is certified for this hardware" in output
     assert json.loads((run / "image.json").read_text())["image"].endswith(built.manifest)
     (kept,) = map(certificate.read, (run / "certificates").iterdir())
     assert kept.subject[0].digest == certificate.bare(built.manifest)
@@ -107,8 +107,8 @@ def length(completions, **_):
 
 def test_a_config_of_ones_own_is_interrupted_and_resumed(chosen: Workshop, tmp_path: Path) -> None:
     # The model and the data of the built-in task, in a folder of the user's, beside a reward function of the user's.
-    code, said = train(chosen, "--max_steps", "1")
-    assert code == 0, said
+    code, output = train(chosen, "--max_steps", "1")
+    assert code == 0, output
     task = runs(chosen)[-1] / "task"
     own = tmp_path / "own"
     shutil.copytree(task, own)
@@ -128,17 +128,17 @@ def test_a_config_of_ones_own_is_interrupted_and_resumed(chosen: Workshop, tmp_p
     done = len(rows(run))
     assert 3 <= done < 30
     assert (run / f"checkpoint-{done}").is_dir()
-    code, said = train(chosen, "--resume", "--max_steps", str(done + 2), cwd=own)
-    assert code == 0, said
-    assert f"from checkpoint-{done}" in said
+    code, output = train(chosen, "--resume", "--max_steps", str(done + 2), cwd=own)
+    assert code == 0, output
+    assert f"from checkpoint-{done}" in output
     assert [row["step"] for row in rows(run)] == list(range(1, done + 3))
 
 
 def test_two_runs_at_once_have_a_folder_each(chosen: Workshop) -> None:
     before = runs(chosen)
     both = [compose(chosen, "run", "--rm", "train", "--max_steps", "1") for _ in range(2)]
-    said = [child.communicate()[0] for child in both]
-    assert [child.returncode for child in both] == [0, 0], said
+    output = [child.communicate()[0] for child in both]
+    assert [child.returncode for child in both] == [0, 0], output
     assert len(runs(chosen)) == len(before) + 2
 
 
@@ -154,10 +154,10 @@ def test_a_config_that_cannot_be_had_is_said_and_leaves_nothing(
 ) -> None:
     before = runs(chosen)
     tmp_path.chmod(mode)
-    code, said = train(chosen, "--config", "other.yaml", cwd=tmp_path)
+    code, output = train(chosen, "--config", "other.yaml", cwd=tmp_path)
     assert code == 2
-    assert what in said
-    assert then in said
+    assert what in output
+    assert then in output
     assert runs(chosen) == before
 
 

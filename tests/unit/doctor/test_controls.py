@@ -42,7 +42,7 @@ def test_the_first_finding_is_the_controls_and_its_twin_has_none(
         freeze = tmp_path / f"{lock.name}.txt"
         freeze.write_text("".join(f"{package}=={version}\n" for package, version in lock.versions.items()))
         program.main(["--requirements", str(freeze), "--config", str(settings), *more, "--json"])
-        found = json.loads(capsys.readouterr().out)["findings"]
-        rules.append([finding["rule"] for finding in found if finding["confidence"] == "certain"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        rules.append([finding["rule"] for finding in findings if finding["confidence"] == "certain"])
     assert rules[0][0] == advisory
     assert advisory not in rules[1]

@@ -48,9 +48,9 @@ def test_a_wheel_and_an_environment_have_the_same_libraries(tmp_path: Path) -> N
     for name, content in files.items():
         (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "site" / name).write_bytes(content)
-    found = fatbin.of_wheel(fatbins.wheel(tmp_path, "torch", "1.0", files), tmp_path)
-    assert list(found) == ["torch/lib/libtorch_cuda.so", "torch/_C.so.1"]
-    assert fatbin.of_environment(tmp_path / "site") == found
+    libraries = fatbin.of_wheel(fatbins.wheel(tmp_path, "torch", "1.0", files), tmp_path)
+    assert list(libraries) == ["torch/lib/libtorch_cuda.so", "torch/_C.so.1"]
+    assert fatbin.of_environment(tmp_path / "site") == libraries
 
 
 def test_a_library_that_is_cut_off_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,17 @@ KERNELS = {
 }
 
 
-def found(tmp_path: Path, number: Capability | None, driver: str = "580.65.06", read: object = KERNELS) -> list[str]:
+def findings(tmp_path: Path, number: Capability | None, driver: str = "580.65.06", read: object = KERNELS) -> list[str]:
     """What preflight finds on a machine with one GPU of this compute capability; None: NVML is not there."""
     machine = Machine(tmp_path, CUDA, driver, gpus=1)
     path = tmp_path / "etc/vetted/stack.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "kernels": read}))
     models = {} if number is None else {"NVIDIA H200": number}
-    return [f"{one.level} {one}" for one in preflight.look(machine.root, {}, lambda: models)]
+    return [f"{finding.level} {finding}" for finding in preflight.look(machine.root, {}, lambda: models)]
 
 
 def test_a_gpu_without_kernels_is_a_stop_that_says_what_why_and_what_next(tmp_path: Path) -> None:
-    (stop,) = [line for line in found(tmp_path, (7, 0)) if line.startswith("stop")]
+    (stop,) = [line for line in findings(tmp_path, (7, 0)) if line.startswith("stop")]
     assert "no kernels for NVIDIA H200 (compute capability 7.0)" in stop
     assert "torch has sm_75, sm_80, sm_90; vllm has sm_80, sm_90, compute_90" in stop
     assert "no kernel image is available for execution on the device" in stop
@@ -48,20 +47,20 @@ def test_a_gpu_without_kernels_is_a_stop_that_says_what_why_and_what_next(tmp_pa
     ],
 )
 def test_what_is_not_sure_to_fail_does_not_stop(tmp_path: Path, number: Capability | None, line: str) -> None:
-    lines = found(tmp_path, number)
-    assert [one for one in lines if one.startswith("stop")] == []
-    assert [one for one in lines if one.startswith(line)] != []
+    lines = findings(tmp_path, number)
+    assert [text for text in lines if text.startswith("stop")] == []
+    assert [text for text in lines if text.startswith(line)] != []
 
 
 def test_what_the_driver_compiles_first_is_advice(tmp_path: Path) -> None:
     read = {"needed": {"torch": ["sm_100"], "vllm": ["compute_90"]}}
-    (line,) = [one for one in found(tmp_path, (10, 3), read=read) if "takes minutes" in one]
+    (line,) = [text for text in findings(tmp_path, (10, 3), read=read) if "takes minutes" in text]
     assert line.startswith("advice no machine code for NVIDIA H200 (compute capability 10.3) in vllm: ")
 
 
 @pytest.mark.parametrize("read", [None, [], {"needed": []}, {"others": {}}])
 def test_an_image_that_says_nothing_of_its_kernels_is_asked_nothing(tmp_path: Path, read: object) -> None:
-    assert not [line for line in found(tmp_path, (7, 0), read=read) if "kernel" in line]
+    assert not [line for line in findings(tmp_path, (7, 0), read=read) if "kernel" in line]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +91,9 @@ def test_gpus_that_are_hidden_do_not_count(tmp_path: Path) -> None:
     assert not [line for line in lines if line.level == "stop"]
 
 
-def test_without_nvml_nothing_is_known_and_it_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capability, "NVML", "libnvidia-ml-of-nobody.so.1")
-    start = time.perf_counter()
     assert capability.capabilities() == {}
-    assert time.perf_counter() - start < 0.1
 
 
 def test_nothing_of_cuda_is_loaded() -> None:

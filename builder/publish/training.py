@@ -1,0 +1,277 @@
+"""Judge the folder of a training run by its run certificate: every doubt is a sentence.
+
+The certificate is not signed, so it is no proof of who trained what. What can be checked is checked: that it is about
+exactly these files, and that the recorded numbers of every step lead, by this project's bounds, to what it says.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from builder.base import errors, reading, strictjson
+from builder.base.project import Project, sha256_file
+from builder.certify import certificate, judgement
+from builder.certify.certificate import Resource, Statement
+from builder.intent import stack
+from builder.lock import lockfile
+
+NAME = "run-certificate.json"
+RECORDS = ("config.yaml", "run.json", "metrics.jsonl", "monitor.json")  # what a certificate must be about, if there
+ROWS = "monitor*.jsonl"
+OUTCOMES = ("passed", "advice", "alarm")
+LONGEST = 1 << 30  # bytes of the numbers of a run: a kilobyte for each step and rank
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Check(_Model):
+    """What came of a check in the run."""
+
+    name: str
+    column: str
+    outcome: Literal["passed", "advice", "alarm"]
+    at_most: float
+    worst: float | str | None = None
+    steps: int
+    findings: int
+    first: int | None = None
+
+
+class Predicate(_Model):
+    """in-toto test-result v0.1; `checks` and what follows are this project's additions."""
+
+    result: Literal["PASSED", "WARNED", "FAILED"]
+    configuration: list[dict[str, Any]]
+    passedTests: list[str]  # noqa: N815  (in-toto's names)
+    warnedTests: list[str]  # noqa: N815
+    failedTests: list[str]  # noqa: N815
+    notRun: dict[str, str]  # noqa: N815
+    checks: list[Check]
+    steps: dict[str, int]
+    monitorFailure: str  # noqa: N815
+    blindSpots: list[str]  # noqa: N815
+
+    def resource(self, name: str) -> dict[str, Any]:
+        """The resource of this name, or nothing."""
+        return next((entry for entry in self.configuration if entry.get("name") == name), {})
+
+    @property
+    def image(self) -> tuple[str, str] | None:
+        """Name and digest of the image, where the run knew it."""
+        for entry in self.configuration:
+            if (entry.get("annotations") or {}).get("role") == "image" and isinstance(entry.get("digest"), dict):
+                return str(entry["name"]), f"sha256:{entry['digest'].get('sha256')}"
+        return None
+
+
+class RunStatement(_Model):
+    """in-toto Statement v1 about the files of a run, without its `_type`."""
+
+    subject: list[Resource]
+    predicateType: Literal["https://in-toto.io/attestation/test-result/v0.1"]  # noqa: N815
+    predicate: Predicate
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """The judgement of a run. `alarms` and `advice` are what its monitor saw; `doubts` are about the certificate."""
+
+    folder: str
+    statement: RunStatement
+    doubts: tuple[str, ...]
+    alarms: tuple[str, ...]
+    advice: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        """Is there no doubt about the certificate, and no alarm in the run?"""
+        return not self.doubts and not self.alarms
+
+
+def is_run(path: Path) -> bool:
+    """Whether this is the folder of a training run."""
+    return path.is_dir() and any((path / name).is_file() for name in (NAME, "run.json", "monitor.jsonl"))
+
+
+def judge(project: Project, folder: Path) -> RunVerdict:
+    """Judge a run. Raises BadInputError when it has no certificate that can be read."""
+    statement = _read(folder)
+    predicate = statement.predicate
+    table = checks(project)
+    doubts = [*_files(folder, statement), *_bounds(predicate, table)]
+    if not doubts:
+        doubts += _numbers(folder, predicate, table)
+    if predicate.monitorFailure:
+        doubts.append(f"the monitor failed during the run and saw only a part of it: {predicate.monitorFailure}")
+    sentences = {row["name"]: f"{row['name']}: {row['asks']}" for row in table}
+    shown = {check.name: f"{sentences.get(check.name, check.name)} {_worst(check)}" for check in predicate.checks}
+    return RunVerdict(
+        str(folder), statement, tuple(doubts),
+        alarms=tuple(shown.get(name, name) for name in predicate.failedTests),
+        advice=tuple(shown.get(name, name) for name in predicate.warnedTests),
+        notes=tuple(_image(project, folder, predicate)),
+    )  # fmt: skip
+
+
+def checks(project: Project) -> list[dict[str, Any]]:
+    """The monitor's table of checks, read from its source and not run."""
+    source = project.runtime / "monitor" / "checks.py"
+    tree = ast.parse(reading.text(source, project.relative(source)))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "TABLE" for t in node.targets):
+            table: list[dict[str, Any]] = ast.literal_eval(node.value)
+            return table
+    raise errors.BadInputError(
+        f"{project.relative(source)} has no TABLE", next_step=f"git checkout {project.relative(source)}"
+    )
+
+
+def _read(folder: Path) -> RunStatement:
+    path = folder / NAME
+    try:
+        document = strictjson.load_object(reading.content(path, str(path)))
+        if document.pop("_type", None) != certificate.STATEMENT:
+            raise ValueError("it is no in-toto statement")
+        return RunStatement.model_validate(document)
+    except FileNotFoundError as error:
+        raise errors.BadInputError(
+            f"{folder} has no {NAME}",
+            cause="the run has not ended, or it ran with --no-monitor",
+            next_step=f"wait until it has ended, or start it again without --no-monitor: see {folder}/run.json",
+        ) from error
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise _damaged(path, f"{where}: {error.errors()[0]['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error).splitlines()[0]) from error
+
+
+def _damaged(path: Path, reason: str) -> errors.BadInputError:
+    return errors.BadInputError(
+        f"{path} is no run certificate: {reason}",
+        cause="the file was edited or cut short",
+        next_step=f"docker compose run --rm shell python -m runtime.monitor.certificate {path.parent} writes it again",
+    )
+
+
+def _files(folder: Path, statement: RunStatement) -> Iterator[str]:
+    names = [entry.name for entry in statement.subject]
+    if len(set(names)) != len(names):
+        yield "it names a file twice"
+    for entry in statement.subject:
+        path = folder / entry.name
+        if PurePosixPath(entry.name).is_absolute() or ".." in PurePosixPath(entry.name).parts:
+            yield f"it names a file outside the run: {entry.name}"
+        elif entry.digest is None:
+            yield f"it gives no digest of {entry.name}"
+        elif path.is_symlink() or not path.is_file():
+            yield f"{entry.name} is not there"
+        elif sha256_file(path) != f"sha256:{entry.digest.sha256}":
+            yield f"{entry.name} is not the file that the run wrote\nusual cause: the run was resumed, or it was edited"
+    present = [name for name in RECORDS if (folder / name).is_file()]
+    present += sorted(path.name for path in folder.glob(ROWS))
+    for name in present:
+        if name not in names:
+            yield f"it says nothing about {name}"
+    if "monitor.jsonl" not in present:
+        yield "monitor.jsonl is not there: the numbers of the steps"
+
+
+def _bounds(predicate: Predicate, table: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+    if (predicate.resource("monitor").get("digest") or {}).get("sha256") != digest:
+        yield "it was judged by other bounds than this project's\nnext: verify it with the Vetted of its image"
+
+
+def _numbers(folder: Path, predicate: Predicate, table: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the rows say otherwise than the certificate."""
+    rows = [row for path in sorted(folder.glob(ROWS)) for row in _rows(path)]
+    claimed = {check.name: check for check in predicate.checks}
+    outcomes: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
+    for entry in table:
+        name, values = str(entry["name"]), [_number(row.get(str(entry["column"]))) for row in rows]
+        read = [value for value in values if value is not None]
+        check = claimed.pop(name, None)
+        if not read:
+            if check is not None or name not in predicate.notRun:
+                yield f"{name}: it says {check.outcome if check else 'nothing'}, and no step has a number for it"
+            continue
+        broken = sum(math.isnan(value) or value > entry["at_most"] for value in read)
+        outcome = str(entry["level"]) if broken else "passed"
+        outcomes[outcome].append(name)
+        if check is None:
+            yield f"{name}: it says nothing, and the steps say {outcome}"
+        elif (check.outcome, check.findings, check.steps) != (outcome, broken, len(read)):
+            yield f"{name}: it says {check.outcome}, and the steps say {outcome}, in {broken} of {len(read)}"
+    yield from (f"{name}: this project's monitor has no such check" for name in claimed)
+    lists = (predicate.passedTests, predicate.warnedTests, predicate.failedTests)
+    for outcome, names in zip(OUTCOMES, lists, strict=True):
+        if sorted(names) != sorted(outcomes[outcome]):
+            yield f"its list of {outcome} checks is not what the steps say"
+    result = "FAILED" if outcomes["alarm"] or predicate.monitorFailure else "WARNED" if outcomes["advice"] else "PASSED"
+    if predicate.result != result:
+        yield f"it says {predicate.result}, and the steps say {result}"
+    if predicate.steps.get("judged") != len({row["step"] for row in rows}):
+        yield "it counts other steps than were recorded"
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    for line in reading.text(path, str(path), most=LONGEST).splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            yield row
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _worst(check: Check) -> str:
+    worst = f"{check.worst:.3g}" if isinstance(check.worst, float) else str(check.worst)
+    since = f", from step {check.first}" if check.first is not None else ""
+    return f"worst {worst}, bound {check.at_most:g}{since}"
+
+
+def _image(project: Project, folder: Path, predicate: Predicate) -> Iterator[str]:
+    """What is known of the image: the certificates that lie beside the run, judged by today's terms."""
+    if predicate.image is None:
+        yield "it ran in no image whose digest is known: what was installed is only listed"
+        return
+    name, digest = predicate.image
+    beside = sorted((folder / "certificates").glob("*.json"))
+    for statement in map(certificate.read, beside):
+        yield from _certificate(project, statement, digest)
+    if not beside:
+        yield f"no certificate of its image lies beside it\nnext: vetted verify {name}@{digest} --key cosign.pub"
+
+
+def _certificate(project: Project, statement: Statement, digest: str) -> Iterator[str]:
+    lock = statement.resource("lock").digest
+    for name in stack.names(project):
+        locked = lockfile.load(project, name)
+        if lock and locked.digest == f"sha256:{lock.sha256}":
+            doubts = judgement.doubts(statement, judgement.terms(project, locked), digest)
+            standing = f"does not hold: {doubts[0].splitlines()[0]}" if doubts else "holds"
+            yield f"the certificate of its image, {name} on {statement.hardware}, {standing}"
+            return
+    yield "the certificate of its image is of a lock that this project has not"

@@ -1,0 +1,150 @@
+"""The run monitor on the real TRL: healthy runs, injected faults, equal bits, and the certificate of `vetted train`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import monitor
+from benchmarks.monitored import faults, healthy
+from builder.base import project
+from builder.publish import training
+from runtime.monitor import pack
+from tests.conftest import ROOT
+from tests.engine import hosted
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {packed!r})
+import vetted_monitor
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+import mine
+
+arguments = GRPOConfig("out", max_steps=2, per_device_train_batch_size=4, num_generations=4, max_completion_length=8,
+                       use_cpu=True, bf16=False, report_to="none", logging_steps=1, save_strategy="no")
+data = load_dataset("json", data_files="task/data/train.jsonl", split="train")
+trainer = GRPOTrainer("task/model", reward_funcs=mine.length, args=arguments, train_dataset=data)
+assert vetted_monitor.watch(vetted_monitor.watch(trainer)) is trainer
+trainer.train()
+assert sum(type(c).__name__ == "Monitor" for c in trainer.callback_handler.callbacks) == 1
+"""
+REWARD = "def length(completions, **_):\n    return [float(len(text)) for text in completions]\n"
+CONSTANT = "def constant(completions, **_):\n    return [0.5] * len(completions)\n"
+CONFIG = """\
+model_name_or_path: task/model
+dataset_name: task/data/train.jsonl
+reward_funcs: [mine.length]
+max_steps: 6
+per_device_train_batch_size: 4
+num_generations: 4
+max_completion_length: 8
+learning_rate: 1e-3
+logging_steps: 1
+save_steps: 3
+"""
+Results = Mapping[str, Mapping[str, Any]]
+
+
+def ran(python: Path, jobs: Sequence[Mapping[str, Any]]) -> Results:
+    return {result["name"]: result for result in monitor.run(python, jobs, {})}
+
+
+@pytest.fixture(scope="module")
+def faulty(python: Path) -> Results:
+    return ran(python, [faults.job(name) for name in faults.FAULTS])
+
+
+@pytest.mark.parametrize("name", faults.FAULTS)
+def test_a_fault_raises_its_alarm_within_ten_steps(faulty: Results, name: str) -> None:
+    result = faulty[name]
+    assert result.get("failure") == "", result
+    alarms = {found["check"] for found in result["findings"] if found["outcome"] == "alarm"}
+    assert alarms & set(faults.FAULTS[name].caught)
+
+
+@pytest.fixture(scope="module")
+def pairs(python: Path) -> Results:
+    jobs = healthy.jobs(5)
+    return ran(python, [*jobs, *({**job, "name": f"{job['name']}-alone", "monitor": False} for job in jobs)])
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int) -> None:
+    watched, alone = pairs[f"healthy-{number}"], pairs[f"healthy-{number}-alone"]
+    for what in ("weights", "rng", "losses"):
+        assert watched[what] == alone[what]
+    assert watched["failure"] == ""
+    assert [found for found in watched["findings"] if found["outcome"] == "alarm"] == []
+    assert [row["step"] for row in watched["rows"]] == list(range(1, 11))
+    assert "rows" not in alone
+
+
+@pytest.fixture(scope="module")
+def task(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    here = tmp_path_factory.mktemp("monitored")
+    hosted.folder(python, here)
+    (here / "mine.py").write_text(REWARD + CONSTANT)
+    (here / "my.yaml").write_text(CONFIG)
+    yield here
+
+
+def test_a_run_of_train_is_judged_certified_and_verified(python: Path, task: Path) -> None:
+    code, output = hosted.train(python, task, "--config", "my.yaml")
+    assert code == 0, output
+    run = hosted.runs(task)[-1]
+    assert "monitor  18 checks at every step; 5 do not apply" in output
+    assert "monitor  6 steps: no alarm" in output
+    assert re.search(rf"certificate (PASSED|WARNED): runs/{run.name}/{re.escape(training.NAME)};", output)
+    assert [step for step, _ in hosted.rows(run, "monitor/gradient_angle")] == [1, 2, 3, 4, 5, 6]
+    assert (run / "monitor.svg").read_text().startswith("<svg")
+    verdict = training.judge(project.Project(ROOT), run)
+    assert verdict.doubts == ()
+    names = {entry.name for entry in verdict.statement.subject}
+    assert {"config.yaml", "run.json", "metrics.jsonl", "monitor.jsonl", "model.safetensors"} <= names
+
+    code, output = hosted.train(python, task, "--resume", run.name, "--max_steps", "8")
+    assert code == 0, output
+    assert [row["step"] for row in map(json.loads, (run / "monitor.jsonl").read_text().splitlines())] == [*range(1, 9)]
+    assert training.judge(project.Project(ROOT), run).doubts == ()
+
+
+def test_a_constant_reward_is_an_alarm_with_its_likely_cause(python: Path, task: Path) -> None:
+    code, output = hosted.train(python, task, "--config", "my.yaml", "--reward_funcs", "mine.constant")
+    assert code == 0, output
+    assert "alarm    step 5: no group has had two different rewards, in 5 generations since the start" in output
+    assert "likely: the reward function is constant" in output
+    assert "certificate FAILED" in output
+    assert not training.judge(project.Project(ROOT), hosted.runs(task)[-1]).good
+
+
+def test_it_can_be_switched_off(python: Path, task: Path) -> None:
+    code, output = hosted.train(python, task, "--config", "my.yaml", "--no-monitor", "--max_steps", "2")
+    assert code == 0, output
+    run = hosted.runs(task)[-1]
+    assert "monitor" not in output
+    assert not (run / "monitor.jsonl").exists()
+    assert not (run / training.NAME).exists()
+
+
+def test_one_file_watches_a_script_elsewhere(python: Path, task: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "vetted_monitor.zip"
+    pack.pack(packed)
+    assert zipfile.is_zipfile(packed)
+    (task / "alone.py").write_text(SCRIPT.format(packed=str(packed)))
+    done = subprocess.run(
+        [str(python), "alone.py"], cwd=task, env={**monitor.VARIABLES, "HOME": str(task), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "monitor  2 steps: " in done.stderr
+    verdict = training.judge(project.Project(ROOT), task / "out")
+    assert verdict.doubts == ()
+    assert verdict.notes == ("it ran in no image whose digest is known: what was installed is only listed",)

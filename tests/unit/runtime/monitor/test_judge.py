@@ -1,0 +1,62 @@
+"""Numbers of steps against the bounds of the checks."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from runtime.monitor import judge
+from runtime.monitor.checks import CHECKS, TABLE, Check
+from tests.conftest import ROOT
+
+BY_COLUMN = {check.column: check for check in CHECKS}
+
+
+def test_a_number_within_its_bound_is_nothing() -> None:
+    assert judge.findings({"step": 3, **{check.column: check.at_most for check in CHECKS}}) == []
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_each_check_says_what_is_wrong(check: Check) -> None:
+    (found,) = judge.findings({"step": 7, check.column: check.at_most + 1})
+    assert found.check is check
+    assert str(found).startswith("step 7: ")
+    assert "{" not in str(found)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", math.nan])
+def test_what_is_no_number_breaks_every_bound(value: object) -> None:
+    assert [found.check.column for found in judge.findings({"step": 1, "kl_start": value})] == ["kl_start"]
+
+
+@pytest.mark.parametrize("value", [None, "text", True, [1.0]])
+def test_what_was_not_measured_is_not_judged(value: object) -> None:
+    assert judge.findings({"step": 1, "kl_start": value}) == []
+
+
+def test_a_run_is_judged_over_all_its_steps() -> None:
+    rows = [{"step": step, "gradient_angle": 0.5 if step == 4 else 0.0, "endless": 5.0} for step in range(1, 6)]
+    results = {result.check.name: result for result in judge.results(rows, {"vllm": "no vLLM"})}
+    direction = results["gradient-direction"]
+    assert (direction.outcome, direction.worst, direction.first, direction.findings, direction.steps) == (
+        "alarm", 0.5, 4, 1, 5,
+    )  # fmt: skip
+    assert results["completions-end"].outcome == "advice"
+    assert (results["weights-synced"].outcome, results["weights-synced"].reason) == ("not-run", "no vLLM")
+    assert "nothing to judge" in results["kl-moves"].reason
+    assert judge.verdict(results.values()) == "FAILED"
+    assert judge.verdict([results["completions-end"]]) == "WARNED"
+    assert judge.verdict([results["weights-synced"]]) == "PASSED"
+
+
+def test_the_table_is_a_literal_whose_names_columns_and_advisories_exist() -> None:
+    assert len({row["name"] for row in TABLE}) == len({row["column"] for row in TABLE}) == len(TABLE)
+    for check in CHECKS:
+        assert re.fullmatch("[a-z-]+", check.name)
+        assert check.level in ("alarm", "advice")
+        assert check.asks.endswith("?")
+        for advisory in check.advisories:
+            assert Path(ROOT, "advisories", f"{advisory}.toml").is_file()

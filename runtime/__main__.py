@@ -28,9 +28,9 @@ def main() -> int:
 def _run() -> int:
     command, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "train":
-        from runtime import train
+        from runtime.train.command import main as train
 
-        return train.main(rest)
+        return train(rest)
     if command == "preflight":
         from runtime import preflight
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 Capability = tuple[int, int]
@@ -23,27 +23,47 @@ DRIVERS = {"12": "525.60.13", "13": "580.65.06"}
 FIRST_DRIVERS = {(10, 0): "570.26", (10, 3): "575.51.03", (12, 0): "570.26", (12, 1): "575.51.03"}
 
 
+class _Memory(ctypes.Structure):
+    """nvmlMemory_t, in bytes."""
+
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
 def capabilities() -> dict[str, Capability]:
     """Model -> compute capability of every GPU that NVML lists, which does so by PCI address. Empty without NVML."""
-    found: dict[str, Capability] = {}
+    gpus: dict[str, Capability] = {}
+    major, minor = ctypes.c_int(), ctypes.c_int()
     with suppress(OSError, AttributeError):
-        nvml = ctypes.CDLL(NVML)
-        if nvml.nvmlInit_v2():
-            return {}
-        count, gpu, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
-        name = ctypes.create_string_buffer(96)
-        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return {}
-        for number in range(count.value):
-            if (
-                nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(gpu))
-                or nvml.nvmlDeviceGetName(gpu, name, ctypes.c_uint(len(name)))
-                or nvml.nvmlDeviceGetCudaComputeCapability(gpu, ctypes.byref(major), ctypes.byref(minor))
-            ):
-                continue
-            found[name.value.decode("utf-8", "replace")] = (major.value, minor.value)
-        nvml.nvmlShutdown()
-    return found
+        for nvml, gpu, name in _listed():
+            if not nvml.nvmlDeviceGetCudaComputeCapability(gpu, ctypes.byref(major), ctypes.byref(minor)):
+                gpus[name] = (major.value, minor.value)
+    return gpus
+
+
+def memory() -> dict[str, int]:
+    """Model -> bytes of memory, of the smallest GPU of that model. Empty without NVML."""
+    gpus: dict[str, int] = {}
+    size = _Memory()
+    with suppress(OSError, AttributeError):
+        for nvml, gpu, name in _listed():
+            if not nvml.nvmlDeviceGetMemoryInfo(gpu, ctypes.byref(size)):
+                gpus[name] = min(gpus.get(name, size.total), size.total)
+    return gpus
+
+
+def _listed() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p, str]]:
+    """The library, and handle and model of each GPU. Raises OSError, AttributeError."""
+    nvml = ctypes.CDLL(NVML)
+    if nvml.nvmlInit_v2():
+        return
+    count, gpu, name = ctypes.c_uint(), ctypes.c_void_p(), ctypes.create_string_buffer(96)
+    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        return
+    for number in range(count.value):
+        present = not nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(gpu))
+        if present and not nvml.nvmlDeviceGetName(gpu, name, ctypes.c_uint(len(name))):
+            yield nvml, gpu, name.value.decode("utf-8", "replace")
+    nvml.nvmlShutdown()
 
 
 def verdict(capability: Capability, architectures: Iterable[str]) -> str:

@@ -7,19 +7,19 @@ from typing import Any
 
 from runtime import capability
 from runtime.capability import Capability
-from runtime.finding import Finding
+from runtime.check import Check
 
 CHOOSE = "on the host: vetted list --gpus shows which stacks have kernels for it; then vetted use STACK"
 
 
-def old_driver(version: str, cuda: str, gpus: Mapping[str, Capability]) -> list[Finding]:
+def old_driver(version: str, cuda: str, gpus: Mapping[str, Capability]) -> list[Check]:
     """Whether a driver is older than a CUDA version needs, in general or on one of these GPUs (model -> capability)."""
     for model, number in (("", None), *gpus.items()):
         least = capability.driver(cuda, number)
         if capability.numbers(version) < capability.numbers(least):
             what = f"CUDA {cuda}" + (f" on {model}" if model else "")
             return [
-                Finding(
+                Check(
                     "stop",
                     f"driver {version} is too old for {what}, which needs {least} or newer",
                     "update the driver; or find a stack with an older CUDA, on the host: vetted list --gpus",
@@ -28,47 +28,47 @@ def old_driver(version: str, cuda: str, gpus: Mapping[str, Capability]) -> list[
     return []
 
 
-def missing(description: Mapping[str, Any], gpus: Mapping[str, Capability]) -> list[Finding]:
+def missing(description: Mapping[str, Any], gpus: Mapping[str, Capability]) -> list[Check]:
     """Whether the libraries of an image (its stack.json) have kernels for these GPUs (model -> capability)."""
     needed, others = _parts(description, "needed"), _parts(description, "others")
     if not needed:
         return []  # nobody read its kernels
     if not gpus:
         return [
-            Finding(
+            Check(
                 "advice",
                 "the compute capability of the GPU cannot be told, because the driver's libnvidia-ml.so.1 is not here",
                 "ask for the capability utility: docker run --gpus all",
             )
         ]
-    return [finding for model, number in gpus.items() for finding in _of_gpu(model, number, needed, others)]
+    return [check for model, number in gpus.items() for check in _of_gpu(model, number, needed, others)]
 
 
 def _of_gpu(
     model: str, number: Capability, needed: Mapping[str, list[str]], others: Mapping[str, list[str]]
-) -> list[Finding]:
+) -> list[Check]:
     name = f"{model} (compute capability {number[0]}.{number[1]})"
     verdicts = {part: capability.verdict(number, names) for part, names in {**needed, **others}.items()}
     absent = [part for part in needed if verdicts[part] == "absent"]
     if absent:
         has = "; ".join(f"{part} has {_listed(needed[part])}" for part in absent)
         return [
-            Finding(
+            Check(
                 "stop",
                 f"this image has no kernels for {name}: {has}. The first step would end with "
                 "'no kernel image is available for execution on the device'",
                 CHOOSE,
             )
         ]
-    findings = []
+    checks = []
     if slow := [part for part in needed if verdicts[part] == "PTX"]:
         message = (
             f"no machine code for {name} in {' and '.join(slow)}: the driver compiles it at the first start, which"
         )
-        findings.append(Finding("advice", f"{message} takes minutes"))
+        checks.append(Check("advice", f"{message} takes minutes"))
     if without := [part for part in others if verdicts[part] == "absent"]:
-        findings.append(Finding("advice", f"no kernels for {name} in {', '.join(without)}: what needs them will fail"))
-    return findings or [Finding("ok", f"this image has kernels for {name}")]
+        checks.append(Check("advice", f"no kernels for {name} in {', '.join(without)}: what needs them will fail"))
+    return checks or [Check("ok", f"this image has kernels for {name}")]
 
 
 def _parts(description: Mapping[str, Any], group: str) -> dict[str, list[str]]:

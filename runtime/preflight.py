@@ -19,7 +19,7 @@ from typing import Any
 
 from runtime import capability, collisions, kernels, secret_files, verdict
 from runtime.capability import Capability
-from runtime.finding import Finding
+from runtime.check import Check
 
 STACK = "etc/vetted/stack.json"
 RUNS = "runs"
@@ -35,27 +35,27 @@ SPACE = 5 << 30  # bytes: a checkpoint of a small model, with its optimizer
 
 
 def main() -> int:
-    findings = look()
-    for finding in findings:
-        print(f"{finding.level:<8} {finding}")
-    return 1 if any(finding.level == "stop" for finding in findings) else 0
+    checks = look()
+    for check in checks:
+        print(f"{check.level:<8} {check}")
+    return 1 if any(check.level == "stop" for check in checks) else 0
 
 
 def look(
     root: Path = Path("/"),
     environ: Mapping[str, str] = os.environ,
     capabilities: Callable[[], Mapping[str, Capability]] = capability.capabilities,
-) -> list[Finding]:
-    """All findings. `root` is the root of the file system, another folder in tests.
+) -> list[Check]:
+    """All checks. `root` is the root of the file system, another folder in tests.
 
     `capabilities`: model -> compute capability of each GPU.
     """
     description = stack(root)
     cuda_version = cuda(description.get("distributions", {}))
     models = gpus(root, environ)
-    found = capabilities() if cuda_version and models else {}
+    numbers = capabilities() if cuda_version and models else {}
     # NVML lists GPUs that CUDA_VISIBLE_DEVICES hides. Where it names models differently, all of them count.
-    here = {model: found[model] for model in models if model in found} or dict(found)
+    here = {model: numbers[model] for model in models if model in numbers} or dict(numbers)
     return [
         certified(root, description, models),
         *(_driver(root, cuda_version, models, here) if cuda_version else []),
@@ -147,14 +147,14 @@ def _text(path: Path) -> str:
 # --- the checks ----------------------------------------------------------------------------------------------------
 
 
-def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> Finding:
+def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> Check:
     """Whether this image is certified for this hardware, by the verdict of the host."""
     name = description.get("stack", "this image")
     judged = verdict.read(root)
     if judged is None:
-        return Finding("advice", f"no verdict on the certificates of {name}", f"on the host: vetted use {name}")
+        return Check("advice", f"no verdict on the certificates of {name}", f"on the host: vetted use {name}")
     if not judged.applies_to(description):
-        return Finding(
+        return Check(
             "advice",
             f"`vetted use` judged {judged.stack} with another lock or runtime, not this image",
             f"on the host: vetted use {name}",
@@ -163,55 +163,53 @@ def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> 
     here = hardware(root, models)
     valid = [entry.hardware for entry in judged.certificates if entry.issued <= today <= entry.expires]
     if here in valid:
-        return Finding(
+        return Check(
             "ok", f"{name} is certified for this hardware: {here}, as judged by `vetted use` on {judged.judged}"
         )
     if valid:
-        return Finding(
+        return Check(
             "advice",
             f"{name} is certified on {' and on '.join(valid)}, not on this hardware: {here}",
             "run the suite here: docker compose run smoke",
         )
     if judged.certificates:
-        return Finding(
+        return Check(
             "advice",
             f"the certificate of {name} for this image expired on {max(c.expires for c in judged.certificates)}",
             "choose a newer image: vetted use; or run the suite here: docker compose run smoke",
         )
-    return Finding(
-        "advice", f"{name} has no certificate for this image", "run the suite here: docker compose run smoke"
-    )
+    return Check("advice", f"{name} has no certificate for this image", "run the suite here: docker compose run smoke")
 
 
-def _driver(root: Path, cuda_version: str, models: list[str], here: Mapping[str, Capability]) -> list[Finding]:
+def _driver(root: Path, cuda_version: str, models: list[str], here: Mapping[str, Capability]) -> list[Check]:
     version = driver(root)
     if version is None and (root / "dev/dxg").exists():
         return [
-            Finding(
+            Check(
                 "advice", f"WSL provides the GPU and does not show its driver; CUDA {cuda_version} needs a recent one"
             )
         ]
     if not models or version is None:
         return [
-            Finding(
+            Check(
                 "stop",
                 f"no GPU is visible, and this stack needs CUDA {cuda_version}",
-                "on a host with a GPU: docker compose -f compose.yaml -f compose.gpu.yaml run train; "
+                "on a host with a GPU: vetted use, which adds compose.gpu.yaml; "
                 "else choose the CPU stack: vetted use trl1.16-cpu",
             )
         ]
     if too_old := kernels.old_driver(version, cuda_version, here):
         return too_old
-    return [Finding("ok", f"driver {version}, CUDA {cuda_version}, {len(models)} x {models[0]}")]
+    return [Check("ok", f"driver {version}, CUDA {cuda_version}, {len(models)} x {models[0]}")]
 
 
-def _driver_library(root: Path, environ: Mapping[str, str]) -> list[Finding]:
+def _driver_library(root: Path, environ: Mapping[str, str]) -> list[Check]:
     """The container runtime mounts the driver's libraries, but only those of the capabilities that it was asked for."""
     named = [folder.lstrip("/") for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     if any((root / folder / LIBRARY).exists() for folder in (*DRIVER_FOLDERS, *named)):
         return []
     return [
-        Finding(
+        Check(
             "stop",
             f"a GPU is visible, and the driver's library {LIBRARY} is not here",
             "ask for the capability compute: docker run --gpus all, or in a compose file capabilities: [gpu, compute, "
@@ -220,25 +218,25 @@ def _driver_library(root: Path, environ: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def _shared_memory(root: Path, models: list[str]) -> list[Finding]:
+def _shared_memory(root: Path, models: list[str]) -> list[Check]:
     try:
         shm = os.statvfs(root / "dev/shm")
     except OSError:
-        return [Finding("advice", "/dev/shm is missing, and ranks communicate through it", "docker run --shm-size 8g")]
+        return [Check("advice", "/dev/shm is missing, and ranks communicate through it", "docker run --shm-size 8g")]
     size = shm.f_blocks * shm.f_frsize
     if size >= SHM or len(models) < 2:
         return []
     message = f"/dev/shm has {size >> 20} MiB, which {len(models)} GPUs that communicate through it may use up"
-    return [Finding("advice", message, "docker run --shm-size 8g, or compose.gpu.yaml, which sets it")]
+    return [Check("advice", message, "docker run --shm-size 8g, or compose.gpu.yaml, which sets it")]
 
 
-def _output(root: Path) -> list[Finding]:
+def _output(root: Path) -> list[Check]:
     runs = root / RUNS
     if not runs.is_dir() or not os.access(runs, os.W_OK):
         if not runs.is_dir():
-            return [Finding("stop", f"/{RUNS} is missing", "mount it")]
+            return [Check("stop", f"/{RUNS} is missing", "mount it")]
         return [
-            Finding(
+            Check(
                 "stop",
                 f"/{RUNS} cannot be written by user {os.getuid()}:{os.getgid()}",
                 "run vetted use, which creates ./runs and configures its owner; or chown it",
@@ -246,29 +244,29 @@ def _output(root: Path) -> list[Finding]:
         ]
     free = shutil.disk_usage(runs).free
     if free < SPACE:
-        return [Finding("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: free some space")]
+        return [Check("advice", f"/{RUNS} has {free / 1e9:.1f} GB left", "checkpoints may not fit: free some space")]
     return []
 
 
-def _collisions(root: Path) -> list[Finding]:
+def _collisions(root: Path) -> list[Check]:
     site = root / sysconfig.get_path("purelib").lstrip("/")
     hidden, hiding = collisions.find(root / HERE, site)
-    findings = []
+    checks = []
     if hiding:
         message = f"{', '.join(hiding)} in /{HERE} would be imported in place of the stack's"
-        findings.append(Finding("stop", message, "rename it"))
+        checks.append(Check("stop", message, "rename it"))
     if hidden:
         message = f"{', '.join(hidden)} in /{HERE} will not be imported: the stack or Python has a module of that name"
-        findings.append(Finding("advice", message, "rename it, if it is meant to be imported"))
-    return findings
+        checks.append(Check("advice", message, "rename it, if it is meant to be imported"))
+    return checks
 
 
-def _secret_files(root: Path) -> list[Finding]:
+def _secret_files(root: Path) -> list[Check]:
     names = secret_files.find(root / HERE)
     if not names:
         return []
     return [
-        Finding(
+        Check(
             "stop",
             f"/{HERE} contains {', '.join(map(ascii, names))}, which everything that a run imports could read",
             "move the config to a folder of its own, and run there or set VETTED_WORK to that folder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from runtime import metrics
-from runtime.train import STOP
+from runtime.train.process import STOP_FILE
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
@@ -56,25 +57,12 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         elif self.progress is None and "reward" in numbers:
             print(f"step {state.global_step}/{state.max_steps}  reward {numbers['reward']:.3f}", file=sys.stderr)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.progress is not None:
             self.progress.update(self.bar, completed=state.global_step)
-        if self._stop_requested(args, state):
+        if _stop_requested(state):
             control.should_save = True
             control.should_training_stop = True
-
-    def _stop_requested(self, args: Any, state: Any) -> bool:
-        """Whether rank 0 sees the stop file; all ranks get the same answer."""
-        import torch
-        import torch.distributed as dist
-
-        requested = state.is_world_process_zero and (Path(args.output_dir) / STOP).exists()
-        if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-            return requested
-        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([int(requested)], device=device)
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-        return bool(flag.item())
 
     def on_save(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
@@ -88,5 +76,22 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self.writer is not None:
             self.writer.close()
         metrics.draw(Path(args.output_dir))
-        if (Path(args.output_dir) / STOP).exists():
+        if Path(os.environ[STOP_FILE]).exists():
             print(f"stopped at step {state.global_step}; `train --resume` continues from it", file=sys.stderr)
+
+
+def _stop_requested(state: Any) -> bool:
+    """Whether the first rank of any node sees its stop file; all ranks get the same answer, and all nodes the file."""
+    import torch
+    import torch.distributed as dist
+
+    stop = Path(os.environ[STOP_FILE])
+    requested = state.is_local_process_zero and stop.exists()
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return requested
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    flag = torch.tensor([int(requested)], device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    if flag.item() and state.is_local_process_zero:
+        stop.touch()  # so that every node knows why the run ended
+    return bool(flag.item())

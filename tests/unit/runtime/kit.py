@@ -52,8 +52,8 @@ class Machine:
         }  # fmt: skip
         self.write("run/vetted/certificates.json", json.dumps(document))
 
-    def findings(self, environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-        return [(finding.level, str(finding)) for finding in preflight.look(self.root, environ or {})]
+    def checks(self, environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        return [(check.level, str(check)) for check in preflight.look(self.root, environ or {})]
 
     def stops(self) -> list[str]:
-        return [text for level, text in self.findings() if level == "stop"]
+        return [text for level, text in self.checks() if level == "stop"]

@@ -14,7 +14,7 @@ from tests.conftest import Small
 
 def test_another_runtime_is_another_image(small: Small) -> None:
     before = context.description(small.project, small.lock)
-    (small.root / "runtime" / "train.py").write_text("# another one\n")
+    (small.root / "runtime" / "parent.py").write_text("# another one\n")
     assert context.description(small.project, small.lock) != before
 
 
@@ -28,8 +28,8 @@ def test_its_files_have_the_same_modes_wherever_they_were_cloned(small: Small, t
     modes = {
         str(path.relative_to(tmp_path / "tree")): path.stat().st_mode & 0o777 for path in tmp_path.rglob("tree/**/*")
     }
-    assert modes["usr/local/bin/vetted"] == modes["opt/vetted/runtime"] == 0o755
-    assert modes["opt/vetted/runtime/train.py"] == 0o644
+    assert modes["usr/local/bin/vetted"] == modes["opt/vetted/runtime"] == modes["opt/vetted/runtime/train"] == 0o755
+    assert modes["opt/vetted/runtime/train/command.py"] == 0o644
     assert not [name for name in modes if "__pycache__" in name or "launcher" in name]
 
 

@@ -21,17 +21,17 @@ KERNELS = {
 }
 
 
-def findings(tmp_path: Path, number: Capability | None, driver: str = "580.65.06", read: object = KERNELS) -> list[str]:
+def checks(tmp_path: Path, number: Capability | None, driver: str = "580.65.06", read: object = KERNELS) -> list[str]:
     """What preflight finds on a machine with one GPU of this compute capability; None: NVML is not there."""
     machine = Machine(tmp_path, CUDA, driver, gpus=1)
     path = tmp_path / "etc/vetted/stack.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "kernels": read}))
     models = {} if number is None else {"NVIDIA H200": number}
-    return [f"{finding.level} {finding}" for finding in preflight.look(machine.root, {}, lambda: models)]
+    return [f"{check.level} {check}" for check in preflight.look(machine.root, {}, lambda: models)]
 
 
 def test_a_gpu_without_kernels_is_a_stop_that_says_what_why_and_what_next(tmp_path: Path) -> None:
-    (stop,) = [line for line in findings(tmp_path, (7, 0)) if line.startswith("stop")]
+    (stop,) = [line for line in checks(tmp_path, (7, 0)) if line.startswith("stop")]
     assert "no kernels for NVIDIA H200 (compute capability 7.0)" in stop
     assert "torch has sm_75, sm_80, sm_90; vllm has sm_80, sm_90, compute_90" in stop
     assert "no kernel image is available for execution on the device" in stop
@@ -47,20 +47,20 @@ def test_a_gpu_without_kernels_is_a_stop_that_says_what_why_and_what_next(tmp_pa
     ],
 )
 def test_what_is_not_sure_to_fail_does_not_stop(tmp_path: Path, number: Capability | None, line: str) -> None:
-    lines = findings(tmp_path, number)
+    lines = checks(tmp_path, number)
     assert [text for text in lines if text.startswith("stop")] == []
     assert [text for text in lines if text.startswith(line)] != []
 
 
 def test_what_the_driver_compiles_first_is_advice(tmp_path: Path) -> None:
     read = {"needed": {"torch": ["sm_100"], "vllm": ["compute_90"]}}
-    (line,) = [text for text in findings(tmp_path, (10, 3), read=read) if "takes minutes" in text]
+    (line,) = [text for text in checks(tmp_path, (10, 3), read=read) if "takes minutes" in text]
     assert line.startswith("advice no machine code for NVIDIA H200 (compute capability 10.3) in vllm: ")
 
 
 @pytest.mark.parametrize("read", [None, [], {"needed": []}, {"others": {}}])
 def test_an_image_that_says_nothing_of_its_kernels_is_asked_nothing(tmp_path: Path, read: object) -> None:
-    assert not [line for line in findings(tmp_path, (7, 0), read=read) if "kernel" in line]
+    assert not [line for line in checks(tmp_path, (7, 0), read=read) if "kernel" in line]
 
 
 @pytest.mark.parametrize(

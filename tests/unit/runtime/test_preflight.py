@@ -47,7 +47,7 @@ def test_a_container_without_the_drivers_library_is_told_which_capability_it_lac
     assert "libcuda.so.1 is not here" in stop and "capabilities: [gpu, compute, utility]" in stop
     machine.write(f"{folder}/libcuda.so.1", "")
     variables = {"LD_LIBRARY_PATH": "/nowhere:/opt/driver"}
-    assert [text for level, text in machine.findings(variables) if level == "stop"] == []
+    assert [text for level, text in machine.checks(variables) if level == "stop"] == []
 
 
 def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: 
     assert machine.stops()
     machine.write("dev/dxg", "")  # Windows' subsystem for Linux has this, and no /proc/driver/nvidia
     assert machine.stops() == []
-    assert "WSL provides the GPU" in machine.findings()[1][1]
+    assert "WSL provides the GPU" in machine.checks()[1][1]
 
 
 def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> None:
@@ -96,31 +96,31 @@ def test_a_certificate_covers_the_hardware_that_it_was_earned_on_and_no_other(tm
     machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
     here = preflight.hardware(machine.root, [])
     today = datetime.datetime.now(datetime.UTC).date()
-    assert machine.findings()[0] == (
+    assert machine.checks()[0] == (
         "advice",
         "no verdict on the certificates of tiny\n         on the host: vetted use tiny",
     )
     machine.judged()
     certified = f"tiny is certified for this hardware: {here}, as judged by `vetted use` on {today}"
-    assert machine.findings()[0] == ("ok", certified)
+    assert machine.checks()[0] == ("ok", certified)
     machine.judged(hardware="Another CPU, 64 cores")
-    assert machine.findings()[0][1].startswith(
+    assert machine.checks()[0][1].startswith(
         f"tiny is certified on Another CPU, 64 cores, not on this hardware: {here}"
     )
     machine.judged(certificates=[])
-    assert machine.findings()[0][1].startswith("tiny has no certificate for this image")
+    assert machine.checks()[0][1].startswith("tiny has no certificate for this image")
     machine.judged(expires=0)
-    assert machine.findings()[0] == ("ok", certified), "it is valid to the end of its last day"
+    assert machine.checks()[0] == ("ok", certified), "it is valid to the end of its last day"
     machine.judged(expires=-1)
     yesterday = today - datetime.timedelta(1)
-    assert machine.findings()[0][1].startswith(f"the certificate of tiny for this image expired on {yesterday}")
+    assert machine.checks()[0][1].startswith(f"the certificate of tiny for this image expired on {yesterday}")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"certificates": [1]}', '{"certificates": 1}', "[" * 100_000])
 def test_what_is_no_record_covers_nothing(tmp_path: Path, text: str) -> None:
     machine = Machine(tmp_path, {"torch": "2.13.0+cpu"})
     machine.write("run/vetted/certificates.json", text)
-    assert machine.findings()[0][1].startswith("no verdict on the certificates of tiny")
+    assert machine.checks()[0][1].startswith("no verdict on the certificates of tiny")
 
 
 def test_the_certificates_behind_the_record_of_this_image_are_kept_with_a_run(tmp_path: Path) -> None:

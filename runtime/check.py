@@ -1,4 +1,4 @@
-"""What a check before a run found."""
+"""A check before a run, with its result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ Level = Literal["ok", "advice", "stop"]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The result of one check, with the next step if there is one."""
+class Check:
+    """What a check says, with the next step if there is one."""
 
     level: Level
     message: str

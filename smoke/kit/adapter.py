@@ -46,6 +46,16 @@ def averages() -> dict[str, str]:
     return {name: average for name, average in loss_types.items() if name in constants}
 
 
+def losses() -> set[str]:
+    """The values of loss_type that this release's loss knows."""
+    from trl import GRPOTrainer
+
+    if "loss_type" not in known_options():
+        return set()
+    constants = set(map(str, _constants(inspect.unwrap(GRPOTrainer._compute_loss).__code__.co_consts)))
+    return constants & {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"}
+
+
 def kl_average() -> str:
     """What the logged KL divergence is averaged over, in the terms of `averages`: all tokens since 0.16."""
     return "token" if "num_iterations" in known_options() else "sequence"

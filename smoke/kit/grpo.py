@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,10 @@ class Run:
 _OWN = ("peft_config", "processing_class", "eval_dataset", "train_dataset")
 
 
-def make_trainer(context: Context, model: Any, reward: Callable[..., list[float]], **options: Any) -> Any:
-    """A GRPOTrainer for `model` (an object or a directory).
+def make_trainer(
+    context: Context, model: Any, reward: Callable[..., list[float]] | Sequence[Callable[..., Any]], **options: Any
+) -> Any:
+    """A GRPOTrainer for `model` (an object or a directory), with one reward function or several.
 
     `options` go to GRPOConfig, except `peft_config`, `processing_class`, `eval_dataset` and `train_dataset` (by default
     ours). Our options are left out if this TRL does not know them, the caller's never.

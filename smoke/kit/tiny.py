@@ -46,33 +46,35 @@ def make_tokenizer() -> Any:
     )
 
 
-def make_model(seed: int, architecture: str = "qwen2", *, tied: bool = False, positions: int = 512) -> Any:
+def make_model(
+    seed: int, architecture: str = "qwen2", *, tied: bool = False, positions: int = 512, **options: Any
+) -> Any:
     """A model with random weights: two layers, width 64, vocabulary 128, float32.
 
-    The architecture is "qwen2" or "llama". With `tied`, the embedding is also the output layer. The longest sequence
-    has `positions` tokens.
+    The architecture is "qwen2", "qwen3" or "llama". With `tied`, the embedding is also the output layer. The longest
+    sequence has `positions` tokens. `options` are more of the model's configuration, in place of ours.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(
-        architecture,
-        vocab_size=len(VOCABULARY),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
+    ours = {
+        "vocab_size": len(VOCABULARY),
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
         # The heads have size 32, the smallest that vLLM's attention supports.
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=positions,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": positions,
         # Not tied by default: a stale output layer would hide behind the embedding.
-        tie_word_embeddings=tied,
+        "tie_word_embeddings": tied,
         # Five times the usual: logits depend on the previous tokens, yet sampling still varies.
-        initializer_range=0.1,
-        pad_token_id=VOCABULARY.index(_PAD),
-        eos_token_id=VOCABULARY.index(_EOS),
-        bos_token_id=None,
-    )
+        "initializer_range": 0.1,
+        "pad_token_id": VOCABULARY.index(_PAD),
+        "eos_token_id": VOCABULARY.index(_EOS),
+        "bos_token_id": None,
+    }
+    config = AutoConfig.for_model(architecture, **{**ours, **options})
     torch.manual_seed(seed)
     return AutoModelForCausalLM.from_config(config)
 

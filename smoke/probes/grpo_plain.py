@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from smoke.kit import adapter, grpo, tiny
+from smoke.kit import adapter, grpo, speed, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
@@ -26,6 +26,7 @@ PROBE = Probe(
             equals=0,
         ),
         *grpo.BOUNDS,
+        *speed.BOUNDS,
     ),
     links=(
         "https://github.com/huggingface/transformers/pull/38226",
@@ -40,9 +41,14 @@ PROBE = Probe(
 def run(context: Context) -> Iterator[Reading]:
     """Train, and check that training happened."""
     model = tiny.save(context.directory / "model", context.seed)
-    finished = grpo.train(context, model)
-    yield from grpo.check(finished.trainer, finished.reward)
-    yield grpo.moved(finished.before, finished.trainer.model)
+    reward = grpo.Reward()
+    trainer = grpo.make_trainer(context, model, reward)
+    seconds = speed.watch(context, trainer)
+    before = grpo.snapshot(trainer.model)
+    trainer.train()
+    yield from grpo.check(trainer, reward)
+    yield grpo.moved(before, trainer.model)
+    yield from speed.readings(context, trainer, reward, seconds)
     size = adapter.batch_of(2 * grpo.GENERATIONS, grpo.GENERATIONS)
     few = grpo.train(context, model, train_dataset=tiny.make_prompts(3), per_device_train_batch_size=size)
     taken = few.trainer.state.global_step

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from smoke.kit import gemms, grpo, quantized, tiny
+from smoke.kit import gemms, grpo, quantized, speed, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
@@ -37,6 +37,7 @@ PROBE = Probe(
             equals=0,
         ),
         *grpo.BOUNDS,
+        *speed.BOUNDS,
     ),
     links=(
         "https://github.com/huggingface/trl/issues/2760",
@@ -63,10 +64,12 @@ def run(context: Context) -> Iterator[Reading]:
     layers = quantized.layers(policy).values()
     frozen = _frozen_bits(policy)
     before = grpo.snapshot(policy)
+    seconds = speed.watch(context, trainer)
     trainer.train()
 
     yield from grpo.check(trainer, reward)
     yield grpo.moved(before, policy)
+    yield from speed.readings(context, trainer, reward, seconds)
     yield Reading("layers_4bit", sum(layer.weight.dtype == torch.uint8 for layer in layers))
     after = _frozen_bits(policy)
     changed = [name for name in frozen if not torch.equal(frozen[name], after[name])]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smoke.kit import adapter, colocate, extremes, grpo, tiny
+from smoke.kit import adapter, colocate, extremes, grpo, speed, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 PROBE = Probe(
@@ -38,6 +38,7 @@ PROBE = Probe(
         ),
         grpo.MOVED,
         *grpo.BOUNDS,
+        *speed.BOUNDS,
     ),
     links=(
         "https://github.com/huggingface/trl/pull/3394",
@@ -60,9 +61,11 @@ def run(context: Context) -> Iterator[Reading]:
         trainer = colocate.make_trainer(context, model, reward=reward)
     before = grpo.snapshot(trainer.model)
     comparisons = colocate.watch_weights(trainer, adapter.sampler(trainer))
+    seconds = speed.watch(context, trainer)
     trainer.train()
     yield from grpo.check(trainer, reward)
     yield grpo.moved(before, trainer.model)
+    yield from speed.readings(context, trainer, reward, seconds)
     yield Reading("stale_tensors", sum(len(weights.stale) for weights in comparisons), f"by generation: {comparisons}")
     yield Reading("generations", sum(weights.compared > 0 for weights in comparisons), f"by generation: {comparisons}")
     logged = [step.get("sampling/sampling_logp_difference/max", 0.0) for step in trainer.state.log_history]

@@ -36,7 +36,7 @@ def become(job: Job, zygote: int) -> NoReturn:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(job.work)
         # For a single process too: TRL makes it a group of one, by default at the same port in every run.
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
         if job.gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = job.gpus
         status = _run(job, 0) if job.ranks == 1 else ranks.run(job, _run)
@@ -55,7 +55,7 @@ def _redirect(job: Job) -> None:
     os.close(null)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A free port that the kernel does not assign to others before it is used, seconds later."""
     first = int(EPHEMERAL.read_text(encoding="ascii").split()[0])
     # If the kernel assigns all ports, it also has to choose this one: port 0 means that.

@@ -94,8 +94,8 @@ def mutants(
     where = home.relative(path.absolute())
     chosen = _chosen(mutant.load(path, where), only or [], where)
     lock = lockfile.load(home, stack)
-    if found := audit.stale(lock):
-        raise errors.VettedError(f"{stack}: {found[0].what}", next_step=found[0].fix)
+    if findings := audit.stale(lock):
+        raise errors.VettedError(f"{stack}: {findings[0].what}", next_step=findings[0].fix)
     with home.holding("mutants") as scratch:
         terminal = Terminal(as_json)
         with console.spinner(f"{stack}: preparing the environment"):
@@ -129,11 +129,11 @@ def mutants(
 
 
 def _chosen(listed: Sequence[Mutant], only: Sequence[str], where: str) -> list[Mutant]:
-    if missing := [name for name in only if name not in {one.id for one in listed}]:
+    if missing := [name for name in only if name not in {entry.id for entry in listed}]:
         raise errors.BadInputError(
             f"{where} has no mutant {', '.join(missing)}", next_step=f"grep '^id' {shlex.quote(where)}"
         )
-    return [one for one in listed if not only or one.id in only]
+    return [entry for entry in listed if not only or entry.id in only]
 
 
 def _jobs() -> int:
@@ -154,10 +154,10 @@ def _print(placed: Sequence[Placed], verdicts: Mapping[str, Verdict], measured: 
         table.add_row(name, str(row["mutants"]), str(row["killed"]), f"{row['rate']:.0%}")
     console.out.print()
     console.out.print(table)
-    for one in placed:
-        if verdicts[one.mutant.id].outcome == "survived":
-            said = one.mutant.survives or " ".join(one.mutant.why.split())
-            console.out.print(Text.assemble(("survived ", "red"), (one.mutant.id, "bold"), f": {said}"))
+    for entry in placed:
+        if verdicts[entry.mutant.id].outcome == "survived":
+            reason = entry.mutant.survives or " ".join(entry.mutant.why.split())
+            console.out.print(Text.assemble(("survived ", "red"), (entry.mutant.id, "bold"), f": {reason}"))
     console.out.print(f"\n{measured['total']['rate']:.1%} killed, {ENOUGH:.0%} asked; suite {measured['suite']}")
 
 

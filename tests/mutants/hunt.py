@@ -98,30 +98,30 @@ class Hunt:
             )
         if not any(result.outcome == "passed" for result in results):
             raise errors.VettedError("no probe runs on this machine, so none could kill a mutant")
-        made = Baseline(probes={result.name: result.seconds for result in results}, seconds=_since(start))
+        baseline = Baseline(probes={result.name: result.seconds for result in results}, seconds=_since(start))
         self.watcher.finished(BASELINE, None, remembered=False)
-        project.write(store, made.model_dump_json(indent=2) + "\n", self.scratch)
-        return made
+        project.write(store, baseline.model_dump_json(indent=2) + "\n", self.scratch)
+        return baseline
 
     def run(self, placed: Sequence[Placed], baseline: Baseline, jobs: int) -> dict[str, Verdict]:
         """Every mutant's verdict, by its ID: what is remembered of an earlier run first, then the rest."""
         verdicts: dict[str, Verdict] = {}
         waiting: queue.SimpleQueue[Placed] = queue.SimpleQueue()
-        for one in placed:
-            remembered = _recall(Verdict, self._memory(one.mutant.digest()))
+        for entry in placed:
+            remembered = _recall(Verdict, self._memory(entry.mutant.digest()))
             if remembered is None:
-                waiting.put(one)
+                waiting.put(entry)
             else:
-                verdicts[one.mutant.id] = remembered
-                self.watcher.finished(one.mutant.id, remembered, remembered=True)
+                verdicts[entry.mutant.id] = remembered
+                self.watcher.finished(entry.mutant.id, remembered, remembered=True)
         done: queue.SimpleQueue[tuple[Placed, Verdict] | BaseException] = queue.SimpleQueue()
 
         def work(environment: Path) -> None:
             try:
                 mutants.clone(self.pristine, environment)
                 while True:
-                    one = waiting.get_nowait()
-                    done.put((one, self._try(one, environment, _order(baseline, list(verdicts.values())))))
+                    entry = waiting.get_nowait()
+                    done.put((entry, self._try(entry, environment, _order(baseline, list(verdicts.values())))))
             except queue.Empty:
                 pass
             except BaseException as error:
@@ -134,11 +134,11 @@ class Hunt:
             answer = done.get()
             if isinstance(answer, BaseException):
                 raise answer
-            one, verdict = answer
-            project.write(self._memory(one.mutant.digest()), verdict.model_dump_json(indent=2) + "\n", self.scratch)
-            verdicts[one.mutant.id] = verdict
-            self.watcher.finished(one.mutant.id, verdict, remembered=False)
-        return {one.mutant.id: verdicts[one.mutant.id] for one in placed}
+            entry, verdict = answer
+            project.write(self._memory(entry.mutant.digest()), verdict.model_dump_json(indent=2) + "\n", self.scratch)
+            verdicts[entry.mutant.id] = verdict
+            self.watcher.finished(entry.mutant.id, verdict, remembered=False)
+        return {entry.mutant.id: verdicts[entry.mutant.id] for entry in placed}
 
     def _try(self, placed: Placed, environment: Path, order: tuple[str, ...]) -> Verdict:
         """Make the mutant in a clone, run the suite there until it turns red, and make the clone whole again."""
@@ -173,8 +173,8 @@ class Hunt:
     ) -> tuple[ProbeResult, ...]:
         folder.mkdir(exist_ok=True)
         runner = suite.on_host(environment, self.scratch / "suite", folder / "run")
-        asked = suite.Request(self.lock.stack.device, self.lock.versions, order)
-        return suite.run(runner, asked, folder, lambda event: self.watcher.event(name, event), until).results
+        request = suite.Request(self.lock.stack.device, self.lock.versions, order)
+        return suite.run(runner, request, folder, lambda event: self.watcher.event(name, event), until).results
 
     def _memory(self, what: str) -> Path:
         """Where the result is kept of something under this very suite and lock."""
@@ -204,33 +204,33 @@ def _recall(kind: type[Kept], path: Path) -> Kept | None:
 
 
 def evidence(
-    *, placed: Sequence[Placed], verdicts: dict[str, Verdict], baseline: Baseline, **said: Any
+    *, placed: Sequence[Placed], verdicts: dict[str, Verdict], baseline: Baseline, **run: Any
 ) -> dict[str, Any]:
-    """What is committed as a measurement. `said` is what describes the run as a whole."""
-    packages = list(dict.fromkeys(one.mutant.package for one in placed))
+    """What is committed as a measurement. `run` is what describes the run as a whole."""
+    packages = list(dict.fromkeys(entry.mutant.package for entry in placed))
     return {
-        **said,
+        **run,
         "baseline": {"probes": len(baseline.probes), "seconds": baseline.seconds},
         "total": tally(list(verdicts.values())),
         "packages": {
-            package: tally([verdicts[one.mutant.id] for one in placed if one.mutant.package == package])
+            package: tally([verdicts[entry.mutant.id] for entry in placed if entry.mutant.package == package])
             for package in packages
         },
         "mutants": [
             {
-                "id": one.mutant.id,
-                "package": one.mutant.package,
-                **verdicts[one.mutant.id].model_dump(exclude_none=True),
-                **(_survivor(one) if verdicts[one.mutant.id].outcome == "survived" else {}),
+                "id": entry.mutant.id,
+                "package": entry.mutant.package,
+                **verdicts[entry.mutant.id].model_dump(exclude_none=True),
+                **(_survivor(entry) if verdicts[entry.mutant.id].outcome == "survived" else {}),
             }
-            for one in placed
+            for entry in placed
         ],
     }
 
 
-def _survivor(one: Placed) -> dict[str, str]:
-    explained = {"reason_survived": one.mutant.survives} if one.mutant.survives else {}
-    return {"why": " ".join(one.mutant.why.split()), **explained}
+def _survivor(entry: Placed) -> dict[str, str]:
+    explained = {"reason_survived": entry.mutant.survives} if entry.mutant.survives else {}
+    return {"why": " ".join(entry.mutant.why.split()), **explained}
 
 
 def tally(verdicts: Sequence[Verdict]) -> dict[str, float | int]:

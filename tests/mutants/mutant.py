@@ -22,7 +22,7 @@ from builder.base import errors, tomlfile
 from builder.base.tomlfile import Table
 
 
-def _said(value: str) -> str:
+def _nonempty(value: str) -> str:
     if not value.strip():
         raise ValueError("must say something")
     return value
@@ -42,11 +42,11 @@ class Mutant(Table):
     """
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
-    package: Annotated[str, AfterValidator(_said)]
+    package: Annotated[str, AfterValidator(_nonempty)]
     file: Annotated[str, AfterValidator(_inside)]
-    find: Annotated[str, AfterValidator(_said)]
+    find: Annotated[str, AfterValidator(_nonempty)]
     replace: str
-    why: Annotated[str, AfterValidator(_said)]
+    why: Annotated[str, AfterValidator(_nonempty)]
     survives: str = ""
 
     def digest(self) -> str:
@@ -112,20 +112,22 @@ def _place(
         close = difflib.get_close_matches(mutant.package, sorted({*installed, *_folders(installed)}), n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise bad("package", f"{mutant.package} is neither a distribution in the lock nor a folder of one{hint}")
-    held = ", ".join(f"{name} {locked[name]}" for name in owners)
+    distributions = ", ".join(f"{name} {locked[name]}" for name in owners)
     files = frozenset().union(*(installed[name] for name in owners))
     file = _find_file(mutant, files)
     if file is None:
         same = sorted(name for name in files if PurePosixPath(name).name == PurePosixPath(mutant.file).name)[:3]
-        raise bad("file", f"{held} has no file {mutant.file}" + (f"; it has {', '.join(same)}" if same else ""))
+        raise bad(
+            "file", f"{distributions} has no file {mutant.file}" + (f"; it has {', '.join(same)}" if same else "")
+        )
     try:
         text = (site_packages / file).read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise bad("file", f"{file} of {held} is not UTF-8 text") from error
+        raise bad("file", f"{file} of {distributions} is not UTF-8 text") from error
     count = text.count(mutant.find)
     if count != 1:
         what = "is not there" if count == 0 else f"stands there {count} times"
-        raise bad("find", f"must stand exactly once in {file} of {held}, and {what}")
+        raise bad("find", f"must stand exactly once in {file} of {distributions}, and {what}")
     changed = text.replace(mutant.find, mutant.replace)
     if file.suffix == ".py":
         try:
@@ -138,9 +140,11 @@ def _place(
 def _installed(site_packages: Path, locked: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """The files of every locked distribution, relative to site-packages, by its normalised name."""
     return {
-        name: frozenset(str(file) for file in found.files or () if ".." not in file.parts and not file.is_absolute())
-        for found in metadata.distributions(path=[str(site_packages)])
-        if (name := canonicalize_name(found.metadata["Name"])) in locked
+        name: frozenset(
+            str(file) for file in distribution.files or () if ".." not in file.parts and not file.is_absolute()
+        )
+        for distribution in metadata.distributions(path=[str(site_packages)])
+        if (name := canonicalize_name(distribution.metadata["Name"])) in locked
     }
 
 

@@ -12,12 +12,12 @@ CAUGHT_BY = ("defaults_distance",)
 def break_it() -> None:
     from transformers import GenerationConfig, GenerationMixin
 
-    def prepare(right: Any, model: Any, asked: Any, **kwargs: Any) -> Any:
+    def prepare(right: Any, model: Any, settings: Any, **kwargs: Any) -> Any:
         default = GenerationConfig()._get_default_generation_params()
         for name, value in model.generation_config.to_dict().items():
-            if name in default and getattr(asked, name) == default[name]:
-                setattr(asked, name, value)
-        return right(model, asked, **kwargs)
+            if name in default and getattr(settings, name) == default[name]:
+                setattr(settings, name, value)
+        return right(model, settings, **kwargs)
 
     replace(GenerationMixin, "_prepare_generation_config", prepare)
 

@@ -12,9 +12,9 @@ CAUGHT_BY = ("defaults_distance", "unusual_distance", "length_error")
 def break_it() -> None:
     from transformers import GenerationMixin
 
-    def prepare(right: Any, model: Any, asked: Any, **kwargs: Any) -> Any:
-        asked.update(**model.generation_config.to_diff_dict())
-        return right(model, asked, **kwargs)
+    def prepare(right: Any, model: Any, settings: Any, **kwargs: Any) -> Any:
+        settings.update(**model.generation_config.to_diff_dict())
+        return right(model, settings, **kwargs)
 
     replace(GenerationMixin, "_prepare_generation_config", prepare)
 

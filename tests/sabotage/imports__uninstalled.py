@@ -13,7 +13,7 @@ def break_it() -> None:
     from importlib.metadata import Distribution
 
     def discover(right: Any, **kwargs: Any) -> Any:
-        return (found for found in right(**kwargs) if found.metadata["Name"] != "trl")
+        return (distribution for distribution in right(**kwargs) if distribution.metadata["Name"] != "trl")
 
     replace(Distribution, "discover", discover)
 

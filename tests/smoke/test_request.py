@@ -20,8 +20,8 @@ KNOWN = probe.discover(HERE / "faulty")
 
 def test_request_defaults() -> None:
     """All probes, on the CPU, nothing known to be installed, seed 0, every probe's own memory limit."""
-    asked = request.parse("{}", KNOWN)
-    assert asked == request.Request("cpu", list(KNOWN.values()), {}, 0, None)
+    parsed = request.parse("{}", KNOWN)
+    assert parsed == request.Request("cpu", list(KNOWN.values()), {}, 0, None)
 
 
 def test_request_is_understood() -> None:
@@ -31,7 +31,7 @@ def test_request_is_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "complaint"),
+    ("text", "complaint"),
     [
         ("", "ended before the request"),
         ("{", "not JSON"),
@@ -46,10 +46,10 @@ def test_request_is_understood() -> None:
         ({"memory_mib": 0}, "memory_mib must be"),
     ],
 )
-def test_bad_request(asked: Any, complaint: str) -> None:
+def test_bad_request(text: Any, complaint: str) -> None:
     """It says what is wrong, and what would be right."""
     with pytest.raises(request.BadRequestError, match=complaint):
-        request.parse(asked if isinstance(asked, str) else json.dumps(asked), KNOWN)
+        request.parse(text if isinstance(text, str) else json.dumps(text), KNOWN)
 
 
 def test_bad_request_ends_the_runner(start: Callable[..., Run]) -> None:

@@ -1,0 +1,100 @@
+"""How far a run was from the oracle: every number that a row of a covering array is judged by."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from smoke.kit import extremes, factors, metrics, optimizer, oracle, sampled
+from smoke.kit.oracle import Run
+
+if TYPE_CHECKING:
+    from smoke.kit.interaction import Stretch, Training
+
+# Where advantages are zero, large terms of a gradient cancel, and float32 leaves up to 1.3e-6 of them.
+CANCELLED = 5e-3
+
+# The worst of each number over the whole run, and where it was.
+Measured = dict[str, tuple[float, str]]
+
+
+def measure(training: Training, stretches: list[list[Stretch]]) -> Measured:
+    """How far a run was from the oracle; `stretches` are those of every rank, one after the other."""
+    row = training.row
+    initial = stretches[0][0].journal.steps[0].before
+    worst: dict[str, dict[str, float]] = {}
+    counts: Counter[str] = Counter()
+    wrong: dict[str, list[str]] = {"data_wrong": [], "trained_wrong": [], "saved_wrong": []}
+    follower = optimizer.Follower(row)
+    for stretch in stretches:
+        run = Run(row, training.shape, training.adapter, initial, [part.journal for part in stretch])
+        wrong["data_wrong"] += list(sampled.data_wrong(training, run))
+        wrong["trained_wrong"] += run.trained_wrong()
+        wrong["saved_wrong"] += stretch[0].saved_wrong
+        _measure_steps(run, follower, worst, counts)
+        if (handover := stretch[0].handover) is not None:
+            wrong.setdefault("handover_wrong", []).extend(handover.wrong)
+            worst.setdefault("weights_error", {})[f"from step {run.journals[0].start}"] = handover.error
+        for place, distance in sampled.distances(run).items():
+            worst.setdefault("sampling_distance", {})[place] = distance
+        for place, error in sampled.evaluation_errors(training, run).items():
+            worst.setdefault("eval_error", {})[place] = error
+    wrong["data_wrong"] += sampled.repeated([part.journal for stretch in stretches for part in stretch[:1]])
+    result: Measured = {name: extremes.outermost(values) for name, values in worst.items()}
+    result |= {name: (float(len(texts)), "; ".join(texts[:3])) for name, texts in wrong.items()}
+    result |= {name: (float(count), "") for name, count in counts.items()}
+    return result
+
+
+def _measure_steps(
+    run: Run, follower: optimizer.Follower, worst: dict[str, dict[str, float]], counts: Counter[str]
+) -> None:
+    journal = run.journals[0]
+    logged = [entry for entry in journal.log if "loss" in entry]
+    for index, step in enumerate(journal.steps):
+        number = journal.start + index + 1
+        expected = run.expected(index)
+        counts["steps"] += 1
+        counts["metrics"] += 0
+        clipped = follower.clip(expected.gradients, expected.norm)
+        update = follower.step(number - 1, clipped)
+        if expected.near < oracle.EDGE:
+            # Rounding may decide on which side a token is: nothing can be said of this step.
+            counts["near_edge"] += 1
+            continue
+        _count(expected, counts)
+        if step.gradients:
+            for name, error in optimizer.errors(step.gradients, clipped, rounding=CANCELLED).items():
+                worst.setdefault("gradient_error", {})[f"step {number}, {name}"] = error
+        moved = {name: optimizer.moved(step.before[name], journal.after(index)[name], update[name]) for name in update}
+        for name, error in optimizer.errors(moved, update).items():
+            worst.setdefault("update_error", {})[f"step {number}, {name}"] = error
+        after = journal.after(index)
+        # Merging an adapter for the sampler and taking it out again leaves rounding.
+        frozen = [n for n, w in step.before.items() if n not in update and (after[n] - w).abs().max() > 1e-6]
+        counts["frozen_moved"] += len(frozen)
+        own = sum(sum(j.steps[index].losses) for j in run.journals) / len(run.journals)
+        worst.setdefault("loss_error", {})[f"step {number}"] = abs(own - expected.loss) / max(1.0, abs(expected.loss))
+        entry = logged[index] if index < len(logged) else {}
+        distances = metrics.errors(metrics.of_step(run, index, expected), entry)
+        counts["metrics"] += len(distances)
+        for name, error in distances.items():
+            worst.setdefault("metric_error", {})[f"step {number}, {name}"] = error
+
+
+def _count(expected: oracle.Expected, counts: Counter[str]) -> None:
+    """What the step had of what faults need to show: clipped and masked tokens, ratios other than one, a direction."""
+    counts["steps_without_gradient"] += expected.norm < 1e-9
+    for part, scores in expected.scores:
+        for sample, score in zip(part.samples, scores, strict=True):
+            if sample is None or score is None:
+                counts["masked"] += 1
+                continue
+            ratio = (score.now - score.then).exp()
+            counts["off_policy"] += bool((ratio - 1).abs().max() > 1e-3)
+            counts["clipped"] += bool((ratio > 1 + factors.CLIP).any()) and sample.advantage > 0
+            counts["clipped"] += bool((ratio < 1 - factors.CLIP).any()) and sample.advantage < 0
+            counts["none"] += any(map(math.isnan, sample.rewards))
+            counts["truncated"] += sample.truncated
+            counts["completions"] += 1

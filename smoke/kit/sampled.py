@@ -1,0 +1,144 @@
+"""Checks of what a run sampled: from which distribution, for which prompts, when, and what the rewards were shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smoke.kit import decoder, extremes, factors, journal, metrics, samples, tiny
+from smoke.kit.journal import Generation, Journal
+from smoke.kit.oracle import Run
+
+if TYPE_CHECKING:
+    from smoke.kit.interaction import Training
+
+# Rounding may decide which tokens are left when two are as near as this at the edge of top_k, top_p or min_p.
+EDGE = 5e-5
+
+
+def data_wrong(training: Training, run: Run) -> Iterator[str]:
+    """What is wrong with prompts, texts and tags, and with the moments of generation."""
+    tags = {journal.prompt_tokens(row): row["tag"] for row in (*training.data, *training.eval_data)}
+    for rank, record in enumerate(run.journals):
+        generations = run.generations(record)
+        for i, generation in enumerate(generations):
+            if generation.micro_batch != i * run.uses:
+                yield f"rank {rank}: generation {i} before micro-batch {generation.micro_batch}, not {i * run.uses}"
+        if run.uses * len(generations) != record.micro_batches:
+            yield f"rank {rank}: {record.micro_batches} micro-batches of {len(generations)} generations"
+        for generation in record.generations:
+            yield from (f"rank {rank}: {what}" for what in _wrong(generation, tags))
+    for i, batch in enumerate(run.batches):
+        counts = Counter(sample.prompt for sample in batch)
+        if set(counts.values()) != {factors.generations(run.row)}:
+            yield f"generation {i}: prompts with {sorted(counts.values())} completions"
+
+
+def _wrong(generation: Generation, tags: dict[tuple[int, ...], str]) -> Iterator[str]:
+    rows = zip(generation.prompts, generation.completions, generation.texts, generation.tags, strict=True)
+    for prompt, completion, text, tag in rows:
+        if tags.get(prompt) is None:
+            yield f"a prompt that is not in the data: {tiny.decode(list(prompt))!r}"
+        elif tags[prompt] != tag:
+            yield f"the tag {tag} with the prompt of {tags[prompt]}"
+        if text != tiny.decode(list(completion)):
+            yield f"the reward saw {text!r} for {tiny.decode(list(completion))!r}"
+        if len(completion) > factors.LENGTH:
+            yield f"a completion of {len(completion)} tokens"
+
+
+def repeated(journals: Sequence[Journal]) -> list[str]:
+    """Prompts that were trained on in more than one generation: the run is shorter than an epoch."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for record in journals:
+        for generation in Run.generations(record):
+            counts.update(set(generation.prompts))
+    return [f"{tiny.decode(list(p))!r} in {n} generations" for p, n in counts.items() if n > 1]
+
+
+def distances(run: Run) -> dict[str, float]:
+    """By generation of this rank, how far what tokens were drawn from is from what the policy and the settings say.
+
+    Total variation between the two distributions of a token, at most. The policy's is that of the plain decoder with
+    the weights of that moment.
+    """
+    import torch
+
+    record = run.journals[0]
+    worst = {}
+    chosen = factors.options(run.row)
+    for i, generation in enumerate(record.generations):
+        if generation.scores is None:
+            continue
+        # After the last step only an evaluation can follow.
+        begun = max(generation.step - (0 if generation.evaluates else 1), 0)
+        before = record.steps[begun].before if begun < len(record.steps) else record.last
+        weights = decoder.plain({name: w.double() for name, w in before.items()}, run.adapter)
+        rows = [p + c for p, c in zip(generation.prompts, generation.completions, strict=True)]
+        with torch.no_grad():
+            logits = decoder.logits(run.shape, weights, rows, samples.PAD)
+        values = [0.0]
+        for row, (prompt, completion) in enumerate(zip(generation.prompts, generation.completions, strict=True)):
+            count = len(completion)
+            own = logits[row, len(prompt) - 1 : len(prompt) - 1 + count]
+            chances, sure = settled(chosen, own)
+            drawn = generation.scores[row, :count].softmax(dim=-1)
+            distance = (drawn - chances).abs().sum(dim=-1) / 2
+            values.append(extremes.largest(distance[sure].tolist(), default=0.0))
+        kind = "evaluation" if generation.evaluates else "generation"
+        worst[f"{kind} {i}"] = extremes.largest(values)
+    return worst
+
+
+def settled(chosen: dict[str, Any], logits: Any) -> tuple[Any, Any]:
+    """The distributions that these settings make of logits, and which of them rounding cannot change."""
+    import torch
+
+    scaled = logits / chosen["temperature"]
+    chances = scaled.softmax(dim=-1)
+    sure = torch.ones(len(chances), dtype=torch.bool)
+    kept = torch.ones_like(chances, dtype=torch.bool)
+    if chosen["top_k"]:
+        best = chances.sort(dim=-1, descending=True).values
+        kept &= chances >= best[:, chosen["top_k"] - 1 : chosen["top_k"]]
+        sure &= best[:, chosen["top_k"] - 1] - best[:, chosen["top_k"]] > EDGE * best[:, chosen["top_k"]]
+    if chosen["top_p"] < 1:
+        best, order = chances.sort(dim=-1, descending=True)
+        before = best.cumsum(dim=-1) - best
+        kept &= torch.zeros_like(kept).scatter(-1, order, before < chosen["top_p"])
+        sure &= (before - chosen["top_p"]).abs().amin(dim=-1) > EDGE
+        # Two tokens that are as likely may change places, one of them left out.
+        least, most = torch.where(kept, chances, 1.0).amin(dim=-1), torch.where(kept, 0.0, chances).amax(dim=-1)
+        sure &= least - most > EDGE * least
+    if chosen["min_p"]:
+        least = chosen["min_p"] * chances.amax(dim=-1, keepdim=True)
+        kept &= chances >= least
+        sure &= (chances / least - 1).abs().amin(dim=-1) > EDGE
+    chances = torch.where(kept, chances, 0.0)
+    return chances / chances.sum(dim=-1, keepdim=True), sure
+
+
+def evaluation_errors(training: Training, run: Run) -> dict[str, float]:
+    """By evaluation, how far the logged reward is from the mean of the rewards; 1 where prompts are wrong."""
+    if run.row["evaluation"] == "never":
+        return {}
+    record = run.journals[0]
+    logged = [entry for entry in record.log if "eval_reward" in entry]
+    rounds = list(zip(*([g for g in j.generations if g.evaluates] for j in run.journals), strict=True))
+    errors = {}
+    prompts = {journal.prompt_tokens(row) for row in training.eval_data}
+    size = len(rounds) // max(1, len(logged))
+    for i, entry in enumerate(logged):
+        batches = [samples.judged(run.row, list(generations)) for generations in rounds[i * size : (i + 1) * size]]
+        counts = Counter(sample.prompt for batch in batches for sample in batch)
+        if counts != dict.fromkeys(prompts, training.eval_generations):
+            errors[f"evaluation {i}: the prompts"] = 1.0
+        # The mean over batches of the mean of those that were judged.
+        expected = metrics.mean(metrics.mean(sample.total for sample in batch) for batch in batches)
+        errors[f"evaluation {i}"] = metrics.distance(entry["eval_reward"], expected)
+    # At the start, and at the end of every generation's steps; a resumed run has two such starts.
+    expected_count = 2 if run.row["saving"] == "resumed" else 3
+    if len(logged) != expected_count:
+        errors["evaluations"] = abs(len(logged) - expected_count)
+    return errors

@@ -1,0 +1,118 @@
+"""Where options of GRPO meet, are loss, gradients, updates, samples and logs still those of the published methods?
+
+Catches faults that no option shows alone: a normaliser that forgets accumulation when completions are used twice, an
+adapter that is lost when a run is resumed, rewards that lose their weights, a schedule that starts over.
+
+Each row of a covering array (kit/array.py) is a short run of real GRPO; every pair of levels of two factors is in some
+row. What really occurred in it, tokens, rewards and weights, goes to an oracle in plain PyTorch (kit/oracle.py), which
+shares no code with the libraries: model, sampling settings, advantages, loss, gradients, clipping, update and metrics.
+Rows run side by side, in forked processes. A row that asks for an option that this TRL does not have is left out. Needs
+one process; on a GPU, one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smoke.kit import array, levels, rows
+from smoke.probe import Bound, Context, Probe, Reading
+
+WORST = ("gradient_error", "update_error", "loss_error", "metric_error", "sampling_distance", "eval_error")
+WRONG = ("data_wrong", "trained_wrong", "saved_wrong", "frozen_moved")
+SHOWN = ("steps", "clipped", "masked", "none", "near_edge", "metrics")
+
+PROBE = Probe(
+    matters="options are tested one by one and used together: a wrong combination trains another objective, silently",
+    bounds=(
+        Bound(
+            "gradient_error",
+            "the relative error of the worst tensor's gradient in any step of any row: 1.1e-5 to 1.0e-4 over 6 seeds, "
+            "the "
+            "rounding of float32; 0.1 and more when an option has no effect",
+            at_most=1e-3,
+            headline=True,
+        ),
+        Bound(
+            "update_error",
+            "the same for what a step changed in the weights, beyond their rounding, against clipping, schedule and "
+            "optimizer taken again in float64: 1.6e-5 to 3.2e-5 over 6 seeds",
+            at_most=1e-3,
+        ),
+        Bound(
+            "loss_error",
+            "of the sum over a step's micro-batches, in units of the loss if it is above 1: 9.8e-7 to 6.7e-6 over 6 "
+            "seeds",
+            at_most=2e-4,
+        ),
+        Bound(
+            "metric_error",
+            "the same for the worst of all logged metrics, such as KL divergence, entropy, clip ratios, lengths and "
+            "rewards: 3.0e-6 to 1.4e-5 over 6 seeds",
+            at_most=2e-4,
+        ),
+        Bound(
+            "sampling_distance",
+            "total variation between the distribution that a token was drawn from and what the policy and the settings "
+            "make of its prompt, of the worst token: 1.4e-6 to 2.8e-6 over 6 seeds; 0.05 and more without one of the "
+            "settings",
+            at_most=1e-4,
+        ),
+        Bound(
+            "eval_error",
+            "the logged reward of an evaluation against the mean of its rewards: 9.9e-9 to 2.0e-8 over 6 seeds; 1 "
+            "where a prompt has "
+            "another number of completions than asked for",
+            at_most=1e-5,
+        ),
+        Bound(
+            "data_wrong",
+            "prompts that are not in the data or come again, generations at the wrong moment, rewards shown another "
+            "text or another row's column: 0 over 6 seeds",
+            equals=0,
+        ),
+        Bound(
+            "trained_wrong",
+            "completions not trained on exactly as often as configured: 0 over 6 seeds; 42 in three rows that train "
+            "on the first part of a batch again and again",
+            "completions",
+            equals=0,
+        ),
+        Bound("saved_wrong", "tensors of a checkpoint that are not the weights: 0 over 6 seeds", "tensors", equals=0),
+        Bound("frozen_moved", "tensors below an adapter that a step changed: 0 over 6 seeds", "tensors", equals=0),
+        Bound("rows_failed", "rows that ended with an error: 0 over 6 seeds", "rows", equals=0),
+        Bound(
+            "clipped",
+            "completions with a ratio outside of the clipping range, on the side that counts: 70 to 150 over 6 seeds. "
+            "Below its "
+            "bound, clipping has hardly been tested; none where no row could be run",
+            "completions",
+            at_least=30,
+        ),
+        Bound(
+            "near_edge",
+            "steps left out, because rounding may decide on which side of an edge a ratio is: 0 to 1 over 6 seeds",
+            "steps",
+            at_most=8,
+        ),
+        Bound("rows_run", "recorded: rows of the covering array that this TRL has the options for", "rows"),
+        Bound("steps", "recorded: steps of all rows", "steps"),
+        Bound("metrics", "recorded: logged metrics that were compared"),
+        Bound("masked", "recorded: truncated completions that were masked", "completions"),
+        Bound("none", "recorded: completions that some reward function did not judge", "completions"),
+    ),
+    links=(
+        "https://github.com/huggingface/trl/pull/3029",
+        "https://github.com/huggingface/trl/issues/2995",
+        "https://github.com/huggingface/transformers/issues/40052",
+    ),
+    needs=("torch", "transformers", "datasets", "peft", "trl"),
+    skips=(rows.TOO_OLD,),
+    gpus=1,
+    forks=True,
+    timeout_s=600,
+)
+
+
+def run(context: Context) -> Iterator[Reading]:
+    """Run the rows, and report the worst of each number."""
+    yield from rows.run(context, levels.rows(levels.FACTORS, array.ROWS), WORST, (*WRONG, *SHOWN))

@@ -6,6 +6,11 @@ stated. A finding is right when it names the culprits for the confirmed reason: 
 culprit's, contains the version of the report, and not the confirmed fix. On a report without a culprit, every
 finding that is certain or likely is wrong; where the confirmed cause is a setting, one that offers a setting is not.
 
+That is what a finding names (`top1`). What counts more is what it mends (`mends_top1`, see mended.py): does what it
+recommends install a release that is confirmed to work? `confident_wrong` counts the reports whose first finding
+is certain or likely, and names another culprit or a release that does not mend; and those without a culprit that get
+such a finding at all.
+
 The last line on stdout is one JSON object. Needs only Python and the `packaging` that pip carries.
 """
 
@@ -13,9 +18,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +30,11 @@ ROOT = Path(__file__).resolve().parents[1]
 if sys.path[:1] == [str(Path(__file__).resolve().parent)]:
     sys.path[0] = str(ROOT)  # run as a file: `doctor` is the package beside this folder, not this file
 
-from doctor.answer import diagnose  # noqa: E402
+from benchmarks import mended  # noqa: E402
+from doctor.answer import commands, diagnose  # noqa: E402
 from doctor.base import aliases, versions  # noqa: E402
 from doctor.case import Case  # noqa: E402
+from doctor.checks import registry  # noqa: E402
 from doctor.finding import Finding  # noqa: E402
 from doctor.know import data  # noqa: E402
 from doctor.know.data import Knowledge  # noqa: E402
@@ -43,6 +51,8 @@ class Result:
     report: Report
     findings: list[Finding]
     seconds: float
+    mending: list[bool]  # of each finding: does it mend the report?
+    steps: dict[str, float]  # seconds of each step
 
     @property
     def negative(self) -> bool:
@@ -59,6 +69,24 @@ class Result:
         """The place of the first right finding, from 1; 0 for none."""
         places = (place for place, finding in enumerate(self.findings, start=1) if right(finding, self.report))
         return next(places, 0)
+
+    @property
+    def mending_place(self) -> int:
+        """The place of the first finding that mends it, from 1; 0 for none."""
+        return self.mending.index(True) + 1 if any(self.mending) else 0
+
+    @property
+    def confident_wrong(self) -> bool:
+        """Is it surely told to do what does not mend it?
+
+        A first finding that names the true culprit and recommends no release of anything is vague, not wrong.
+        """
+        if self.negative:
+            return bool(self.alarms)
+        first = self.findings[0] if self.findings else None
+        if first is None or not first.sure or self.mending[0]:
+            return False
+        return self.place != 1 or bool(mended.recommended(first))
 
     @property
     def alarms(self) -> list[Finding]:
@@ -92,9 +120,7 @@ def right(finding: Finding, report: Report) -> bool:
     silent = report.get("silent") and finding.sure
     if not finding.shown and report.get("error") and finding.rule != "requires-dist" and not silent:
         return False
-    stated = {
-        aliases.normalise(name): str(version) for name, version in _table(report.get("packages")).items() if version
-    }
+    stated = mended.stated_versions(report)
     blamed = [_blames(finding, culprit, stated) for culprit in report.get("culprit") or []]
     return all(blamed) if report.get("culprit_logic") == "all" else any(blamed)
 
@@ -126,20 +152,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=Path, required=True)
     parser.add_argument("--verbose", action="store_true", help="print the first findings of every miss")
     options = parser.parse_args(arguments)
-    knowledge = data.load()
-    lines = options.cases.read_text(encoding="utf-8").splitlines()
-    results = [_result(json.loads(line), knowledge) for line in lines if line.strip()]
-    for result in results:
-        if result.negative or result.counted:
-            _print(result, options.verbose)
-    print(json.dumps(_summary(results)))
+    print(json.dumps(measure(options.cases, lambda result: _print(result, options.verbose))))
     return 0
 
 
-def _result(report: Report, knowledge: Knowledge) -> Result:
+def measure(cases: Path, show: Callable[[Result], None] | None = None) -> dict[str, Any]:
+    """The summary of a file of reports. `show` is given every result that counts."""
     begin = time.perf_counter()
-    findings = diagnose.findings(case_of(report, knowledge))
-    return Result(report, findings, time.perf_counter() - begin)
+    knowledge = data.load()
+    reading = time.perf_counter() - begin
+    lines = cases.read_text(encoding="utf-8").splitlines()
+    results = [_result(json.loads(line), knowledge) for line in lines if line.strip()]
+    for result in results:
+        if show is not None and (result.negative or result.counted):
+            show(result)
+    return {**_summary(results), **_of_mending(results), **_costs(results, reading)}
+
+
+def _result(report: Report, knowledge: Knowledge) -> Result:
+    steps: dict[str, float] = {}
+    begin = time.perf_counter()
+    case = case_of(report, knowledge)
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    seconds = time.perf_counter() - begin
+    for check in registry.CHECKS:
+        start = time.perf_counter()
+        list(check(case))
+        steps[check.__name__] = time.perf_counter() - start
+    return Result(report, findings, seconds, [mended.mends(finding, report, knowledge) for finding in findings], steps)
 
 
 def _summary(results: list[Result]) -> dict[str, Any]:
@@ -162,17 +203,47 @@ def _summary(results: list[Result]) -> dict[str, Any]:
     }
 
 
+def _of_mending(results: list[Result]) -> dict[str, Any]:
+    """The measure that counts: what the first findings mend, and what they get wrong for sure."""
+    positives = [result for result in results if not result.negative and result.counted]
+    first = [result for result in positives if result.mending_place == 1]
+    third = [result for result in positives if 1 <= result.mending_place <= 3]
+    wrong = [result.report["id"] for result in results if result.confident_wrong]
+    return {
+        "mends_top1": _share(len(first), len(positives)),
+        "mends_top3": _share(len(third), len(positives)),
+        "confident_wrong": _share(len(wrong), len(results)),
+        "confidently_wrong": wrong,
+        "not_mended": [result.report["id"] for result in positives if result.mending_place != 1],
+    }
+
+
+def _costs(results: list[Result], reading: float) -> dict[str, Any]:
+    """Seconds of every step, the slowest report first, and the memory of the whole run."""
+    steps = {"read the knowledge": reading}
+    for name in results[0].steps if results else ():
+        steps[name] = max(result.steps[name] for result in results)
+    slow = {name: round(seconds, 4) for name, seconds in sorted(steps.items(), key=lambda step: -step[1])}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux
+    return {"seconds_per_step": slow, "memory_mib": round(peak / 1024)}
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
 def _print(result: Result, verbose: bool) -> None:
     report, findings = result.report, result.findings
     if result.negative:
         outcome, findings = ("alarm", result.alarms) if result.alarms else ("quiet", findings)
     else:
-        outcome = f"rank {result.place}" if result.place else "missed"
+        outcome = f"mends {result.mending_place}" if result.mending_place else "missed"
+        outcome = f"{outcome} WRONG" if result.confident_wrong else outcome
     first = findings[0] if findings else None
     packages = ", ".join(first.packages)[:48] if first else ""
     summary = f"{first.rule:<24} {first.confidence:<9} {packages}" if first else "nothing found"
-    print(f"{report['id']:<28} {outcome:<8} {summary}")
-    if verbose and outcome not in ("rank 1", "quiet"):
+    print(f"{report['id']:<28} {outcome:<14} {summary}")
+    if verbose and outcome not in ("mends 1", "quiet"):
         culprits = [
             (culprit["package"], culprit.get("bad"), culprit.get("fixed")) for culprit in report.get("culprit") or []
         ]
@@ -180,6 +251,7 @@ def _print(result: Result, verbose: bool) -> None:
         print(f"    culprit: {culprits}")
         for finding in findings[:4]:
             print(f"    - {finding.rule} {finding.confidence} {finding.shown} {finding.packages} {finding.ranges}")
+            print(f"      recommends {mended.recommended(finding)} {finding.remedy[:1]}")
 
 
 def _table(value: Any) -> dict[str, Any]:

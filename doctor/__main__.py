@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from doctor.answer import commands, diagnose, nearest, report
+from doctor.answer import commands, diagnose, nearest, report, shell
 from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import data
 from doctor.read import context, files, machine, pythons, requirements, symptoms
-from doctor.read.context import Context
+from doctor.read.context import RunContext
 from doctor.read.files import UnreadableError
 from doctor.read.machine import Machine
 
@@ -44,22 +44,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
 
 
-def answer(arguments: Sequence[str] | None = None, script: str | None = None) -> int:
+def answer(arguments: Sequence[str] | None = None, script: str | None = None, own_programs: str = "") -> int:
     """Print the answer; the exit code, 0 or 1. Raises UnreadableError.
 
-    `script`: the command that runs the doctor, for the commands in the answer.
+    `script`: the command that runs the doctor, for the commands in the answer. `own_programs`: a folder that is on PATH
+    only for this program.
     """
     options = _parser().parse_args(arguments)
     if options.lock_of:
         return _print_lock(options.lock_of)
     case = _case(options)
     findings = diagnose.findings(case)
-    commands.add(case, findings)
-    stack = nearest.find(case, script or _own_command())
+    user = shell.here(script or _own_command(), own_programs, "pip" in case.environment.packages)
+    commands.add(case, findings, user)
+    stack = nearest.find(case, user)
     if options.json:
         print(json.dumps(report.as_json(case, findings, stack), indent=2))
     else:
-        terminal.write(report.text(case, findings, stack))
+        terminal.write(report.text(case, findings, stack, everything=options.all))
     return 1 if any(finding.sure for finding in findings) else 0
 
 
@@ -76,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
     parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
     parser.add_argument("--lock-of", metavar="STACK", help="print the lock of a stack, and nothing else")
+    parser.add_argument("--all", action="store_true", help="print every finding in full, also those that hardly matter")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
 
@@ -95,9 +98,9 @@ def _case(options: argparse.Namespace) -> Case:
     return Case(environment, run, here, "\n".join(errors), data.load())
 
 
-def _context(configurations: Sequence[str], launch: str) -> Context:
+def _context(configurations: Sequence[str], launch: str) -> RunContext:
     """What configurations and the launch command state. The later file wins, and a file wins over the command."""
-    run = Context()
+    run = RunContext()
     for path in configurations:
         stated = context.read(_text(path))
         run.facts.update(stated.facts)
@@ -111,9 +114,13 @@ def _context(configurations: Sequence[str], launch: str) -> Context:
 
 def _text(path: str) -> str:
     try:
-        return files.head(path, context.LARGEST)[0].decode("utf-8", "replace")
+        content = files.head(path, context.LARGEST)[0]
     except OSError as error:
         raise UnreadableError(f"{path}: {files.why(error)}") from error
+    odd = files.not_text(content[: symptoms.SAMPLE])
+    if odd:
+        raise UnreadableError(f"{path} {odd}")
+    return content.decode("utf-8", "replace")
 
 
 def _print_lock(name: str) -> int:

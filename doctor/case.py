@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from doctor.know.data import Knowledge
-from doctor.read.context import Context
+from doctor.read.context import RunContext
 from doctor.read.environment import Environment
 from doctor.read.machine import Machine
 
@@ -18,7 +18,7 @@ class Case:
     """What every check is asked about."""
 
     environment: Environment
-    context: Context = field(default_factory=Context)
+    context: RunContext = field(default_factory=RunContext)
     machine: Machine = field(default_factory=Machine)
     error: str = ""  # of an error or a log, cut to a limit
     knowledge: Knowledge = field(default_factory=Knowledge)

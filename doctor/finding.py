@@ -30,6 +30,8 @@ class Finding:
     links: list[str]
     setting: bool  # a setting is a way out, with the versions as they are
     shown: int  # SILENT, POINTS or EXPLAINS
+    ways: list[dict[str, str]]  # ranges by package that mend it, the best first; a command is made of the first one
+    idle: bool  # nothing that was given says that it matters here: it waits for a model or a setting of some kind
     weight: float  # orders findings that are otherwise equal: the more evidence, the larger
 
     def __init__(
@@ -48,6 +50,8 @@ class Finding:
         links: list[str] | None = None,
         setting: bool = False,
         shown: int = SILENT,
+        ways: list[dict[str, str]] | None = None,
+        idle: bool = False,
         weight: float = 0.0,
     ) -> None:
         self.rule, self.title, self.packages = rule, title, packages
@@ -55,6 +59,7 @@ class Finding:
         self.evidence, self.remedy, self.commands = evidence, remedy, commands or []
         self.ranges, self.decide, self.links = ranges or {}, decide or [], links or []
         self.setting, self.shown, self.weight = setting, shown, weight
+        self.ways, self.idle = ways or [], idle
 
     @property
     def sure(self) -> bool:
@@ -77,6 +82,7 @@ class Finding:
             place,
             CONFIDENCES.index(self.confidence),
             -self.weight if self.shown else 0,
+            self.idle,
             SEVERITIES.index(self.severity),
             -self.weight,
             self.rule,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import NamedTuple
 
+from doctor.answer.shell import Shell
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.finding import Finding
-from doctor.know.data import Advisory
+from doctor.finding import EXPLAINS, Finding
+from doctor.know import cuda
 from doctor.read.environment import Environment
 
+BACK = 1.5  # an older release lacks what the code was written for
+MOVED = re.compile(r"cannot import name|No module named|unexpected keyword argument|has no attribute")
 FAR = 100.0  # the distance to a range when it cannot be told
 
 
@@ -18,22 +22,31 @@ class Choice(NamedTuple):
     """A fix, the better the smaller: what it breaks, how far it is, its place among the fixes, its requirements."""
 
     broken: int
+    older: bool  # does a package go back?
     distance: float
     place: int
     requirements: list[str]
 
 
-def add(case: Case, findings: list[Finding]) -> None:
-    """Give every sure finding of an advisory its command, and every command the Python that it is for."""
+def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None:
+    """Give every sure finding its command, and every command the Python that it is for, as the user's shell has it."""
+    shell, torch_cuda = shell or Shell(), cuda.of_torch(case.environment)
     advisories = {advisory["id"]: advisory for advisory in case.knowledge.advisories}
     for finding in findings:
-        if finding.rule in advisories and finding.sure:
-            requirements = _smallest(advisories[finding.rule], case)
-            if requirements is not None:
-                finding.commands = ["uv pip install " + " ".join(map(shlex.quote, requirements))]
+        requirements = None
+        if finding.sure and finding.rule in advisories:
+            moved = finding.shown == EXPLAINS and MOVED.search(case.error) is not None
+            requirements = _smallest([fix.get("packages", {}) for fix in advisories[finding.rule]["fix"]], case, moved)
+        elif finding.sure and finding.ways and not finding.commands:
+            requirements = _first(finding.ways, case)
+        if requirements is not None:
+            finding.commands = ["uv pip install " + " ".join(map(shlex.quote, requirements))]
         if case.environment.executable:
             python = shlex.quote(case.environment.executable)
             finding.commands = [_for_python(command, python) for command in finding.commands]
+        finding.commands = [
+            shell.written(command, case.environment.executable, torch_cuda) for command in finding.commands
+        ]
 
 
 def _for_python(command: str, python: str) -> str:
@@ -42,11 +55,36 @@ def _for_python(command: str, python: str) -> str:
     return command
 
 
-def _smallest(advisory: Advisory, case: Case) -> list[str] | None:
-    """The nearest fix that changes packages, as requirements for uv; None where no fix does."""
+def _smallest(ways: list[dict[str, str]], case: Case, moved: bool = False) -> list[str] | None:
+    """The nearest way out that changes packages, as requirements for uv; None where none does.
+
+    A name that `moved` is asked for by what is too old: an upgrade of that comes first, however far it is.
+    """
+    choices = _choices(ways, case)
+    if not choices:
+        return None
+    best = min(
+        choices, key=lambda choice: (choice.broken, moved and choice.older, choice.distance, choice.place)
+    ).requirements
+    return [*best, *_companions(case, best)]
+
+
+def _first(ways: list[dict[str, str]], case: Case) -> list[str] | None:
+    """The first way out that breaks least: their order says which is better. Of two for one package, the nearer."""
+    choices = _choices(ways, case)
+    if not choices:
+        return None
+    places: dict[str, int] = {}
+    for place, way in enumerate(ways):
+        places.setdefault(" ".join(sorted(way)), place)
+    rank = {choice.place: places[" ".join(sorted(ways[choice.place]))] for choice in choices}
+    best = min(choices, key=lambda choice: (choice.broken, rank[choice.place], choice.distance)).requirements
+    return [*best, *_companions(case, best)]
+
+
+def _choices(ways: list[dict[str, str]], case: Case) -> list[Choice]:
     choices = []
-    for place, fix in enumerate(advisory["fix"]):
-        packages = fix.get("packages", {})
+    for place, packages in enumerate(ways):
         installed = {name: case.version(name) for name in packages}
         moves = {
             name: range_
@@ -58,11 +96,9 @@ def _smallest(advisory: Advisory, case: Case) -> list[str] | None:
         broken = sum(_forbidden(case.environment, name, range_) for name, range_ in moves.items())
         distance = sum(_distance(installed[name] or "", range_) for name, range_ in moves.items())
         requirements = [f"{name}{_narrow(installed[name] or '', range_)}" for name, range_ in packages.items()]
-        choices.append(Choice(broken, round(distance, 1), place, requirements))
-    if not choices:
-        return None
-    best = min(choices).requirements
-    return [*best, *_companions(case, best)]
+        older = any(_older(installed[name] or "", range_) for name, range_ in moves.items())
+        choices.append(Choice(broken, older, round(distance, 1), place, requirements))
+    return choices
 
 
 def _companions(case: Case, requirements: list[str]) -> list[str]:
@@ -104,7 +140,7 @@ def _forbidden(environment: Environment, package: str, range_: str) -> int:
 
 
 def _distance(installed: str, range_: str) -> float:
-    """How far a version is from a range: 10 for each major version, 1 for each minor one."""
+    """How far a version is from a range: 10 for each major version, 1 for each minor one, and more for older ones."""
     own = versions.parse(installed)
     if own is None:
         return FAR
@@ -113,8 +149,15 @@ def _distance(installed: str, range_: str) -> float:
         bound = versions.parse(clause.version.replace(".*", ""))
         if bound is not None and (not versions.allows(str(clause), installed) or clause.operator == "=="):
             steps = [abs(here - there) for here, there in zip((*own.release, 0, 0)[:3], (*bound.release, 0, 0)[:3])]
-            nearest = min(nearest, steps[0] * 10 + steps[1] + steps[2] / 100)
+            distance = steps[0] * 10 + steps[1] + steps[2] / 100
+            nearest = min(nearest, distance * (BACK if bound < own else 1.0))
     return nearest
+
+
+def _older(installed: str, range_: str) -> bool:
+    """Is every release of a range before what is installed?"""
+    own = versions.parse(installed)
+    return own is not None and not versions.overlaps(range_, f">={own.public}")
 
 
 def _narrow(installed: str, range_: str) -> str:

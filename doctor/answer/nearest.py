@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from doctor.answer.shell import Shell
 from doctor.base import aliases, versions
 from doctor.case import Case
 from doctor.know import cuda
@@ -14,10 +15,12 @@ from doctor.know.data import Stack
 # The packages that a training script is written against, by how much a step in one of them costs.
 WEIGHTS = {"trl": 5.0, "transformers": 4.0, "vllm": 4.0, "torch": 4.0, "deepspeed": 2.0, "peft": 2.0,
            "accelerate": 2.0, "bitsandbytes": 2.0, "datasets": 1.0}  # fmt: skip
-STEPS = (1.0, 0.5, 0.1)  # the cost of another major, minor or patch version
+STEPS = ((2.0, 0.5), (0.5, 0.05), (0.1, 0.01))  # the cost of another major, minor or patch version, and of each more
+FARTHEST = 9  # versions that are counted
+BACK = 1.5  # an older release lacks what the code was written for
 
 
-class Step(NamedTuple):
+class PackageDifference(NamedTuple):
     """A package that differs: what is installed, and what the stack has."""
 
     package: str
@@ -32,24 +35,21 @@ class Nearest:
     name: str
     title: str
     certified: list[str]  # hardware; empty where nobody has certified it
-    difference: list[Step]  # the packages of WEIGHTS, the most important first
+    difference: list[PackageDifference]  # the packages of WEIGHTS, the most important first
     others: int  # further packages that differ
     commands: list[str]
     notes: list[str]
 
 
-def find(case: Case, script: str) -> Nearest | None:
-    """The nearest stack for this machine's device; None when nothing is known about the environment.
-
-    `script`: the command that runs the doctor.
-    """
+def find(case: Case, shell: Shell) -> Nearest | None:
+    """The nearest stack for this machine's device; None when nothing is known about the environment."""
     if not any(case.version(name) for name in WEIGHTS):
         return None
     stacks = [stack for stack in case.knowledge.stacks if _runs(stack, case)]
     if not stacks:
         return None
     best = min(stacks, key=lambda stack: (_distance(stack, case), not stack["certified"], stack["name"]))
-    return _describe(best, case, script)
+    return _describe(best, case, shell)
 
 
 def lock_of(stacks: list[Stack], name: str) -> str | None:
@@ -80,19 +80,19 @@ def _distance(stack: Stack, case: Case) -> float:
 
 
 def _cost(installed: str, locked: str) -> float:
-    """0 for the same version; else by the first number that differs, and by how much."""
+    """0 for the same version; else by the first number that differs, by how much, and in which direction."""
     here, there = versions.parse(installed), versions.parse(locked)
     if here is None or there is None:
         return 1.0
-    for cost, left, right in zip(STEPS, (*here.release, 0, 0, 0), (*there.release, 0, 0, 0)):
+    for (cost, more), left, right in zip(STEPS, (*here.release, 0, 0, 0), (*there.release, 0, 0, 0)):
         if left != right:
-            return cost + min(abs(left - right), 50) / 100
+            return (cost + more * min(abs(left - right), FARTHEST)) * (BACK if right < left else 1.0)
     return 0.0
 
 
-def _describe(stack: Stack, case: Case, script: str) -> Nearest:
+def _describe(stack: Stack, case: Case, shell: Shell) -> Nearest:
     pins = stack["versions"].items()
-    steps = [Step(name, case.version(aliases.normalise(name)), locked) for name, locked in pins]
+    steps = [PackageDifference(name, case.version(aliases.normalise(name)), locked) for name, locked in pins]
     steps = [step for step in steps if step.installed != step.locked]
     difference = [step for step in steps if aliases.normalise(step.package) in WEIGHTS]
     folder, lock = f"venv-{stack['name']}", f"{stack['name']}.txt"
@@ -105,9 +105,9 @@ def _describe(stack: Stack, case: Case, script: str) -> Nearest:
         difference=sorted(difference, key=lambda step: -WEIGHTS[aliases.normalise(step.package)]),
         others=len(steps) - len(difference),
         commands=[
-            f"{script} --lock-of {shlex.quote(stack['name'])} > {lock}",
-            f"uv venv --python {stack['python']} {folder}",
-            f"uv pip sync --python {folder} --require-hashes{backend} {lock}",
+            f"{shell.doctor} --lock-of {shlex.quote(stack['name'])} > {lock}",
+            shell.written(f"uv venv --python {stack['python']} {folder}"),
+            shell.written(f"uv pip sync --python {folder} --require-hashes{backend} {lock}", None, stack["cuda"]),
         ],
         notes=[f"the image also has {len(patches)} patches: {', '.join(patches)}"] if patches else [],
     )

@@ -15,16 +15,19 @@ SEVERITIES = {
     "silent-wrong": "trains wrongly without an error", "hang": "hangs", "crash": "crashes",
     "waste": "wastes memory or time", "resolve": "does not install together", "unread": "may hide what is wrong",
 }  # fmt: skip
-MOST = 12  # findings of a kind
+MOST = 3  # findings in full; of the others the sure ones have a line each
+MOST_LINES = 12
 LONGEST = 2000  # characters of a line, which may quote a stranger
 WIDTH = 116
 
 
-def text(case: Case, findings: list[Finding], nearest: Nearest | None) -> str:
-    """The report, the most harmful finding first."""
+def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everything: bool = False) -> str:
+    """The report: what would change most for this user in full, the rest in a line; `everything`: all of it in full."""
     lines = _heading(case)
     sure = [finding for finding in findings if finding.sure]
-    guesses = [finding for finding in findings if not finding.sure]
+    telling = [finding for finding in findings if everything or finding.sure or _tells(finding, case)]
+    full = telling if everything else telling[:MOST]
+    guesses = [finding for finding in full if not finding.sure]
     if not sure:
         lines.append(
             "No known cause fits this error for sure." if case.error else "Nothing is known to be wrong with it."
@@ -32,18 +35,30 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None) -> str:
         if not guesses:
             lines.append("This means that nothing known was found, not that it works: only the suite shows that.")
         lines.append("")
-    for number, finding in enumerate(sure[:MOST], start=1):
+    for number, finding in enumerate(full, start=1):
+        if finding in guesses[:1]:
+            lines += ["What may apply, and how to decide:", ""]
         lines += _finding(number, finding)
-    if guesses:
-        lines += ["What may apply, and how to decide:", ""]
-        for number, finding in enumerate(guesses[:MOST], start=len(sure[:MOST]) + 1):
-            lines += _finding(number, finding)
-    hidden = max(len(sure) - MOST, 0) + max(len(guesses) - MOST, 0)
-    if hidden:
-        lines += [f"{hidden} more: --json prints all of them", ""]
+    lines += _folded([finding for finding in findings if finding not in full])
     if nearest is not None:
         lines += _nearest(nearest)
     return terminal.lines(lines).rstrip() + "\n"
+
+
+def _tells(finding: Finding, case: Case) -> bool:
+    """Is a guess worth reading in full? It speaks of the error; without an error, of what is configured here."""
+    return bool(finding.shown) if case.error else not finding.idle
+
+
+def _folded(findings: list[Finding]) -> list[str]:
+    """The others: a line for each that is sure, one for the rest."""
+    lines = [f"Also {CONFIDENCES[finding.confidence]}: {finding.title[:LONGEST]}  [{finding.rule}]"
+             for finding in findings if finding.sure][:MOST_LINES]  # fmt: skip
+    rest = len(findings) - len(lines)
+    if rest:
+        speaking = "may matter for some models or settings" if not lines else "may apply"
+        lines.append(f"{rest} more {speaking}: --all prints them")
+    return [*lines, ""] if lines else []
 
 
 def _heading(case: Case) -> list[str]:
@@ -96,7 +111,7 @@ def _nearest(nearest: Nearest) -> list[str]:
 
 
 def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dict[str, Any]:
-    """The answer for --json."""
+    """The answer for --json: also what was given, so that an issue with it says everything."""
     environment, machine = case.environment, case.machine
     return {
         "looked_at": environment.title,
@@ -105,6 +120,7 @@ def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dic
         "machine": {"driver": machine.driver, "gpus": machine.gpus, "gpu_models": list(machine.gpu_models),
                     "compiler": machine.compiler, "python_headers": machine.headers, "nvcc": machine.nvcc}
         if machine.inspected else None,
+        "run": {"facts": case.context.facts, "options": case.context.flags, "error": case.error[-LONGEST:]},
         "findings": [finding.as_json() for finding in findings],
         "nearest": None if nearest is None else {
             "stack": nearest.name, "title": nearest.title, "certified_on": nearest.certified,

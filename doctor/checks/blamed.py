@@ -15,6 +15,12 @@ UPGRADED = re.compile(
     rf"\b({NAMES})\b[^\n.]{{0,40}}?\bfrom\s+(?:v(?:ersion)?\s*)?{VERSION}\s+to\s+(?:v(?:ersion)?\s*)?{VERSION}",
     re.IGNORECASE,
 )
+# "after upgrading to X 1.0", "since X released 1.0": it broke with this release, so the one before it worked.
+BROKE = re.compile(
+    rf"\b(?:upgrad|updat|bump|migrat)\w*\b[^\n.]{{0,25}}?\b({NAMES})\b[^\n.]{{0,12}}?{VERSION}"
+    rf"|\b(?:after|since)\b[^\n.]{{0,15}}?\b({NAMES})\b[^\n.]{{0,12}}?\breleased? (?:version )?{VERSION}",
+    re.IGNORECASE,
+)
 # "downgrading X to 1.0 helps", "works with X 1.0": a release before the bad ones.
 WORKS = re.compile(
     r"\b(?:downgrad\w*|revert\w*|roll\w* back|going back|back to|pin\w*)\b[^\n.]{0,30}?"
@@ -29,20 +35,6 @@ FIXED = re.compile(
     rf"\b(?:fixed|solved|resolved|repaired) (?:in|by|with)\b[^\n.]{{0,20}}?\b({NAMES})\b[ =<>vV]{{1,4}}{VERSION}",
     re.IGNORECASE,
 )
-RELEASE = re.compile(
-    rf"\b({NAMES})\b\s*"
-    rf"(?:(?:released|release|version|has released|to)\s+)?(?:==|>=|=)?\s*{VERSION}"
-    r"(?![\d.]*\s*(?:works|=> ?Success|is fine|OK))",
-    re.IGNORECASE,
-)
-BLAME = re.compile(
-    r"\b(?:after|since|with|using|on|in)\b|upgrad|updat"
-    r"|\bbrea|\bbroke|regress|no longer|stopp?ed|incompat|not work|fail",
-    re.IGNORECASE,
-)
-SINCE = re.compile(
-    rf"\b(since|starting (?:from|with)|as of|in|after|on) (?:version |release )?{VERSION}", re.IGNORECASE
-)
 LONGEST = 4000  # characters of a report; a log names versions without blaming them
 
 
@@ -54,8 +46,12 @@ def blamed_releases(case: Case) -> Iterator[Finding]:
     done: set[str] = set()
     yield from _upgraded(case, text, done)
     yield from _compared(case, text, done)
-    if BLAME.search(text):
-        yield from _mentioned(case, text, done)
+    for match in BROKE.finditer(text):
+        name, bad = [group for group in match.groups() if group][:2]
+        package = aliases.of_prose(name)
+        if package not in done:
+            done.add(package)
+            yield _finding(case, {package: f">={bad}"}, match.group(), f"{package}<{bad}", "came before")
 
 
 def _upgraded(case: Case, text: str, done: set[str]) -> Iterator[Finding]:
@@ -80,32 +76,7 @@ def _compared(case: Case, text: str, done: set[str]) -> Iterator[Finding]:
             yield _finding(case, {package: bad}, match.group(), f"{package}{'>=' if fix else '=='}{good}")
 
 
-def _mentioned(case: Case, text: str, done: set[str]) -> Iterator[Finding]:
-    """The releases that are named at all, up to three together."""
-    mentions: dict[str, re.Match[str]] = {}
-    for match in RELEASE.finditer(text):
-        package = aliases.of_prose(match[1])
-        if package not in done:
-            done.add(package)
-            mentions[package] = match
-    if not done:
-        mentions = _since(case, text)
-    if mentions:
-        bad = {package: f"=={match[2]}" for package, match in list(mentions.items())[:3]}
-        yield _finding(case, bad, next(iter(mentions.values())).group(), "")
-
-
-def _since(case: Case, text: str) -> dict[str, re.Match[str]]:
-    """ "(since v0.25.0)": the package that is installed in this release, where there is only one."""
-    for match in SINCE.finditer(text):
-        packages = [name for name, package in case.environment.packages.items() if package.version == match[2]]
-        if len(packages) == 1:
-            return {packages[0]: match}
-    return {}
-
-
-def _finding(case: Case, bad: dict[str, str], quoted: str, good: str) -> Finding:
-    first = next(iter(bad))
+def _finding(case: Case, bad: dict[str, str], quoted: str, good: str, why: str = "the report says worked") -> Finding:
     return Finding(
         rule="told",
         title=f"the report itself blames {' with '.join(bad)}",
@@ -113,10 +84,10 @@ def _finding(case: Case, bad: dict[str, str], quoted: str, good: str) -> Finding
         severity="crash",
         confidence="possible",
         evidence=[f"the report says: {quoted[:160]}"],
-        remedy=[f"{good}, which the report says worked" if good else f"another release of {first}"],
-        commands=[ranges.install(good)] if good else [],
+        remedy=[f"{good}, which {why}"],
+        commands=[ranges.install(good)],
         decide=["whether the same run works with that release: nothing else is known"],
         ranges={package: [range_] for package, range_ in bad.items()},
         shown=POINTS,
-        weight=-1.0,
+        weight=3.0 if not why.startswith("came") else -1.0,  # its author tried it
     )

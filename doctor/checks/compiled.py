@@ -16,7 +16,7 @@ from pathlib import Path
 from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import EXPLAINS, POINTS, SILENT, Finding
-from doctor.know import cuda
+from doctor.know import cuda, published
 from doctor.read import files
 from doctor.read.distributions import Package
 from doctor.read.elf import Effort, NotElfError, SharedObject
@@ -37,6 +37,9 @@ WRITTEN = {
     "flash-attn": ("flashattn", "flashattention"),
     "flashinfer-python": ("flashinfer",),
     "vllm": ("vllm/c", "vllm.c"),
+    "sgl-kernel": ("sglkernel", "commonops.abi3"),
+    "mamba-ssm": ("mambassm", "selectivescancuda"),
+    "transformer-engine-torch": ("transformerengine",),
 }
 SYMBOLS = ("_ZN3c10", "_ZNK3c10", "_ZN2at", "_ZNK2at", "_ZN5torch", "_ZNK5torch", "aoti_torch_")
 LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch.so", "libtorch_python.so", "libc10_cuda.so", "libtorch_cuda.so")
@@ -103,7 +106,7 @@ def foreign_family(case: Case) -> Iterator[Finding]:
             confidence="certain",
             evidence=[evidence],
             remedy=[f"{name} {belongs}.* of the same variant, or no {name} at all"],
-            commands=[_command(name, torch)],
+            commands=_commands(case, name),
             shown=EXPLAINS if named else SILENT,
             weight=1.0,
         )
@@ -132,8 +135,8 @@ def broken_import(case: Case) -> Iterator[Finding]:
         severity="crash",
         confidence="likely" if broken else "possible",
         evidence=[f"the error says: {quoted[:200]}"],
-        remedy=[_remedy(name)],
-        commands=[_command(name, case.version("torch") or "")],
+        remedy=_remedies(case, name),
+        commands=_commands(case, name),
         decide=[] if broken else [f'{command}: it is so if this says "undefined symbol"'],
         shown=EXPLAINS if broken else POINTS,
         weight=0.5,
@@ -180,8 +183,8 @@ def _of_package(
             severity="crash",
             confidence="certain",
             evidence=[f"{file.name} {lack}", *missing[:2]],
-            remedy=[_remedy(package.name)],
-            commands=[_command(package.name, torch.version)],
+            remedy=_remedies(case, package.name),
+            commands=_commands(case, package.name),
             shown=EXPLAINS if explains else SILENT,
             weight=1.0,
         )
@@ -235,15 +238,53 @@ def _extension_in(text: str, only: str = "") -> str | None:
     return None
 
 
-def _remedy(name: str) -> str:
+def _remedies(case: Case, name: str) -> list[str]:
+    torch = case.version("torch") or ""
+    wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
+    if wheels:
+        return [
+            f"flash-attn{wheels}, which has a wheel for torch {torch}",
+            "or uninstall flash-attn, which is optional",
+        ]
     if name in OPTIONAL:
-        return f"uninstall {name}, which is optional, or install a build of it for exactly this torch"
-    return f"install the {name} that belongs to this torch: both from one index, or from one lock"
+        return [f"uninstall {name}, which is optional, or install a build of it for exactly this torch"]
+    declared = _declared(case, name)
+    vllm = published.of_torch(torch) if name == "vllm" and not case.version("vllm") else None
+    return [
+        *([f"vllm=={vllm}, which is built with torch {torch}"] if vllm else []),
+        *([f"torch{declared}, which {name} {case.version(name)} was built with"] if declared else []),
+        f"install the {name} that belongs to this torch: both from one index, or from one lock",
+    ]
 
 
-def _command(name: str, torch: str) -> str:
+def _declared(case: Case, name: str) -> str | None:
+    """The torch that an extension was built for, where it pins one and another is here."""
+    package = case.environment.packages.get(name)
+    if package is None:
+        return None
+    lines = package.requires or case.knowledge.requires(name).get(package.version) or ()
+    for line in lines or published.requires(name, package.version):
+        need = versions.requirement(line)
+        pinned = need is not None and need.name == "torch" and str(need.specifier).startswith("==")
+        if (
+            need is not None
+            and pinned
+            and versions.within(str(need.specifier), case.version("torch") or "") is not True
+        ):
+            return str(need.specifier)
+    return None
+
+
+def _commands(case: Case, name: str) -> list[str]:
+    torch = case.version("torch") or ""
     if name in ("torchvision", "torchaudio", "torchcodec"):
         belongs = cuda.torch_family(name, torch)
         requirement = f"'{name}=={belongs}.*'" if belongs else name
-        return f"uv pip install --torch-backend=auto --reinstall-package {name} {requirement}"
-    return f"uv pip uninstall {name}"
+        return [f"uv pip install --torch-backend=auto --reinstall-package {name} {requirement}"]
+    wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
+    if wheels:  # its installation looks at the torch that is there, and takes the wheel for it
+        return [f"uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn{wheels}'"]
+    declared = _declared(case, name)
+    if declared:
+        return [f"uv pip install --torch-backend=auto 'torch{declared}'"]
+    return [f"uv pip uninstall {name}"] if name in OPTIONAL else []

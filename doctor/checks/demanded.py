@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import ranges
+from doctor.checks import asking, ranges
 from doctor.checks.prose import NAMES
 from doctor.finding import EXPLAINS, POINTS, Finding
 
@@ -28,7 +28,14 @@ DEMANDS = re.compile(
 LEAST = re.compile(
     rf"\b(?P<what>{NAMES})\b[^\n]{{0,30}}?\b(?:at least|minimum(?: version)?(?: is| of)?)\s+v?(?P<least>\d+(?:\.\d+)+)"
     rf"|\b(?P<name>{NAMES})\b[`'\" ]{{0,3}}(?:version )?v?(?P<other>\d+(?:\.\d+)+)\+?"
-    r" (?:or|and) (?:later|higher|newer|above)",
+    r" (?:or|and) (?:later|higher|newer|above)"
+    r"|(?<![\w.-])(?P<absent>[A-Za-z][\w.-]+) with (?:a )?minimum (?:required )?version (?:of )?"
+    r"v?(?P<asked>\d+(?:\.\d+)+)",
+    re.IGNORECASE,
+)
+ADVISED = re.compile(
+    r"(?:please|try|run|with|via|using|by)\b[^\n]{0,40}?[`'\"]?pip3? install (?:(?:-U|--upgrade|-q) )?[`'\"]?"
+    r"(?P<what>[A-Za-z][\w.-]*)(?:\[[\w,-]+\])?(?P<range>(?:(?:>=|<=|==|~=|!=|>|<)\d[\w.*]*,?)*)[`'\"]?",
     re.IGNORECASE,
 )
 REMOVED = re.compile(
@@ -39,6 +46,11 @@ REMOVED = re.compile(
 UNPUBLISHED = re.compile(
     r"(?:No matching distribution found for|Could not find a version that satisfies the requirement)\s+"
     r"(?P<what>[A-Za-z][\w.-]*)(?:\[[\w,-]+\])?\s*(?P<range>(?:[<>=!~]=? ?\d[\w.*+]*,? ?)+)"
+)
+ABSENT = re.compile(
+    r"PackageNotFoundError: (?:No package metadata was found for )?(?P<name>[A-Za-z][\w.-]+)"
+    r"|Because (?P<other>[A-Za-z][\w.-]+) was not found in the package registry"
+    r"|No matching distribution found for (?P<third>[A-Za-z][\w.-]+)\s*(?:\n|$|\()"
 )
 PAIR = re.compile(
     r"(?<![\w-])(?P<left>[A-Za-z][\w-]+) version \((?P<left_version>[\d.]+\w*)\) does not match "
@@ -62,8 +74,31 @@ def demanded_ranges(case: Case) -> Iterator[Finding]:
 def demanded_minimums(case: Case) -> Iterator[Finding]:
     """The same in words: "upgrade torch to at least v2.6", "transformers 4.51 or later"."""
     for match in LEAST.finditer(case.error):
-        package = aliases.of_prose(match["what"] or match["name"])
-        yield from _unless_installed(case, package, f">={match['least'] or match['other']}", match.group())
+        package = aliases.of_prose(match["what"] or match["name"] or match["absent"])
+        least = match["least"] or match["other"] or match["asked"]
+        yield from _unless_installed(case, package, f">={least}", match.group())
+
+
+def advised_installs(case: Case) -> Iterator[Finding]:
+    """ "Please install it with `pip install X`": the library that raised it knows."""
+    for match in ADVISED.finditer(case.error):
+        package, allowed = aliases.of_prose(match["what"]), match["range"].strip(",")
+        installed = case.version(package)
+        if installed is not None and (not allowed or versions.within(allowed, installed) is not False):
+            continue
+        yield Finding(
+            rule="advised",
+            title=f"the error asks for {package}{allowed}" + (f", and {installed} is installed" if installed else ""),
+            packages={package: installed},
+            severity="crash",
+            confidence="likely" if installed or case.environment.complete else "possible",
+            evidence=[f"the error says: {match.group()[:200]}"],
+            remedy=[f"{package}{allowed}" if allowed else f"install {package}"],
+            commands=[ranges.install(f"{package}{allowed}")],
+            ranges={package: ranges.outside(allowed)} if allowed else {},
+            shown=POINTS,
+            weight=0.4,
+        )
 
 
 def _unless_installed(case: Case, package: str, allowed: str, quoted: str) -> Iterator[Finding]:
@@ -140,6 +175,32 @@ def unpublished_releases(case: Case) -> Iterator[Finding]:
         ranges={package: ranges.outside(allowed)},
         shown=POINTS,
     )
+
+
+def absent_distributions(case: Case) -> Iterator[Finding]:
+    """A distribution that is asked for by its name, and is not there: renamed, taken from the index, or forgotten."""
+    names = [match["name"] or match["other"] or match["third"] for match in ABSENT.finditer(case.error)]
+    for name in dict.fromkeys(map(aliases.normalise, names)):
+        caller = asking.only(case, f"requires {name}", alone=True)
+        renamed = aliases.SPOKEN.get(name)
+        if case.version(name) or (caller is None and renamed is None):
+            continue
+        title = f"{name} is {f'now called {renamed}' if renamed else 'not to be had'}"
+        ways = [{caller.package: f">={caller.release}"}] if caller else [{renamed or name: versions.ANY}]
+        yield Finding(
+            rule="absent-distribution",
+            title=title + (f", and {caller.package} before {caller.release} asks for it" if caller else ""),
+            packages=case.versions(caller.package if caller else renamed),
+            severity="resolve",
+            confidence="likely" if caller and caller.evident else "possible",
+            evidence=["the error names it"],
+            remedy=[f"{caller.package}>={caller.release}" if caller else f"a release of what asks for it: {renamed}"],
+            ranges={caller.package: [f"<{caller.release}"]} if caller else {},
+            ways=ways if caller else [],
+            decide=[] if caller and caller.evident else ["what asks for it"],
+            shown=EXPLAINS,
+            weight=0.5,
+        )
 
 
 def unequal_pairs(case: Case) -> Iterator[Finding]:

@@ -89,6 +89,7 @@ def loader_errors(case: Case) -> Iterator[Finding]:
             confidence="likely",
             evidence=[f"the error says: {match.group()[:200]}"],
             remedy=[mismatch.remedy],
+            setting=mismatch.rule != "numpy-abi",  # the others come from what is around the packages
             shown=EXPLAINS,
             weight=0.5,
         )

@@ -1,6 +1,6 @@
 """Names that came and went: a name that an error misses, looked up in what the releases of its package offer.
 
-"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/know/apis.json.gz has
+"cannot import name X from Y", "unexpected keyword argument", "object has no attribute": doctor/know/apis/ has
 the releases that brought and dropped each name, read from published wheels by scripts/api_history.py.
 """
 
@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from doctor.base import aliases, versions
 from doctor.case import Case
+from doctor.checks import asking, ranges
+from doctor.checks.asking import Caller
 from doctor.finding import EXPLAINS, POINTS, Finding
 from doctor.know import history, owners
 from doctor.know.history import Fact
@@ -35,6 +37,7 @@ class Missing(NamedTuple):
     name: str  # in words: "vllm_mode in trl", "the parameter vllm_mode of GRPOConfig"
     fact: Fact | None = None  # when it came and went, where that is known
     own: bool = True  # of a class of the package itself, not of one that somebody derived from it
+    written: str = ""  # what its caller writes: `module:name`, `callee(keyword`
 
 
 def missing_names(case: Case) -> Iterator[Finding]:
@@ -49,7 +52,30 @@ def missing_names(case: Case) -> Iterator[Finding]:
         requesting = next((package for package in reversed(frames) if package != owner), None)
         finding = dated(case, missing, requesting) if missing.fact else _undated(case, missing, requesting)
         if finding is not None:
+            _ask_the_caller(case, missing, finding)
             yield finding
+
+
+def _ask_the_caller(case: Case, missing: Missing, finding: Finding) -> None:
+    """A later release of the package that asks for the name is the first way out, where one does without."""
+    nothing_else = not finding.ways
+    caller = asking.only(case, missing.written, alone=nothing_else) if missing.written else None
+    if caller is None or caller.package == missing.package:
+        return
+    finding.packages = {caller.package: case.version(caller.package), **finding.packages}
+    finding.ranges = {caller.package: [f"<{caller.release}"], **finding.ranges}
+    finding.ways = [{caller.package: f">={caller.release}"}, *finding.ways]
+    finding.evidence.append(_evidence_of(case, caller))
+    # What stood there without a range says no more than this.
+    others = [remedy for remedy in finding.remedy if not nothing_else]
+    finding.remedy = [f"{caller.package}>={caller.release}, which does without it", *others]
+    if case.version(caller.package) and finding.shown == POINTS:
+        finding.confidence, finding.shown = "likely", EXPLAINS
+
+
+def _evidence_of(case: Case, caller: Caller) -> str:
+    installed = case.version(caller.package)
+    return f"{caller.package} {installed or ''}".strip() + f" asks for it, {caller.release} no longer does"
 
 
 def _missing(case: Case) -> Iterator[Missing]:
@@ -70,7 +96,7 @@ def _missing(case: Case) -> Iterator[Missing]:
 def _in_module(case: Case, module: str, name: str, *facts: str) -> Missing:
     package = aliases.of_module(module)
     exact = (history.exact(case.knowledge.apis, fact, package) for fact in facts)
-    return Missing(package, name, next((fact for fact in exact if fact is not None), None))
+    return Missing(package, name, next((fact for fact in exact if fact is not None), None), written=facts[0])
 
 
 def _parameters(case: Case) -> Iterator[Missing]:
@@ -87,7 +113,8 @@ def _parameters(case: Case) -> Iterator[Missing]:
         package = fact.package if fact is not None else package
         if package is not None:
             own = fact is None or fact.near >= history.RELATED
-            yield Missing(package, f"the parameter {name} of {owner or callee}", fact, own)
+            called = owner if owner and callee == "__init__" else callee
+            yield Missing(package, f"the parameter {name} of {owner or callee}", fact, own, f"{called}({name}")
 
 
 def _options(case: Case) -> Iterator[Missing]:
@@ -107,7 +134,7 @@ def _of_any_constructor(case: Case, parameter: str) -> Fact | None:
     """The class whose constructor lacks a parameter, where what is installed leaves only one package."""
     facts = history.constructors(case.knowledge.apis, parameter)
     lacking = [fact for fact in facts if fact.in_release(case.version(fact.package) or "") is False]
-    lacking = lacking or [fact for fact in facts if case.version(fact.package) is None]
+    lacking = lacking or [fact for fact in facts if not fact.in_release(case.version(fact.package) or "")]
     return lacking[0] if len({fact.package for fact in lacking}) == 1 else None
 
 
@@ -129,6 +156,8 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         return None
     requesting = requesting or owners.TOGETHER.get(package)
     packages = case.versions(package, requesting)
+    way = _outside_what_was_read(case, package, version)
+    together = f"install versions of {' and '.join(packages)} that belong together"
     return Finding(
         rule="missing-name",
         title=f"{package} does not have {missing.name}" + (f", which {requesting} asks for" if requesting else ""),
@@ -136,10 +165,26 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         severity="crash",
         confidence="possible",
         evidence=[f"the error names it; {package} {version or '(version not given)'}"],
-        remedy=[f"install versions of {' and '.join(packages)} that belong together"],
+        remedy=[f"{package}{way}, or code that does not ask for it", together] if way else [together],
         decide=[f"which release of {package} has {missing.name}"],
+        ranges={package: ranges.outside(way)} if way else {},
         shown=POINTS,
     )
+
+
+def _outside_what_was_read(case: Case, package: str, version: str | None) -> str | None:
+    """Where a name may be whose releases are not known.
+
+    Every release that was read has it, or none: it would be known otherwise. Of a release among them it is said to be
+    missing, so older ones may have it; an older one may be too old for it.
+    """
+    parsed = [parsed for release in case.knowledge.requires(package) if (parsed := versions.parse(release)) is not None]
+    if not parsed:
+        return None
+    own = versions.parse(version) if version else None
+    if own is not None and own > max(parsed):
+        return None
+    return f"<{min(parsed)}" if own is not None and own >= min(parsed) else f">={min(parsed)}"
 
 
 def dated(case: Case, missing: Missing, requesting: str | None = None) -> Finding | None:
@@ -150,9 +195,12 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     packages = case.versions(package, requesting)
     if version is not None and fact.in_release(version):
         return None if missing.own or not fact.since else _new(missing, fact, packages)
-    without, having = history.spans(fact.changes)
+    without, having = fact.spans()
     bad = [span for span in without if version is None or versions.within(span, version) is not False]
-    lacks = version is not None and any(versions.within(span, version) for span in without)
+    lacks = version is not None and fact.in_release(version) is False
+    gap = fact.gap(version) if version is not None else ("", "")
+    if all(gap):  # the error says what the releases around it leave open
+        lacks, bad = True, [f">{gap[0]},<{gap[1]}", *without]
     sure = lacks and fact.near >= history.RELATED
     changes = (change for change in fact.changes if change != "+0")
     releases = "; ".join(f"{'since' if change[0] == '+' else 'gone in'} {change[1:]}" for change in changes)
@@ -163,12 +211,22 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
         packages=packages,
         severity="crash",
         confidence="likely" if sure else "possible",
-        evidence=[f"in the published releases: {releases}", "the error names it"],
+        evidence=[f"in the published releases: {releases}", *_unread(fact, version), "the error names it"],
         remedy=[" or ".join(f"{package}{span}" for span in having) + f", or {other}"],
+        ways=[{package: span} for span in reversed(having)],
         ranges={package: bad or without},
         shown=EXPLAINS,
         weight=1.0 if sure else 0.1,
     )
+
+
+def _unread(fact: Fact, version: str | None) -> list[str]:
+    """What is not known of a release that was not read."""
+    below, above = fact.gap(version) if version else ("", "")
+    if not below and not above:
+        return []
+    around = f"between {below} and {above}, which differ" if below and above else "beside the releases that were read"
+    return [f"{fact.package} {version} itself was not read: it is {around}"]
 
 
 def _new(missing: Missing, fact: Fact, packages: dict[str, str | None]) -> Finding:
@@ -182,6 +240,7 @@ def _new(missing: Missing, fact: Fact, packages: dict[str, str | None]) -> Findi
         confidence="possible",
         evidence=[f"in the published releases: since {fact.since}", "the error names it"],
         remedy=[f"{package}<{fact.since}, or a later version of the code that derives from it"],
+        ways=[{package: f"<{fact.since}"}],
         decide=["whether the class is of your own code, or of a model's, written for an earlier release"],
         ranges={package: [f">={fact.since}"]},
         shown=POINTS,

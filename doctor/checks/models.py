@@ -50,7 +50,7 @@ def _of_vllm(case: Case) -> Iterator[Finding]:
     model = match["name"] or match["other"] or match["third"]
     version = case.version("vllm")
     fact = history.exact(case.knowledge.apis, f"vllm models:{model}", "vllm")
-    without = history.spans(fact.changes)[0] if fact else []
+    without = fact.spans()[0] if fact else []
     yield Finding(
         rule="unknown-model",
         title=f"vLLM {version or ''} does not run {model}".replace("  ", " "),

@@ -46,7 +46,10 @@ def changed_signatures(case: Case) -> Iterator[Finding]:
         severity="crash",
         confidence="possible",
         evidence=[*evidence, f"its parameters changed in {' '.join(change)}"] if change else evidence,
-        remedy=[f"releases of {' and '.join(packages)} that belong together"],
+        remedy=[
+            *([f"{change.package}<{change.release}, or a later release of what calls it"] if change else []),
+            f"releases of {' and '.join(packages)} that belong together",
+        ],
         decide=["which release changed its parameters"],
         ranges={change.package: [f">={change.release}"]} if change else {},
         shown=POINTS,

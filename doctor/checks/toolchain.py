@@ -13,7 +13,8 @@ NO_COMPILER = re.compile(r"Failed to find C compiler|No such file or directory: 
                          r"InvalidCxxCompiler|command '(?:x86_64-linux-gnu-)?g?cc' failed: No such file")  # fmt: skip
 NO_NVCC = re.compile(r"CUDA_HOME (?:does not exist|environment variable is not set)|Could not find nvcc"
                      r"|MissingCUDAException|nvcc(?:'|\b)[^\n]{0,40}(?:not found|No such file)"
-                     r"|No such file or directory: '[^']*nvcc'")  # fmt: skip
+                     r"|No such file or directory: '[^']*nvcc'"
+                     r"|error: (?:cu(?:da|rand|blas|sparse|solver|fft)\w*|nv_\w+)[\w/]*\.c?u?h: No such")  # fmt: skip
 
 
 def missing_tools(case: Case) -> Iterator[Finding]:
@@ -59,5 +60,6 @@ def _finding(
         evidence=[f"the error says: {match.group()}" if match else "it is not on this machine"],
         remedy=[remedy],
         decide=decide,
+        setting=True,
         shown=EXPLAINS if match else SILENT,
     )

@@ -14,6 +14,15 @@ from doctor.read.environment import Environment
 DRIVERS = {11: 450, 12: 525, 13: 580}
 # The CUDA of torch's wheels on the default index; a local version such as +cu128 or +cpu says it itself.
 TORCH = (("<2.5", "12.1"), (">=2.5,<2.7", "12.4"), (">=2.7,<2.8", "12.6"), (">=2.8,<2.11", "12.8"), (">=2.11", "13.0"))
+# The first and the last flash-attn whose releases have a wheel for a torch, from .github/workflows/publish.yml of its
+# tags v2.3.0 to v2.8.3.post1. Its installation takes that wheel; for any other torch it compiles for hours. 2.8 has
+# wheels for torch 2.4 to 2.6 too, which lack a symbol in several reports (Dao-AILab/flash-attention#1832,
+# axolotl-ai-cloud/axolotl#3142); 2.7 works there.
+FLASH_ATTN = {
+    "2.0": ("2.3.0", "2.6.3"), "2.1": ("2.3.1.post1", "2.7.4"), "2.2": ("2.5.2", "2.7.4.post1"),
+    "2.3": ("2.5.8", "2.7.4.post1"), "2.4": ("2.6.3", "2.7.4.post1"), "2.5": ("2.7.0", "2.7.4.post1"),
+    "2.6": ("2.7.4", "2.7.4.post1"), "2.7": ("2.8.0", "2.8.3.post1"), "2.8": ("2.8.3", "2.8.3.post1"),
+}  # fmt: skip
 # The first bitsandbytes with a binary for a CUDA, read from the published wheels.
 BITSANDBYTES = {"12.8": "0.45.3", "12.9": "0.46.1", "13.0": "0.48.0"}
 
@@ -42,6 +51,18 @@ def of_torch(environment: Environment) -> str | None:
     if local.startswith(("cpu", "rocm", "xpu")):
         return ""
     return next((cuda for releases, cuda in TORCH if versions.within(releases, torch.version)), None)
+
+
+def short(cuda: str | None) -> str:
+    """A CUDA as the index of torch writes it: cu128 for "12.8", cpu for none; empty where it is not known."""
+    return "" if cuda is None else f"cu{cuda.replace('.', '')}" if cuda else "cpu"
+
+
+def flash_attn_for(torch: str) -> str | None:
+    """The range of flash-attn that has a wheel for a torch; None where none is known."""
+    version = versions.parse(torch)
+    first, last = FLASH_ATTN.get(f"{version.major}.{version.minor}" if version else "", ("", ""))
+    return f">={first},<={last}" if first else None
 
 
 def major(cuda: str | None) -> int | None:

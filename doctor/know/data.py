@@ -1,6 +1,6 @@
-"""What the doctor knows: advisories and stacks (data.json), names and fixes by release (apis.json.gz, fixes.json).
+"""What the doctor knows: advisories and stacks (data.json), names by release (apis/), who uses them (uses.json).
 
-`vetted render` writes data.json; scripts/api_history.py and scripts/fix_history.py write the others.
+`vetted render` writes data.json; scripts/api_history.py and scripts/use_history.py write the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pkgutil
 import re
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 NAME = re.compile("[:(.]")  # what stands before the last name of a fact
 
@@ -65,6 +65,8 @@ class Api:
 
     grouped: dict[str, dict[str, str]] = field(default_factory=dict)  # where: changes: names, as the file has them
     requires: dict[str, list[str]] = field(default_factory=dict)  # release: its Requires-Dist
+    read: list[str] = field(default_factory=list)  # the releases whose names were read
+    unread: list[str] = field(default_factory=list)  # those between the first and the last of these that were not
 
     @cached_property
     def changes(self) -> dict[str, str]:
@@ -80,14 +82,6 @@ class Api:
         return facts
 
 
-class PastFix(NamedTuple):
-    """A change that called itself a fix: its number, the first release with it, the telling words of its title."""
-
-    number: int
-    release: str
-    words: str
-
-
 @dataclass
 class Knowledge:
     """All that the checks look things up in."""
@@ -95,7 +89,7 @@ class Knowledge:
     advisories: list[Advisory] = field(default_factory=list)
     stacks: list[Stack] = field(default_factory=list)
     apis: dict[str, Api] = field(default_factory=dict)  # by package
-    fixes: dict[str, list[PastFix]] = field(default_factory=dict)  # by package
+    uses: dict[str, dict[str, str]] = field(default_factory=dict)  # by package: a name: the first release without it
 
     def requires(self, package: str) -> dict[str, list[str]]:
         """What every known release of a package declares to need."""
@@ -106,15 +100,30 @@ class Knowledge:
 def load() -> Knowledge:
     """Everything that is packed with the doctor."""
     project = _read("data.json")
-    apis = {package: Api(api["changes"], api["requires"]) for package, api in _read("apis.json.gz").items()}
-    fixes = {package: [PastFix(*row) for row in rows] for package, rows in _read("fixes.json").items()}
-    return Knowledge(project["advisories"], project["stacks"], apis, fixes)
+    apis = {package: _api(package) for package in read_index("apis")}
+    return Knowledge(project["advisories"], project["stacks"], apis, _read("uses.json"))
 
 
 def stacks() -> list[Stack]:
     """The stacks alone, which is quick."""
     known: list[Stack] = _read("data.json")["stacks"]
     return known
+
+
+def read_index(folder: str) -> list[str]:
+    """The packages of a folder with one file a package."""
+    packages: list[str] = _read(f"{folder}/index.json")["packages"]
+    return packages
+
+
+def read_packed(folder: str, package: str) -> dict[str, Any]:
+    """The file of a package."""
+    return _read(f"{folder}/{package}.json.gz")
+
+
+def _api(package: str) -> Api:
+    entry = read_packed("apis", package)
+    return Api(entry["changes"], entry["requires"], entry["read"], entry["unread"])
 
 
 def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:

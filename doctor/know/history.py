@@ -1,15 +1,19 @@
-"""When names came and went: lookups in doctor/know/apis.json.gz.
+"""When names came and went: lookups in doctor/know/apis/.
 
 A fact is `module:name`, `Class.member`, `Class(parameter`, `Class.method(parameter` or `function(parameter`. A name
 that every release has is not in the file, nor one that came and went together with its module or its class.
+
+Not every release was read. Of one that was not, only that is known on which the releases before and after it agree.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from doctor.base import versions
+from doctor.base.versions import Version
 from doctor.know.data import Api
 
 Apis = dict[str, Api]
@@ -27,7 +31,12 @@ KINDS = (
     (re.compile(r"\w*For[A-Z]\w+|\w*(?:Model|LM)"), MODEL),
 )  # fmt: skip
 # Classes of many packages, or of Python itself: a member that they lack says nothing about a release.
-COMMON = {"NoneType", "Tensor", "Namespace", "DictConfig", "Parameter", "DataFrame", "Series", "Dataset", "Module"}
+COMMON = {
+    "NoneType", "Tensor", "Namespace", "DictConfig", "Parameter", "DataFrame", "Series", "Dataset", "Module",
+    "str", "int", "float", "bool", "bytes", "list", "tuple", "dict", "set", "frozenset", "function", "method", "module",
+    "type", "property", "generator", "coroutine", "ellipsis", "builtin_function_or_method",
+}  # fmt: skip
+STEPPED = re.compile(r"\w*(?:Optimizer|Scheduler|Adam\w*|SGD|Lion\w*|Adafactor|LR)")  # what trains a model is none
 # How near the class of a fact is to the class that an error names.
 ITSELF, LIKE, BASE, SIMILAR, RELATED, FAR = 100, 50, 12, 11, 10, 1
 
@@ -39,6 +48,8 @@ class Fact(NamedTuple):
     name: str
     changes: tuple[str, ...]  # "+4.49.0", "-5.0.0"; "+0" where the first release that was read has it
     near: int  # how sure it is that the fact is about what the error names
+    read: tuple[str, ...] = ()  # the releases of the package that were read, in their order; empty: every one
+    unread: tuple[str, ...] = ()
 
     @property
     def since(self) -> str:
@@ -46,11 +57,49 @@ class Fact(NamedTuple):
         return self.changes[-1][1:] if self.changes[-1][0] == "+" and self.changes[-1] != "+0" else ""
 
     def in_release(self, version: str) -> bool | None:
-        """Does a release have the name? None where that cannot be told."""
+        """Does a release have the name? None where that cannot be told: it was not read, and its neighbours differ."""
+        own = versions.parse(version)
+        if own is None or not self.read:
+            return self._of_spans(version)
+        below, above = self._neighbours(own)
+        if below == above:
+            return self._of_spans(below or version)
+        answers = {self._of_spans(release) if release else None for release in (below, above)}
+        if len(answers) == 1:
+            return answers.pop()
+        # What the last release that was read lacks did not come back since, nor was it there before the first.
+        return False if not (below and above) and self._of_spans(below or above) is False else None
+
+    def gap(self, version: str) -> tuple[str, str]:
+        """The releases before and after an unread one that do not agree; "" for none, where it is not in between."""
+        own = versions.parse(version)
+        below, above = self._neighbours(own) if own is not None and self.read else ("", "")
+        return (below, above) if below != above and self.in_release(version) is None else ("", "")
+
+    def spans(self) -> tuple[list[str], list[str]]:
+        """The releases without the name and those with it, as ranges; unread ones before a change are in neither."""
+        return spans(self.changes, self.read, self.unread)
+
+    def _of_spans(self, version: str) -> bool | None:
         without, having = spans(self.changes)
         if any(versions.within(span, version) for span in having):
             return True
         return False if any(versions.within(span, version) for span in without) else None
+
+    def _neighbours(self, own: Version) -> tuple[str, str]:
+        """The nearest releases that were read, before and after a version; twice itself where it was read."""
+        below = above = ""
+        for release in self.read:  # in their order
+            parsed = versions.parse(release)
+            if parsed is None:
+                continue
+            if parsed.public == own.public:
+                return release, release
+            if parsed > own:
+                above = release
+                break
+            below = release
+        return below, above
 
 
 def exact(apis: Apis, name: str, package: str = "") -> Fact | None:
@@ -135,22 +184,39 @@ def constructors(apis: Apis, parameter: str) -> list[Fact]:
     return facts
 
 
-def spans(changes: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The releases without a name and the releases with it, as ranges."""
+def spans(
+    changes: tuple[str, ...], read: tuple[str, ...] = (), unread: tuple[str, ...] = ()
+) -> tuple[list[str], list[str]]:
+    """The releases without a name and the releases with it, as ranges. Unread ones before a change are in neither."""
     without: list[str] = []
     having: list[str] = []
     edge = ""
     for change in changes:
         appears, version = change[0] == "+", change[1:]
         if edge or appears:
-            (without if appears else having).append(f">={edge},<{version}" if edge else f"<{version}")
+            end = _first_unread(version, read, unread) or version
+            (without if appears else having).append(f">={edge},<{end}" if edge else f"<{end}")
         edge = version
     (having if changes[-1][0] == "+" else without).append(f">={edge}")
     return [span for span in without if span != "<0"], [span.replace(">=0,", "") for span in having]
 
 
+@lru_cache(maxsize=4096)
+def _first_unread(edge: str, read: tuple[str, ...], unread: tuple[str, ...]) -> str:
+    """The first release of those before an edge that were not read, back to the last one that was; "" for none."""
+    limit = versions.parse(edge)
+    if limit is None:
+        return ""
+    parsed = [version for version in map(versions.parse, read) if version is not None and version < limit]
+    last = max(parsed, default=None)
+    between = [version for version in map(versions.parse, unread) if version is not None and version < limit]
+    between = [version for version in between if last is not None and version > last]
+    return str(min(between)) if between else ""
+
+
 def _fact(apis: Apis, package: str, name: str, near: int) -> Fact:
-    return Fact(package, name, tuple(apis[package].changes[name].split()), near)
+    api = apis[package]
+    return Fact(package, name, tuple(api.changes[name].split()), near, tuple(api.read), tuple(api.unread))
 
 
 def _near(owner: str, holder: str) -> int:
@@ -166,7 +232,7 @@ def _near(owner: str, holder: str) -> int:
             words = _words(holder)
             alike = pattern.fullmatch(holder) and len(words) >= 2 and all(word in owner for word in words)
             return SIMILAR if alike else 0
-    return FAR if holder in MODEL[:1] else 0
+    return FAR if holder in MODEL[:1] and not STEPPED.fullmatch(owner) else 0
 
 
 def _words(name: str) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from doctor.base import versions
+
 # release: torch, transformers, numpy, Python
 VLLM: dict[str, tuple[str, str, str, str]] = {
     "0.7.0": ("==2.5.1", ">=4.45.2", "<2.0.0", ">=3.9"),
@@ -59,6 +61,13 @@ VLLM: dict[str, tuple[str, str, str, str]] = {
     "0.32.0": ("==2.13.0", "<5.20.0,>=5.16.1", "", "<3.15,>=3.11"),
     "0.33.0": ("==2.14.0", "<5.21.0,>=5.16.1", "", "<3.15,>=3.11"),
 }
+
+
+def of_torch(torch: str) -> str | None:
+    """The newest vLLM that is built with a torch; None where none is known."""
+    parsed = versions.parse(torch)
+    fitting = [release for release, needs in VLLM.items() if parsed and needs[0] == f"=={parsed.base_version}"]
+    return fitting[-1] if fitting else None
 
 
 def requires(name: str, version: str) -> tuple[str, ...]:

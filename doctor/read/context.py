@@ -24,7 +24,7 @@ COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 
 
 @dataclass
-class Context:
+class RunContext:
     """A key that is absent is not known.
 
     `facts`: launcher, processes, zero_stage, quantisation, vllm_mode, gpu_model, gpus, driver, cuda, compiler, python.
@@ -41,7 +41,9 @@ class Context:
             if key == "note":
                 answers[str(value)] = None
             elif key == "flags":
-                answers.update({f"{flag} {_written(wish)}": self._flag(flag, wish) for flag, wish in value.items()})
+                answers.update(
+                    {f"{flag} {_written(choice)}": self._flag(flag, choice) for flag, choice in value.items()}
+                )
             else:
                 alternatives = " or ".join(map(str, value)) if isinstance(value, list) else _written(value)
                 answers[f"{key.replace('_', ' ')} {alternatives}"] = self._fact(key, value)
@@ -104,7 +106,7 @@ def number(value: object) -> float | None:
     return result if math.isfinite(result) else None
 
 
-def read(text: str) -> Context:
+def read(text: str) -> RunContext:
     """The context that a configuration, a script or a command line states."""
     options: dict[str, Any] = {}
     parsed = _parse_json(text)
@@ -120,9 +122,9 @@ def read(text: str) -> Context:
     return context
 
 
-def of_options(options: dict[str, Any]) -> Context:
+def of_options(options: dict[str, Any]) -> RunContext:
     """The context that options state, by the names of TRL, Transformers, accelerate and DeepSpeed."""
-    context = Context(flags={key: value for key, value in options.items() if not isinstance(value, (dict, list))})
+    context = RunContext(flags={key: value for key, value in options.items() if not isinstance(value, (dict, list))})
     facts = context.facts
     for key in ("processes", "num_processes", "nproc_per_node"):
         if number(options.get(key)) is not None:
@@ -144,7 +146,7 @@ def of_options(options: dict[str, Any]) -> Context:
     return context
 
 
-def add_launch(context: Context, command: str) -> None:
+def add_launch(context: RunContext, command: str) -> None:
     """Add what a launch command states: `accelerate launch --config_file zero3.yaml`, "deepspeed zero3"."""
     low = command.lower()
     for launcher in ("torchrun", "accelerate", "deepspeed"):
@@ -159,7 +161,7 @@ def add_launch(context: Context, command: str) -> None:
         context.facts.setdefault("vllm_mode", "server")
 
 
-def complete(context: Context, trl: str | None, python: str | None) -> None:
+def complete(context: RunContext, trl: str | None, python: str | None) -> None:
     """Add what follows from the packages: which mode use_vllm means depends on the release of TRL."""
     if python:
         context.facts.setdefault("python", python)

@@ -48,6 +48,23 @@ def opened(path: Name) -> Iterator[BinaryIO]:
         yield file
 
 
+def not_text(sample: bytes) -> str | None:
+    """What a sample of a file is where it is no text: in words for an error. None for text.
+
+    NULs alone say nothing: a log that was cut while it was written begins with some.
+    """
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "is UTF-16: iconv -f UTF-16 -t UTF-8 makes a text of it"
+    letters = sample.replace(b"\0", b"")
+    if not letters:
+        return "is empty of text" if sample else None
+    if sample[:4] in (b"\x7fELF", b"PK\x03\x04") or sample[:2] == b"\x1f\x8b":
+        return "is binary, not text"
+    readable = letters.decode("utf-8", "replace")
+    odd = sum(letter == "\ufffd" or (letter < " " and letter not in "\t\n\r\x1b\x08\x0c") for letter in readable)
+    return "is binary, not text" if odd > len(readable) / 5 else None
+
+
 def head(path: Name, limit: int) -> tuple[bytes, bool]:
     """The first `limit` bytes of a regular file, and whether there are more. Raises OSError."""
     parts, left = [], limit + 1

@@ -24,6 +24,9 @@ def of_file(path: str) -> Environment:
         data, more = files.head(path, LARGEST)
     except OSError as error:
         raise UnreadableError(f"{path}: {files.why(error)}") from error
+    odd = files.not_text(data[:65536])
+    if odd:
+        raise UnreadableError(f"{path} {odd}")
     environment = of_lines(f"the file {path}", data.decode("utf-8", "replace"))
     if not environment.packages:
         raise UnreadableError(f"{path} names no package: it is not a freeze, a lock or a list of requirements")

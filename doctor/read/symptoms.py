@@ -15,6 +15,7 @@ from doctor.read.files import UnreadableError
 
 PART = 256 * 1024 * 1024  # bytes that are read of the beginning, and of the end, of a large log
 CHUNK = 1024 * 1024
+SAMPLE = 64 * 1024  # bytes that show whether a file is text
 LONGEST = 2000  # characters of a line
 KEPT = 400  # distinct lines about an error
 MOST = 100_000  # characters of all lines together: twice what 500 lines of a traceback hold
@@ -34,6 +35,13 @@ def read(path: str) -> str:
     try:
         with files.opened(path) as file:
             size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            odd = files.not_text(file.read(SAMPLE))
+            if odd and size > SAMPLE:  # its end may be a log all the same
+                file.seek(size - SAMPLE)
+                odd = files.not_text(file.read(SAMPLE))
+            if odd:
+                raise UnreadableError(f"{path} {odd}")
             file.seek(0)
             if size <= 2 * PART:
                 return "\n".join(condense(file))

@@ -8,7 +8,7 @@ from doctor.answer import diagnose
 from doctor.base import versions
 from doctor.case import Case
 from doctor.read import context, requirements
-from doctor.read.context import Context
+from doctor.read.context import RunContext
 from tests.unit.doctor.kit import KNOWLEDGE, SILENT, first, only, reported, rules
 from tests.unit.intent.test_advisories import LOGS
 
@@ -80,7 +80,7 @@ def test_an_error_that_an_advisory_knows_brings_it_to_the_front(log: str) -> Non
 
 
 def test_what_hangs_or_trains_wrongly_is_not_why_something_was_raised() -> None:
-    packages, run = {"trl": "0.18.0", "vllm": "0.9.1"}, Context(facts={"vllm_mode": "server"})
+    packages, run = {"trl": "0.18.0", "vllm": "0.9.1"}, RunContext(facts={"vllm_mode": "server"})
 
     def confidence(error: str) -> str:
         findings = diagnose.findings(reported(packages, error, context=run))

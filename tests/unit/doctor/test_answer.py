@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from doctor.answer import commands, diagnose, nearest, report
+from doctor.answer.shell import Shell
+from doctor.finding import EXPLAINS, Finding
+from doctor.read import context
 from doctor.read.machine import Machine
 from tests.conftest import ROOT
 from tests.unit.doctor.kit import KNOWLEDGE, SILENT, reported
 
+SHELL = Shell(doctor="doctor")
+
+
+def finding(rule: str, **more: Any) -> Finding:
+    usual: dict[str, Any] = {
+        "rule": rule, "title": f"{rule} is wrong", "packages": {}, "severity": "crash", "confidence": "certain",
+        "evidence": [], "remedy": ["do it"],
+    }  # fmt: skip
+    return Finding(**{**usual, **more})
+
 
 def test_the_nearest_stack_is_of_the_same_device_and_its_lock_can_be_had() -> None:
-    cpu = nearest.find(reported({"trl": "1.15.0", "torch": "2.13.0+cpu", "transformers": "5.16.0"}), "doctor")
-    gpu = nearest.find(
-        reported({"trl": "0.15.1", "torch": "2.5.1", "transformers": "4.49.0", "vllm": "0.7.2"}), "doctor"
-    )
+    cpu = nearest.find(reported({"trl": "1.15.0", "torch": "2.13.0+cpu", "transformers": "5.16.0"}), SHELL)
+    gpu = nearest.find(reported({"trl": "0.15.1", "torch": "2.5.1", "transformers": "4.49.0", "vllm": "0.7.2"}), SHELL)
     assert cpu is not None and gpu is not None
     assert (cpu.name, gpu.name) == ("trl1.16-cpu", "trl0.15-cu124")
     assert ("trl", "1.15.0", "1.16.0") in cpu.difference
@@ -21,11 +36,26 @@ def test_the_nearest_stack_is_of_the_same_device_and_its_lock_can_be_had() -> No
     locked = (ROOT / "lockfiles" / "trl1.16-cpu" / "requirements.txt").read_text()
     assert lock == "".join(line for line in locked.splitlines(keepends=True) if not line.startswith("#"))
     assert nearest.lock_of(KNOWLEDGE.stacks, "no-such") is None
-    assert nearest.find(reported({"left-pad": "1.0"}), "doctor") is None
+    assert nearest.find(reported({"left-pad": "1.0"}), SHELL) is None
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ({"vllm": "0.11.0"}, "trl1.13-cu128"),  # which has 0.19.1; four minor versions back there is 0.7.2
+        ({"vllm": "0.11.0", "torch": "2.8.0", "transformers": "4.57.1", "trl": "0.24.0"}, "trl1.13-cu128"),
+        ({"vllm": "0.8.5"}, "trl0.15-cu124"),
+        ({"trl": "0.20.0"}, "trl0.15-cu124"),
+        ({"trl": "1.14.0", "torch": "2.11.0"}, "trl1.16-torch2.11-cu130"),
+    ],
+)
+def test_an_older_stack_is_farther_than_a_newer_one(packages: dict[str, str], expected: str) -> None:
+    stack_ = nearest.find(reported(packages), SHELL)
+    assert stack_ is not None and stack_.name == expected
 
 
 def test_a_driver_of_cuda_12_is_sent_to_no_stack_of_cuda_13() -> None:
-    stack_ = nearest.find(reported({"trl": "1.16.0", "torch": "2.13.0"}, machine=Machine(driver="550.1")), "doctor")
+    stack_ = nearest.find(reported({"trl": "1.16.0", "torch": "2.13.0"}, machine=Machine(driver="550.1")), SHELL)
     assert stack_ is not None
     assert stack_.name == "trl1.13-cu128"
 
@@ -55,3 +85,52 @@ def test_the_report_moves_no_cursor() -> None:
     case = reported(SILENT, "\x1b[31mAttributeError\x1b[0m: 'X\x07Y' has no attribute 'optimizer'\x00")
     text = report.text(case, diagnose.findings(case), None)
     assert not any(ord(letter) < 32 and letter != "\n" for letter in text)
+
+
+def test_three_are_told_in_full_and_the_rest_is_folded() -> None:
+    case = reported({"trl": "1.0.0"}, "ValueError: x")
+    findings = [finding(f"sure-{number}") for number in range(5)]
+    findings += [finding(f"guess-{number}", confidence="possible", shown=EXPLAINS) for number in range(4)]
+    text = report.text(case, findings, None)
+    assert [text.count("do it"), text.count("3. "), text.count("4. ")] == [3, 1, 0]
+    assert "Also for sure: sure-3 is wrong  [sure-3]" in text and "Also for sure: sure-4 is wrong" in text
+    assert "4 more may apply: --all prints them" in text
+    assert report.text(case, findings, None, everything=True).count("do it") == 9
+
+
+def test_a_guess_that_does_not_speak_of_the_error_is_folded() -> None:
+    guess = finding("guess", confidence="possible")
+    assert "1 more may matter for some models or settings" in report.text(reported({}, "ValueError: x"), [guess], None)
+    assert "1. guess is wrong" in report.text(reported({}), [guess], None)
+    idle = finding("guess", confidence="possible", idle=True)
+    assert "1. guess is wrong" not in report.text(reported({}), [idle], None)
+
+
+@pytest.mark.parametrize("rule", ["VETTED-0116", "VETTED-0122"])
+def test_what_waits_for_a_model_that_nobody_named_is_not_told_to_everybody(rule: str) -> None:
+    case = reported({"trl": "0.20.0", "vllm": "0.11.0", "torch": "2.8.0"})
+    findings = diagnose.findings(case)
+    assert rule in [one.rule for one in findings]
+    assert rule not in report.text(case, findings, None)
+    assert rule in report.text(case, findings, None, everything=True)
+
+
+def test_the_json_of_an_issue_says_what_was_given() -> None:
+    run = context.of_options({"use_vllm": True, "vllm_mode": "colocate"})
+    case = reported({"trl": "1.0.0"}, "ValueError: x", context=run)
+    document = report.as_json(case, [], None)
+    assert document["packages"] == {"trl": "1.0.0"}
+    assert document["run"] == {"facts": {"vllm_mode": "colocate"}, "options": run.flags, "error": "ValueError: x"}
+
+
+def test_of_two_spans_that_have_a_name_the_nearer_is_installed() -> None:
+    error = "AttributeError: 'DynamicCache' object has no attribute 'get_max_length'"
+    case = reported({"transformers": "4.49.0"}, error)
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert findings[0].commands == ["uv pip install 'transformers<4.49.0'"]
+
+
+def test_what_its_author_tried_comes_before_words_in_common() -> None:
+    case = reported({"deepspeed": "0.13.5"}, "loss is nan when deepspeed==0.13.5 but ok with deepspeed==0.10.2")
+    assert diagnose.findings(case)[0].remedy == ["deepspeed==0.10.2, which the report says worked"]

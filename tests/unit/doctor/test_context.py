@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.read import context
-from doctor.read.context import Context
+from doctor.read.context import RunContext
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_a_configuration_does_not_say_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("have", "wanted", "holds"),
+    ("value", "condition", "holds"),
     [
         ("2", ">=2", True),
         (">1", ">=2", True),
@@ -45,9 +45,9 @@ def test_what_a_configuration_does_not_say_is_not_known() -> None:
         (float("inf"), ">=1", None),
     ],
 )
-def test_an_option_is_compared(have: object, wanted: object, holds: bool | None) -> None:
-    assert context.compare(have, wanted) is holds
+def test_an_option_is_compared(value: object, condition: object, holds: bool | None) -> None:
+    assert context.compare(value, condition) is holds
 
 
 def test_the_context_of_a_case_is_its_own() -> None:
-    assert Context().facts is not Context().facts
+    assert RunContext().facts is not RunContext().facts

@@ -15,6 +15,7 @@ from doctor import __main__ as program
 from doctor.answer import diagnose
 from doctor.case import Case
 from doctor.read import requirements, symptoms
+from doctor.read.files import UnreadableError
 from tests.conftest import ROOT
 from tests.unit.doctor.kit import KNOWLEDGE, install
 
@@ -63,8 +64,29 @@ def test_garbage_for_every_file_that_can_be_named(
     answer = json.loads(capsys.readouterr().out)
     sure = [finding for finding in answer.get("findings", ()) if finding["confidence"] != "possible"]
     assert code == (3 if "error" in answer else 1 if sure else 0)
-    if option != "--requirements":
+    rubbish = content in (GARBAGE["binary"], GARBAGE["zeros"])
+    if rubbish:
+        assert "binary" in answer["error"]["what"] or "empty of text" in answer["error"]["what"]
+    elif option != "--requirements":
         assert code == 0
+
+
+def test_text_of_an_unusual_kind_is_text(tmp_path: Path) -> None:
+    odd = {
+        "colours": b"\x1b[31mValueError: x\x1b[0m\r 10%|#",
+        "Chinese": "报错：显存不足\n".encode() * 2000,
+        "latin": "Erreur : m\xe9moire insuffisante, d\xe9j\xe0 prise\n".encode("latin-1"),
+        "cut while it was written": b"\0" * 500_000 + b"ValueError: x\n" * 9000,
+        "nothing": b"",
+    }
+    for name, content in odd.items():
+        file = tmp_path / name
+        file.write_bytes(content)
+        symptoms.read(str(file))
+    for name, content in (("UTF-16", "ValueError".encode("utf-16")), ("an archive", b"PK\x03\x04 and so on")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UnreadableError, match=r"iconv|binary"):
+            symptoms.read(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(

@@ -159,12 +159,56 @@ def test_a_name_is_searched_for_in_its_own_class_first() -> None:
     assert history.of_class(apis, "Tensor", ".x") is None
 
 
-def test_where_an_error_was_raised_is_the_last_thing_to_say() -> None:
-    frames = 'File "/x/site-packages/trl/a.py", line 1\nFile "/x/site-packages/torch/b.py", line 2\n'
-    finding = first({"trl": "1.0.0"}, frames + "RuntimeError: the shapes differ")
-    assert (finding.rule, finding.packages, finding.confidence) == ("raised-in", {"trl": "1.0.0"}, "possible")
-    named = diagnose.findings(
-        reported({}, frames + "AttributeError: 'MyBertModel' object has no attribute 'head_mask'")
-    )
-    assert [finding.rule for finding in named if finding.shown][-1] == "raised-in"
-    assert named[0].rule == "moved-name"
+def partly_read(changes: dict[str, str]) -> history.Fact:
+    """A fact of a package of which 1.0.0, 1.1.0 and 2.0.0 were read, and 1.0.5, 1.1.3 and 1.1.4 were not."""
+    package = Api(api(changes).grouped, {}, ["1.0.0", "1.1.0", "2.0.0"], ["1.0.5", "1.1.3", "1.1.4"])
+    fact = history.exact({"vllm": package}, "vllm.moved:", "vllm")
+    assert fact is not None
+    return fact
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "has"),
+    [
+        ("+0 -2.0.0", "1.0.0", True),
+        ("+0 -2.0.0", "1.0.5", True),  # both releases around it have the name
+        ("+0 -2.0.0", "1.1.4", None),  # vLLM 0.8.5 lacked what 0.8.0 had
+        ("+0 -2.0.0", "1.1.0.post1", None),
+        ("+0 -2.0.0", "1.1.0+cu128", True),
+        ("+0 -2.0.0", "2.0.0", False),
+        ("+0 -2.0.0", "2.0.1", False),  # it did not come back
+        ("+0 -2.0.0", "0.9.0", None),
+        ("+1.1.0", "1.0.5", None),
+        ("+1.1.0", "1.1.3", True),
+        ("+1.1.0", "2.5.0", None),  # nobody has read it
+        ("+1.1.0", "0.9.0", False),
+        ("+1.1.0 -2.0.0", "1.1.3", None),
+        ("+0 -2.0.0", ">=2.0.0", False),
+    ],
+)
+def test_nothing_is_concluded_between_two_releases_that_were_read(changes: str, version: str, has: bool | None) -> None:
+    assert partly_read({"vllm.moved:": changes}).in_release(version) is has
+
+
+def test_releases_that_were_not_read_are_in_no_range() -> None:
+    assert partly_read({"vllm.moved:": "+0 -2.0.0"}).spans() == ([">=2.0.0"], ["<1.1.3"])
+    assert partly_read({"vllm.moved:": "+1.1.0"}).spans() == (["<1.0.5"], [">=1.1.0"])
+
+
+@pytest.mark.parametrize(
+    ("version", "confidence", "bad"),
+    [
+        ("1.1.4", "likely", [">1.1.0,<2.0.0", ">=2.0.0"]),
+        ("2.0.0", "likely", [">=2.0.0"]),
+        ("0.5", "possible", [">=2.0.0"]),
+    ],
+)
+def test_an_error_decides_what_the_releases_around_it_leave_open(version: str, confidence: str, bad: list[str]) -> None:
+    apis = {"vllm": Api({"vllm.moved:": {"+0 -2.0.0": ""}}, {}, ["1.0.0", "1.1.0", "2.0.0"], ["1.1.4"])}
+    environment = requirements.of_versions("a report", {"vllm": version})
+    case = Case(environment, error="No module named 'vllm.moved'", knowledge=Knowledge(apis=apis))
+    (finding,) = [finding for finding in diagnose.findings(case) if finding.rule == "moved-name"]
+    assert (finding.confidence, finding.ranges["vllm"]) == (confidence, bad)
+    unread = [line for line in finding.evidence if "was not read" in line]
+    assert len(unread) == (version != "2.0.0")
+    assert finding.remedy[0].startswith("vllm<1.1.4")

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from doctor.know import data
-from scripts import api_changes, api_facts
+from scripts import api_changes, api_facts, api_history
 
 
 def wheel(folder: Path, version: str, source: str) -> Path:
@@ -51,9 +51,36 @@ def test_the_history_that_is_kept_knows_what_people_ask_for() -> None:
         ("vllm", "EngineArgs(worker_extension_cls"): "+0.8.0",
         ("torch", "torch.distributed.fsdp:fully_shard"): "+2.6.0",
         ("peft", "LoraConfig(corda_config"): "+0.15.0",
-        ("transformers", "Trainer.compute_loss(num_items_in_batch"): "+4.46.0",
+        ("transformers", "Trainer.compute_loss(num_items_in_batch"): "+4.46.1",
         ("transformers", "ModuleUtilsMixin.get_head_mask"): "-5.0.0",
     }
     for (package, fact), change in known.items():
         assert change in apis[package].changes[fact].split(), fact
     assert "peft" in " ".join(apis["unsloth"].requires["2025.9.1"])
+
+
+def test_one_file_is_written_for_each_package_and_can_be_checked(tmp_path: Path) -> None:
+    cache, folder = tmp_path / "cache", tmp_path / "apis"
+    cache.mkdir()
+    for version, source in {"1.0.0": "def act(a): ...\n", "1.2.0": "def act(b): ...\n"}.items():
+        scanned = api_facts.scan(wheel(tmp_path, version, source), "thing")
+        (cache / f"thing=={version}.json.gz").write_bytes(gzip.compress(json.dumps(scanned).encode()))
+    (cache / "thing.releases.json").write_text('["0.9", "1.0.0", "1.1.0", "1.1.1rc1", "1.2.0", "1.3.0"]')
+    api_history.write(["thing", "unknown"], cache, folder, "2026-01-01")
+    written = (folder / "thing.json.gz").read_bytes()
+    entry = json.loads(gzip.decompress(written))
+    assert (entry["date"], entry["read"], entry["unread"]) == ("2026-01-01", ["1.0.0", "1.2.0"], ["1.1.0"])
+    assert json.loads((folder / "index.json").read_text()) == {"packages": ["thing"]}
+    assert api_history.wrong(folder) == []
+    # What is the same keeps its date; without facts, the file that is there stays.
+    api_history.write(["thing"], cache, folder, "2026-02-02")
+    api_history.write(["thing"], tmp_path, folder, "2026-02-02")
+    assert (folder / "thing.json.gz").read_bytes() == written
+    (folder / "other.json.gz").write_bytes(gzip.compress(json.dumps({**entry, "date": ""}).encode()))
+    assert [fault.partition(":")[0] for fault in api_history.wrong(folder)] == [
+        "index.json does not list the files beside it", "other", "other",
+    ]  # fmt: skip
+
+
+def test_the_kept_files_are_as_the_generator_writes_them() -> None:
+    assert api_history.wrong(api_history.FOLDER) == []

@@ -1,0 +1,75 @@
+"""The commands of an answer as the user's shell has them: `uv` where it is on PATH, else pip of the environment.
+
+The rest of the doctor writes commands for uv. A user who copies one at night must not be told "command not found".
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from doctor.know.cuda import short
+
+INDEX = "https://download.pytorch.org/whl/"  # of torch's wheels, which --torch-backend stands for
+
+
+@dataclass
+class Shell:
+    """What the shell has. `uv`: how to call it, None where it cannot be. `python`: what stands for a Python's path."""
+
+    uv: str | None = "uv"
+    doctor: str = "vetted doctor"  # the command that runs this program again
+    pip: bool = True  # has the Python of the environment a pip?
+
+    def written(self, command: str, python: str | None = None, torch_cuda: str | None = None) -> str:
+        """A command for uv as this shell runs it. `python`: the interpreter of the environment."""
+        words = shlex.split(command)
+        if words[:1] != ["uv"] or ">" in words:
+            return command
+        if self.uv is not None:
+            return command if self.uv == "uv" else f"{shlex.quote(self.uv)}{command[len('uv') :]}"
+        if words[1:2] == ["venv"]:
+            return f"python{_value(words, '--python') or '3'} -m venv {shlex.quote(words[-1])}"
+        return self._of_pip(words[2:], python, torch_cuda)
+
+    def _of_pip(self, words: list[str], python: str | None, torch_cuda: str | None) -> str:
+        """`uv pip install|uninstall|sync` for pip, which has other names for its options."""
+        verb, rest = words[0], words[1:]
+        interpreter = _value(rest, "--python") or python or "python3"
+        if (folder := Path(interpreter)).suffix == "" and folder.name.startswith("venv-"):
+            interpreter = f"{interpreter}/bin/python"
+        options = {"install": ["install"], "uninstall": ["uninstall", "--yes"], "sync": ["install", "--no-deps"]}[verb]
+        kept, skip = [], False
+        for word in rest:
+            if skip or word.startswith("--torch-backend="):
+                skip = False
+            elif word in ("--python", "--torch-backend", "--reinstall-package"):
+                skip = True
+            else:
+                kept.append(word)
+        if "--reinstall-package" in rest:
+            options.append("--force-reinstall")
+        if any(word.startswith("--torch-backend") for word in rest):
+            backend = _value(rest, "--torch-backend") or short(torch_cuda)
+            options += ["--extra-index-url", INDEX + backend] if backend else []
+        kept = [*kept[:-1], "--requirement", kept[-1]] if verb == "sync" else kept
+        # Debian's pip and environments without one: the program that is beside this one serves any Python.
+        pip = [interpreter, "-m", "pip"] if self.pip else [sys.executable, "-m", "pip", "--python", interpreter]
+        return shlex.join([*pip, *options, *kept])
+
+
+def _value(words: list[str], option: str) -> str | None:
+    return next((value for word, value in zip(words, words[1:]) if word == option), None)
+
+
+def here(doctor: str, own: str = "", pip: bool = True) -> Shell:
+    """The shell that runs this program. `own`: a folder on PATH that only this program has."""
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if not own or folder != own]
+    if shutil.which("uv", path=os.pathsep.join(folders)):
+        return Shell("uv", doctor, pip)
+    bundled = shutil.which("uv", path=own) if own else None
+    return Shell(bundled, doctor, pip)

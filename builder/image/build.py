@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.base import errors, seal
 from builder.base.project import Project, write
-from builder.image import buildx, compare, daemon, oci, origin, render, target
-from builder.image.buildx import Reporter
+from builder.image import buildx, compare, daemon, elf, oci, origin, render, target
+from builder.image.buildx import Reporter, Step
 from builder.image.origin import Origin
+from builder.intent.platform import AMD64
 from builder.lock.lockfile import Lock
 
 
@@ -48,13 +50,17 @@ def build(project: Project, lock: Lock, scratch: Path, report: Reporter) -> Buil
 
 
 def prove(project: Project, lock: Lock, scratch: Path, report: Reporter) -> Proof:
-    """Build twice without any cache and compare every digest."""
+    """Build twice without any cache and compare every digest. Of two equal images one is kept, as `build` keeps it."""
     images = []
     for attempt in ("first", "second"):
         folder = scratch / attempt
         folder.mkdir()
         images.append(anew(project, lock, folder, report))
-    return Proof(images[0].manifest, images[1].manifest, compare.difference(*images))
+    first, second = images
+    difference = compare.difference(first, second)
+    if difference is None:
+        keep(project, lock, second.layout, daemon.docker(), folder)
+    return Proof(first.manifest, second.manifest, difference)
 
 
 def anew(project: Project, lock: Lock, scratch: Path, report: Reporter) -> oci.Image:
@@ -67,7 +73,7 @@ def anew(project: Project, lock: Lock, scratch: Path, report: Reporter) -> oci.I
 def refuse_stale(project: Project, lock: Lock) -> None:
     """Raise VettedError when the committed Dockerfile is not what the lock and the templates render to."""
     if difference := render.difference(project, lock):
-        where = project.relative(project.dockerfile(lock.name))
+        where = project.relative(render.path_of(project, lock))
         raise errors.VettedError(
             f"{where} is not what its lock renders to\n{difference.rstrip()}",
             cause="it was edited by hand, or the lock or a template changed",
@@ -93,18 +99,21 @@ def _run(project: Project, lock: Lock, scratch: Path, report: Reporter, *, no_ca
         *(["--no-cache"] if no_cache else []),
         options.context,
     ]  # fmt: skip
-    buildx.run(lock.name, argv, report)
+    buildx.run(lock.image, argv, report)
     shutil.rmtree(options.context)
-    oci.sweep(oci.read(layout))
+    image = oci.read(layout)
+    oci.sweep(image)
+    if lock.platform is not AMD64:
+        report(Step(0, 0, f"{lock.image}: every program and library is for {lock.platform.machine}"))
+        elf.refuse_others(image, lock.platform)
     return layout
 
 
 def _seed(project: Project, lock: Lock, layout: Path) -> None:
-    """Start with the layers of the image that was built here last, if there is one."""
-    try:
-        oci.seed(layout, oci.read(project.state / "images" / lock.name))
-    except errors.BadInputError:
-        return
+    """Start with the layers of the image that was built here last, and of an extension's parent, if there are any."""
+    for name in dict.fromkeys((lock.image, lock.parent.image)):
+        with suppress(errors.BadInputError):
+            oci.seed(layout, oci.read(project.state / "images" / name))
 
 
 # --- what was built here -------------------------------------------------------------------------------------------
@@ -122,7 +131,7 @@ def existing(project: Project, lock: Lock) -> Built | None:
         if inputs != target.inputs_of(project, lock):
             return None
         source = Origin.model_validate_json(json.dumps(data["origin"])) if "origin" in data else None
-        image = oci.read(project.state / "images" / lock.name, manifest)
+        image = oci.read(project.state / "images" / lock.image, manifest)
         if not seal.intact(_seal(record), _sealed_as(lock, inputs, buildkit, source), manifest):
             return None
         labels = oci.labels(image)
@@ -156,7 +165,7 @@ def keep(project: Project, lock: Lock, layout: Path, docker: daemon.Docker, scra
     """Move a layout that was just built to where `existing` looks for it."""
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
-    final = images / lock.name
+    final = images / lock.image
     # The record is removed first and written last: while it exists, the layout beside it is complete.
     _record(project, lock).unlink(missing_ok=True)
     shutil.rmtree(final, ignore_errors=True)
@@ -181,7 +190,7 @@ def put_record(project: Project, lock: Lock, built: Built, scratch: Path) -> Non
 
 
 def _record(project: Project, lock: Lock) -> Path:
-    return project.state / "images" / f"{lock.name}.json"
+    return project.state / "images" / f"{lock.image}.json"
 
 
 def _seal(record: Path) -> Path:
@@ -189,4 +198,4 @@ def _seal(record: Path) -> Path:
 
 
 def _sealed_as(lock: Lock, inputs: str, buildkit: str, source: Origin | None) -> str:
-    return f"image of {lock.name} from {inputs} by {buildkit}" + (f", {source.model_dump_json()}" if source else "")
+    return f"image of {lock.image} from {inputs} by {buildkit}" + (f", {source.model_dump_json()}" if source else "")

@@ -226,13 +226,23 @@ def members(image: Image, include: Callable[[str], bool]) -> Iterator[tuple[str,
 @contextmanager
 def tar(layout: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
     """A layer, to be read as a stream, from its first member to its last."""
-    with blob(layout, layer.digest).open("rb") as raw:
+    with (
+        decompressed(blob(layout, layer.digest), layer.media_type) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        yield archive
+
+
+@contextmanager
+def decompressed(path: Path, media_type: str) -> Iterator[IO[bytes]]:
+    """The tar archive of a layer's file, to be read as a stream."""
+    with path.open("rb") as raw:
         stream: IO[bytes]
-        if layer.media_type.endswith("+zstd"):
+        if media_type.endswith("+zstd"):
             stream = zstandard.ZstdDecompressor().stream_reader(raw)
-        elif layer.media_type.endswith("gzip"):
+        elif media_type.endswith("gzip"):
             stream = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
         else:
             stream = raw
-        with stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            yield archive
+        with stream:
+            yield stream

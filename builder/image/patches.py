@@ -58,8 +58,8 @@ def _parse(patch: Path) -> list[PatchedFile]:
         if "/dev/null" in (diff.source_file, diff.target_file) or diff.is_rename:
             raise PatchError(f"{patch.name}: {diff.path} is added, removed or renamed; a patch may only change files")
     # What a hunk holds beyond the count in its header would be dropped without a word.
-    said = sum(line.line_type in "+- " for diff in diffs for hunk in diff for line in hunk)
-    if said != _body_lines(text):
+    lines = sum(line.line_type in "+- " for diff in diffs for hunk in diff for line in hunk)
+    if lines != _body_lines(text):
         raise PatchError(f"{patch.name}: a hunk holds other lines than its header says")
     return diffs
 
@@ -95,15 +95,15 @@ def _patched(text: str, diff: PatchedFile) -> str:
         result += lines[read:start]
         read = start
         for line in hunk:
-            wanted = line.value.removesuffix("\n")
+            expected = line.value.removesuffix("\n")
             if line.is_added:
-                result.append(wanted)
+                result.append(expected)
             elif line.line_type in (" ", "-"):
-                found = lines[read] if read < len(lines) else None
-                if found != wanted:
-                    raise PatchError(f"line {read + 1} is {found!r}, not {wanted!r}")
+                actual = lines[read] if read < len(lines) else None
+                if actual != expected:
+                    raise PatchError(f"line {read + 1} is {actual!r}, not {expected!r}")
                 if line.is_context:
-                    result.append(wanted)
+                    result.append(expected)
                 read += 1
     return "\n".join(result + lines[read:])
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from packaging.utils import canonicalize_name
 
 from builder.base import errors
 from builder.base.project import Project
+from builder.intent.platform import AMD64
+from builder.lock import solver
 from builder.lock.lockfile import Entry, Lock
 
 # Layers in the order of how seldom they change: an upgrade of a late one leaves the early ones as they are.
 # A distribution belongs to the first group that names it (a trailing * matches a prefix).
+# The time of every file in the layers above the base, in seconds. One for all stacks: BuildKit's cache compares what is
+# copied by content, not by time, so a stack would get a layer of another one, with that one's times.
+LAYER_TIME = 1686355200  # the release of Debian 12
 GROUPS: dict[str, tuple[str, ...]] = {
     "cuda": ("nvidia-*", "cuda-*", "triton"),
     "torch": ("torch", "torchvision", "torchaudio", "torchcodec"),
@@ -30,7 +36,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 OTHERS = "libraries"
 SOURCE = "source"
-ORDER = ("cuda", "torch", "vllm", OTHERS, "bitsandbytes", "transformers", "accelerate", "peft", "trl", SOURCE)
+OWN = "own"  # what an extension has beside its parent
+ORDER = ("cuda", "torch", "vllm", OTHERS, "bitsandbytes", "transformers", "accelerate", "peft", "trl", SOURCE, OWN)
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,13 @@ class Group:
 def groups(lock: Lock) -> list[Group]:
     members: dict[str, list[Entry]] = {name: [] for name in ORDER}
     for entry in lock.python:
-        members[_group(entry.name)].append(entry)
+        members[_group(entry.name, lock)].append(entry)
     return [Group(name, tuple(entries)) for name, entries in members.items() if entries]
 
 
-def _group(name: str) -> str:
+def _group(name: str, lock: Lock | None = None) -> str:
+    if lock and name in lock.own.python:
+        return OWN
     for group, patterns in GROUPS.items():
         if any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns):
             return group
@@ -57,17 +66,21 @@ def _group(name: str) -> str:
 
 def layers(lock: Lock) -> list[str]:
     """The image's layers, as the template joins them: the Debian packages, one a group, what is no distribution."""
-    installed = [group.name for group in groups(lock)]
+    installed = [group.name for group in groups(lock) if group.name != OWN]
+    own = [OWN] if lock.stack.extends else []
     patched = [f"{group} patches" for group in _patched(lock)]
     links = ["toolkit"] if cuda_home(lock) else []
-    return ["base", "home", *installed, *patched, *links, "runtime", "description"]
+    if "own patches" in patched:
+        patched.remove("own patches")
+        own.append("own patches")
+    return ["base", "home", *installed, *patched, *links, "runtime", "description", *own]
 
 
 def _patched(lock: Lock) -> dict[str, list[str]]:
     """The patches of each group, as files below images/patches/."""
     patched: dict[str, list[str]] = {}
     for patch in lock.stack.patch:
-        group = _group(canonicalize_name(patch.package))
+        group = _group(canonicalize_name(patch.package), lock)
         patched.setdefault(group, []).append(patch.file.removeprefix("images/patches/"))
     return patched
 
@@ -92,15 +105,24 @@ def dockerfile(project: Project, lock: Lock) -> str:
         return environment.get_template("Dockerfile.j2").render(
             name=lock.name,
             stack=lock.stack,
+            platform=lock.platform.name,
+            cross=lock.platform is not AMD64,
+            python_platform="" if lock.platform is AMD64 else solver.python_platform(lock.stack),
             epoch=lock.epoch,
+            layer_time=LAYER_TIME,
             digest=lock.digest,
             versions={name: lock.versions[name] for name in lock.stack.packages},
-            groups=[group.name for group in groups(lock)],
+            groups=[group.name for group in groups(lock) if group.name != OWN],
             source_group=SOURCE,
-            patched=_patched(lock),
+            patched={group: files for group, files in _patched(lock).items() if group != OWN},
+            own=lock.own if lock.stack.extends else None,
+            own_wheels=any(name not in lock.own.source for name in lock.own.python),
+            own_patches=_patched(lock).get(OWN, []),
             site_packages=f"/opt/venv/{lock.site_packages}",
             cuda_home=cuda_home(lock),
             toolkit=toolkit(lock),
+            stub=STUB,
+            linker_script=stub(lock),
         )
     except (TemplateError, UnicodeDecodeError) as error:
         raise errors.BadInputError(
@@ -120,17 +142,30 @@ def toolkit(lock: Lock) -> dict[str, str]:
     version = lock.versions.get("nvidia-cuda-nvcc")
     if version is None:
         return {}
-    return {
-        "lib64": "lib",
-        "lib/libcudart.so": f"libcudart.so.{version.partition('.')[0]}",
-        # It comes with the host's driver.
-        "lib/stubs/libcuda.so": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-    }
+    return {"lib64": "lib", "lib/libcudart.so": f"libcudart.so.{version.partition('.')[0]}"}
+
+
+# Where container runtimes and hosts put the driver's library, besides Debian's folder for the processor: most systems,
+# Kubernetes on some clouds, WSL. runtime/preflight.py looks there too; a test compares the two.
+DRIVER_FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib")
+STUB = "lib/stubs/libcuda.so"  # in CUDA_HOME: what nvcc and FlashInfer link a program with
+
+
+def stub(lock: Lock) -> str:
+    """The content of STUB: a script for the linker, which leads to the driver's library wherever it is mounted."""
+    folders = " ".join(f"SEARCH_DIR({folder})" for folder in (lock.platform.libraries, *DRIVER_FOLDERS))
+    return f"{folders} INPUT(libcuda.so.1)"
+
+
+def path_of(project: Project, lock: Lock) -> Path:
+    """The Dockerfile of a lock: images/<stack>/Dockerfile, and Dockerfile.arm64 beside it."""
+    path = project.dockerfile(lock.name)
+    return path.with_name(lock.platform.file(path.name))
 
 
 def difference(project: Project, lock: Lock) -> str:
     """The unified diff from the committed Dockerfile to the rendered one; empty when they agree."""
-    path = project.dockerfile(lock.name)
+    path = path_of(project, lock)
     committed = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     where = project.relative(path)
     lines = difflib.unified_diff(

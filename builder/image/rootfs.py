@@ -25,6 +25,7 @@ UNWANTED = (
     "unix_chkpwd", "unix_update", "pam_timestamp_check", "pam_namespace_helper", "mkhomedir_helper", "pwhistory_helper",
     "faillock", "faillog", "lastlog", "last", "lastb", "lslogins", "utmpdump",
 )  # fmt: skip
+DOCUMENTS = ("doc", "man", "info", "locale")  # folders of /usr/share that are left out, but for copyrights
 # The version of the recipe below. Raise it when the recipe changes: the same packages then make other bytes.
 RECIPE = 3
 
@@ -49,6 +50,14 @@ def make(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) ->
     (scratch / "rootfs.tar").replace(target)
     seal.put(sealed, content, sha256_file(target), scratch)
     return target
+
+
+def left_out(path: str) -> bool:
+    """Whether a file of a package is not in a base, by its path: usr/bin/su."""
+    *folders, name = path.split("/")
+    if folders in (["usr", "bin"], ["usr", "sbin"]):
+        return name in UNWANTED
+    return folders[:2] == ["usr", "share"] and folders[2:3] in ([each] for each in DOCUMENTS) and name != "copyright"
 
 
 def _repository(packages: Mapping[Entry, Path], folder: Path) -> None:
@@ -102,7 +111,7 @@ def _mmdebstrap(target: Path, repository: Path, lock: Lock, scratch: Path) -> No
         "--include=" + ",".join(entry.name for entry in lock.debian),
         "--skip=cleanup/apt",
         "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
-        *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale")),
+        *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in DOCUMENTS),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
         *(f"--customize-hook={command}" for command in _hooks(lock.stack.python)),
         "",  # no suite: the repository has exactly the locked packages

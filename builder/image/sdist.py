@@ -13,7 +13,7 @@ from builder.base import errors, machine, process
 from builder.base.project import sha256_file
 from builder.image import render
 from builder.lock import archives, lockfile
-from builder.lock.lockfile import Entry
+from builder.lock.lockfile import Entry, Lock
 
 FOREIGN = "setup.py"  # uv gets the environment variables of this program, because it passes them on
 
@@ -24,9 +24,10 @@ def build(
     environment: Path,
     scratch: Path,
     report: Callable[[str], None],
+    lock: Lock | None = None,
 ) -> dict[Entry, Path]:
     """Build the wheels of source distributions with locked tools, for the Python of an environment."""
-    refuse(sources)
+    refuse(sources, lock)
     constraints = scratch / "build.txt"
     constraints.write_text(lockfile.format_python(tools))
     links = archives.gather(tools.values(), scratch / "tools")
@@ -50,10 +51,14 @@ def build(
     return built
 
 
-def refuse(sources: Mapping[Entry, Path]) -> None:
-    """Raise unless every distribution is known to have no wheel, and its file is the locked one."""
+def refuse(sources: Mapping[Entry, Path], lock: Lock | None = None) -> None:
+    """Raise unless every distribution is known to have no wheel, and its file is the locked one.
+
+    An extension may have source distributions of its own.
+    """
+    known = (*render.GROUPS[render.SOURCE], *(lock.own.source if lock else ()))
     for entry, file in sources.items():
-        if entry.name not in render.GROUPS[render.SOURCE]:
+        if entry.name not in known:
             raise errors.BadInputError(
                 f"{entry.pin}: {file.name} is no wheel, and nothing else is built from source",
                 next_step="lock a version that has a wheel",

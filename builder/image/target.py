@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base.project import Project, sha256
-from builder.image import context, render, rootfs
+from builder.image import context, foreign, render, rootfs
 from builder.image.buildx import Reporter, Step
+from builder.intent.platform import AMD64
+from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
 INPUTS = "inputs"  # the file beside a context that has the digest of everything the context was made of
@@ -38,17 +40,18 @@ class Target:
 
 def make(project: Project, lock: Lock, scratch: Path, report: Reporter, *, fresh: bool) -> Target:
     """Make the build context in `scratch`. The build will leave the image there too, as an OCI layout."""
-    inputs = inputs_of(project, lock, project.dockerfile(lock.name).read_text())
+    dockerfile = render.path_of(project, lock)
+    inputs = inputs_of(project, lock, dockerfile.read_text())
     (scratch / INPUTS).write_text(inputs)
-    report(Step(0, 0, f"{lock.name}: root filesystem from the locked Debian packages"))
+    report(Step(0, 0, f"{lock.image}: root filesystem from the locked Debian packages"))
     folder = context.make(project, lock, scratch, report, fresh=fresh)
     return Target(
         context=str(folder),
         contexts={name: str(folder / name) for name in ("uv", "wheels")},
-        dockerfile=str(project.dockerfile(lock.name)),
+        dockerfile=str(dockerfile),
         args={"SOURCE_DATE_EPOCH": str(lock.epoch)},
         tags=[tag(lock, inputs)],
-        platforms=["linux/amd64"],
+        platforms=[lock.platform.docker],
         # Attestations are attached when an image is published: BuildKit's own would change its digest.
         attest=["type=provenance,disabled=true", "type=sbom,disabled=true"],
         output=[f"type=oci,tar=false,{_csv(f'dest={scratch / LAYOUT}')},{_EXPORT}"],
@@ -62,7 +65,10 @@ def inputs_of(project: Project, lock: Lock, dockerfile: str | None = None) -> st
     """
     if dockerfile is None:
         dockerfile = render.dockerfile(project, lock)
-    return sha256(json.dumps([context.description(project, lock), dockerfile, rootfs.RECIPE, _EXPORT]).encode())
+    inputs = [context.description(project, lock), dockerfile, rootfs.RECIPE, _EXPORT]
+    if lock.platform is not AMD64:
+        inputs += [foreign.RECIPE, lockfile.load(project, lock.name).digest]  # its base is made of that for amd64
+    return sha256(json.dumps(inputs).encode())
 
 
 def reference(project: Project, lock: Lock) -> str:
@@ -72,7 +78,7 @@ def reference(project: Project, lock: Lock) -> str:
 
 def tag(lock: Lock, inputs: str) -> str:
     """The name in Docker of a lock's image with these inputs (a digest)."""
-    return f"vetted/{lock.name}:{inputs.removeprefix('sha256:')[:12]}"
+    return f"vetted/{lock.image}:{inputs.removeprefix('sha256:')[:12]}"
 
 
 def _csv(field: str) -> str:

@@ -26,7 +26,7 @@ from builder.base import errors, tomlfile
 from builder.base.project import Project
 from builder.base.tomlfile import Line, Table
 from builder.intent import ranges
-from builder.intent.context import Context
+from builder.intent.conditions import Conditions
 from builder.intent.ranges import Packages
 
 ID = re.compile(r"VETTED-[0-9]{4}")
@@ -62,7 +62,7 @@ class Affected(Table):
     """One combination: every package in its range, in that context."""
 
     packages: Packages = Field(default_factory=dict)
-    context: Context | None = None
+    context: Conditions | None = None
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:

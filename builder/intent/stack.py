@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from builder.base import errors, pins, tomlfile
 from builder.base.project import Project
 from builder.base.tomlfile import Line, Table
+from builder.intent.extension import Extends
+from builder.intent.platform import AMD64, PLATFORMS, Platform
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]*")
 
@@ -57,6 +59,14 @@ def _one_change(value: dict[str, str]) -> dict[str, str]:
         raise ValueError("must be one distribution and its version: the change that makes the control good")
     for name, version in value.items():
         _pinned(f"{_name(name)}=={version}")
+    return value
+
+
+def _platforms(value: list[str]) -> list[str]:
+    if value[:1] != [AMD64.name] or len(set(value)) != len(value):
+        raise ValueError(
+            f"{value!r}: {AMD64.name} comes first, because certificates are for it; each stands there once"
+        )
     return value
 
 
@@ -105,6 +115,9 @@ class Stack(Table):
     """The Python version, such as `3.11`. The Debian release must have it."""
     debian: Literal["bookworm", "trixie"]
     """The Debian release that the base layer is made of."""
+    platforms: Annotated[list[Literal["amd64", "arm64"]], AfterValidator(_platforms)] = Field(default=["amd64"])
+    """The processors that the stack is locked for, `["amd64"]` where nothing is said. Its image for `arm64` is built on
+    amd64, and it is not certified: the suite runs on amd64."""
     requires: Annotated[list[Annotated[str, AfterValidator(_pinned)]], Field(min_length=1)]
     """The distributions: an exact version (`trl==1.16.0`), or the bare name to let `vetted lock` choose. A local
     version such as `torch==2.13.0+cpu` comes from PyTorch's own index."""
@@ -112,11 +125,40 @@ class Stack(Table):
     """Deliberate departures from what packages declare."""
     patch: list[Patch] = Field(default_factory=list)
     """Patches of installed distributions, in the order in which they are applied."""
+    extends: Extends | None = None
+    """The parent, in a stack that `vetted extend` made."""
+    _sources: Path | None = PrivateAttr(default=None)
+
+    @property
+    def sources(self) -> Path | None:
+        """A folder beside stack.toml with archives that no index has."""
+        return self._sources
+
+    def beside(self, sources: Path | None) -> Self:
+        """The stack, with such a folder."""
+        stack = self.model_copy()
+        stack._sources = sources if sources and sources.is_dir() else None
+        return stack
+
+    @model_validator(mode="after")
+    def _amd64(self) -> Self:
+        if self.extends and self.platforms != [AMD64.name]:
+            raise ValueError(f"a stack with [extends] is for {AMD64.name} alone; take `platforms` out")
+        return self
 
     @property
     def packages(self) -> dict[str, str]:
         """The required distributions: normalised name -> requirement."""
         return {canonicalize_name(Requirement(r).name): r for r in self.requires}
+
+    @property
+    def platform(self) -> Platform:
+        """The platform that is meant where only one can be."""
+        return PLATFORMS[self.platforms[0]]
+
+    def on(self, platform: Platform) -> Self:
+        """The stack, for one of its platforms alone."""
+        return self.model_copy(update={"platforms": [platform.name]})
 
     @property
     def torch(self) -> str:
@@ -207,6 +249,8 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
             f"there is no {kind} {name}: {where} does not exist{own}{f'; did you mean {close[0]}?' if close else ''}",
             next_step=command,
         ) from error
+    if (sources := folder / "sources").is_dir():
+        stack._sources = sources
     patches = {f"patch[{number}].file": patch.file for number, patch in enumerate(stack.patch)}
     if isinstance(stack, Control):
         patches |= {f"expect.patch[{number}]": file for number, file in enumerate(stack.expect.patch or ())}

@@ -9,7 +9,8 @@ same rules for preflight, which cannot import this; a test compares the two.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Capability = tuple[int, int]
@@ -19,15 +20,57 @@ BEST_FIRST: tuple[Verdict, ...] = ("native", "PTX", "absent")
 NAME = re.compile(r"(?P<kind>sm|compute)_(?P<major>[0-9]+)(?P<minor>[0-9])(?P<suffix>[af]?)")
 
 # The first driver that runs programs of a CUDA major version: of every minor version, with "minor version
-# compatibility". https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/#cuda-toolkit-major-component-versions, the
-# table "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility", and for 13 the driver
-# of the toolkit itself (13.0).
+# compatibility"; for 13 the driver of the toolkit itself (13.0).
 DRIVERS = {"12": "525.60.13", "13": "580.65.06"}
 # The first driver that knows a GPU: that of the toolkit that has its architecture, 12.8 (sm_100, sm_120) and 12.9
-# (sm_103, sm_121). The same release notes, the table "CUDA Toolkit and Corresponding Driver Versions".
+# (sm_103, sm_121).
 FIRST_DRIVERS: dict[Capability, str] = {
     (10, 0): "570.26", (10, 3): "575.51.03", (12, 0): "570.26", (12, 1): "575.51.03",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LeastDriver:
+    """Where a driver's version is from. `sources`: title -> address. `besides`: what else NVIDIA says, and where."""
+
+    version: str
+    of: str
+    sources: Mapping[str, str]
+    besides: str = ""
+    there: Mapping[str, str] = field(default_factory=dict)
+
+
+_NOTES = {"CUDA release notes": "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/"}
+_COMPATIBILITY = {
+    "CUDA compatibility": "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
+}
+_INSTALLERS = "https://developer.download.nvidia.com/compute/cuda"
+LEAST_DRIVERS = (
+    LeastDriver("525.60.13", "CUDA 12", _NOTES | _COMPATIBILITY, "The second names the branch alone, 525."),
+    LeastDriver(
+        "580.65.06",
+        "CUDA 13",
+        _NOTES | {"its installer": f"{_INSTALLERS}/13.0.0/local_installers/cuda_13.0.0_580.65.06_linux.run"},
+    ),
+    LeastDriver(
+        "570.26",
+        "the toolkit 12.8, the first for 10.0 and 12.0",
+        _NOTES,
+        "The first driver with which CUDA 12.8 was shipped is 570.86.10. For an HGX B200, NVIDIA's GPU Operator wants "
+        "570.133.20.",
+        {
+            "its installer": f"{_INSTALLERS}/12.8.0/local_installers/cuda_12.8.0_570.86.10_linux.run",
+            "GPU Operator": "https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/platform-support.rst",
+        },
+    ),
+    LeastDriver(
+        "575.51.03",
+        "the toolkit 12.9, the first for 10.3 and 12.1",
+        _NOTES | {"its installer": f"{_INSTALLERS}/12.9.0/local_installers/cuda_12.9.0_575.51.03_linux.run"},
+        "That it runs these GPUs is inferred: what NVIDIA tested on a GB300 is 580.126.20.",
+        {"DGX GB300": "https://docs.nvidia.com/dgx/dgxgb300nvl72-release-notes/package-contents.html"},
+    ),
+)
 
 
 def verdict(capability: Capability, architectures: Iterable[str]) -> Verdict:

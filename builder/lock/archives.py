@@ -77,6 +77,12 @@ def kept(project: Project, entry: Entry) -> Path | None:
     return None
 
 
+def named(path: Path) -> tuple[str, str]:
+    """The distribution and the version that a file is named after. Raises ValueError."""
+    name, version = (parse_wheel_filename if path.suffix == ".whl" else parse_sdist_filename)(path.name)[:2]
+    return name, str(version)
+
+
 def _distribution(path: Path) -> str | None:
     """The distribution that a file is named after."""
     try:
@@ -145,6 +151,8 @@ def gather(files: Iterable[Path], folder: Path) -> Path:
     for file in files:
         try:
             (folder / file.name).hardlink_to(file)
+        except FileExistsError:  # a copy would be written through the link
+            pass
         except OSError:
             shutil.copy2(file, folder / file.name)
     return folder

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from builder.base import aliases, pins
-from builder.lock import index, lockfile, metadata, solver
+from builder.lock import debian, index, lockfile, metadata, solver
 from builder.lock.index import File
-from builder.lock.lockfile import Lock
+from builder.lock.lockfile import Entry, Lock
 
-CUDA_SUFFIX = re.compile(r"-cu(1[1-9])$")
+CUDA_SUFFIX = re.compile(r"-cu(?:da)?(1[1-9])(?:x|-.+)?$")  # nvidia-nccl-cu12, cupy-cuda12x, jax-cuda12-plugin
 # From CUDA 13 on, names have no major version. Those that are numbered like CUDA itself have it in their version.
-CUDA_NAME = re.compile(r"(nvidia|cuda)-.+")
+CUDA_NAME = re.compile(r"(nvidia|cuda)-(?!ml-py$).+")  # nvidia-ml-py only calls the driver's library
 CUDA_NUMBERED = re.compile(r"nvidia-(cuda-.+|cublas|nvjitlink|nvtx)|cuda-(bindings|toolkit)")
 CUDA_LOCAL = re.compile(r"\+cu(1[1-9])\d")
 YANKED = re.compile(r"`(?P<pin>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?")
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """`expected` and `got` are set where no file that the index offers has the locked hash."""
 
     what: str
@@ -31,37 +32,48 @@ class Finding:
     got: str = ""
 
 
-def stale(lock: Lock) -> list[Finding]:
+def stale(lock: Lock) -> list[AuditFinding]:
     """Whether a lock fits the stack.toml beside it. Needs no network."""
     findings = []
     if lock.intent != lockfile.intent(lock.stack):
-        findings.append(Finding("stack.toml was changed after it was locked", f"vetted lock {lock.name}"))
+        findings.append(AuditFinding("stack.toml was changed after it was locked", f"vetted lock {lock.name}"))
     for name, requirement in lock.stack.packages.items():
         version = lock.versions.get(name)
         if version is None:
-            findings.append(Finding(f"{name} is required but not locked", f"vetted lock {lock.name}"))
+            findings.append(AuditFinding(f"{name} is required but not locked", f"vetted lock {lock.name}"))
         elif not Requirement(requirement).specifier.contains(version, prereleases=True):
-            findings.append(Finding(f"{requirement} is required, {version} is locked", f"vetted lock {lock.name}"))
-    findings += _cuda_majors(lock)
+            findings.append(AuditFinding(f"{requirement} is required, {version} is locked", f"vetted lock {lock.name}"))
+    findings += cuda_majors(lock.stack.device, lock.python)
+    if lock.stack.extends and lock.parent.digest != lock.stack.extends.lock:
+        findings.append(
+            AuditFinding(
+                f"what {lock.stack.extends.stack} had is not what it had when it was extended",
+                f"git checkout the files of {lock.name}, or vetted extend again",
+                expected=lock.stack.extends.lock,
+                got=lock.parent.digest,
+            )
+        )
     for patch in lock.stack.patch:
         if lockfile.normalise(patch.package) not in lock.versions:
             findings.append(
-                Finding(f"{patch.file} patches {patch.package}, which is not locked", "remove that [[patch]]")
+                AuditFinding(f"{patch.file} patches {patch.package}, which is not locked", "remove that [[patch]]")
             )
     return findings
 
 
-def sound(lock: Lock, scratch: Path) -> list[Finding]:
+def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
     """The whole audit, with the index.
 
     uv judges the declared requirements: it resolves the stack again with every version fixed, and a requirement that is
     violated without an override has no solution. Raises NetworkError; BadInputError for a deleted release.
     """
     findings = stale(lock)
+    if missing := lacking(lock):
+        findings.append(AuditFinding(f"the base layer lacks {', '.join(missing)}", f"vetted lock {lock.name}"))
     locked = [entry.pin for entry in lock.python]
     offered, output = index.offers(lock.stack, scratch, locked)
     findings += [
-        Finding(f"{match['pin']} was yanked" + (f": {match['reason']}" if match["reason"] else ""),
+        AuditFinding(f"{match['pin']} was yanked" + (f": {match['reason']}" if match["reason"] else ""),
                 f"vetted lock --upgrade {match['pin'].partition('==')[0]}")
         for match in YANKED.finditer(output)
     ]  # fmt: skip
@@ -71,38 +83,66 @@ def sound(lock: Lock, scratch: Path) -> list[Finding]:
     return findings
 
 
-def _cuda_majors(lock: Lock) -> list[Finding]:
-    if lock.stack.device == "cpu":
+def sound_on(first: Lock, other: Lock, scratch: Path) -> list[AuditFinding]:
+    """The audit of a stack's lock for another platform: sound, and with the same versions as the first."""
+    findings = [replace(finding, what=f"{other.platform.name}: {finding.what}") for finding in sound(other, scratch)]
+    command = f"vetted lock {other.name}"
+    for kind, fix in (("python", command), ("debian", f"{command} --upgrade debian")):
+        versions = {entry.name: lockfile.source_version(entry.version) for entry in getattr(first, kind)}
+        findings += [
+            AuditFinding(
+                f"{entry.name} is {entry.version} on {other.platform.name}, {versions[entry.name]} elsewhere", fix
+            )
+            for entry in getattr(other, kind)
+            if entry.name in versions and versions[entry.name] != lockfile.source_version(entry.version)
+        ]
+    return findings
+
+
+def lacking(lock: Lock) -> list[str]:
+    """The Debian packages that a stack's device needs today and its base layer does not have."""
+    return sorted(set(debian.for_device(lock.stack)) - {entry.name for entry in lock.debian})
+
+
+def cuda_majors(device: str, entries: Iterable[Entry]) -> list[AuditFinding]:
+    """CUDA libraries where none belong: any in a stack for the CPU, and those of a second major version."""
+    if device == "cpu":
         names = [
-            entry.name for entry in lock.python if CUDA_NAME.fullmatch(entry.name) or CUDA_LOCAL.search(entry.version)
+            entry.name
+            for entry in entries
+            if CUDA_NAME.fullmatch(entry.name) or CUDA_SUFFIX.search(entry.name) or CUDA_LOCAL.search(entry.version)
         ]
         if names:
             return [
-                Finding(f"a cpu stack locks CUDA libraries: {', '.join(names)}", "leave them out with an [[override]]")
+                AuditFinding(
+                    f"a cpu stack locks CUDA libraries: {', '.join(names)}", "leave them out with an [[override]]"
+                )
             ]
         return []
     majors: dict[str, list[str]] = {}
-    for entry in lock.python:
+    for entry in entries:
         if match := CUDA_SUFFIX.search(entry.name) or CUDA_LOCAL.search(entry.version):
             majors.setdefault(match[1], []).append(entry.name)
         elif CUDA_NUMBERED.fullmatch(entry.name):
             majors.setdefault(entry.version.partition(".")[0], []).append(entry.name)
     if len(majors) > 1:
         groups = "; ".join(f"CUDA {major}: {', '.join(group)}" for major, group in sorted(majors.items()))
-        return [Finding(f"libraries of more than one CUDA major ({groups})", "pin one build of torch and vllm")]
+        return [AuditFinding(f"libraries of more than one CUDA major ({groups})", "pin one build of torch and vllm")]
     return []
 
 
-def _files(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+def _files(lock: Lock, offered: dict[str, list[File]]) -> list[AuditFinding]:
     """The locked hash is that of a file that fits this stack's Python and glibc."""
     findings = []
     for entry in lock.python:
         files = offered.get(entry.name)
         if files is None:
-            findings.append(Finding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {lock.name}"))
+            findings.append(
+                AuditFinding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {lock.name}")
+            )
         elif entry.sha256 not in {file.sha256 for file in files}:
             findings.append(
-                Finding(
+                AuditFinding(
                     f"{entry.pin}: no file that fits has the locked hash",
                     f"git diff lockfiles/{lock.name}, or vetted lock {lock.name}",
                     expected=f"sha256:{entry.sha256}",
@@ -112,7 +152,7 @@ def _files(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
     return findings
 
 
-def _requirements(lock: Lock, scratch: Path, locked: list[str]) -> list[Finding]:
+def _requirements(lock: Lock, scratch: Path, locked: list[str]) -> list[AuditFinding]:
     constraints = scratch / "constraints.txt"
     constraints.write_text("\n".join(locked) + "\n")
     target = scratch / "again.txt"
@@ -122,16 +162,18 @@ def _requirements(lock: Lock, scratch: Path, locked: list[str]) -> list[Finding]
     )
     if result.returncode != 0:
         conflict = " ".join(result.stderr.split())
-        return [Finding(f"a declared requirement is violated: {conflict}", "record an [[override]] with its reason")]
+        return [
+            AuditFinding(f"a declared requirement is violated: {conflict}", "record an [[override]] with its reason")
+        ]
     again = pins.read(target.read_text()).keys()
-    findings = [Finding(f"{name} is needed but not locked", f"vetted lock {lock.name}") for name in
+    findings = [AuditFinding(f"{name} is needed but not locked", f"vetted lock {lock.name}") for name in
                 sorted(again - lock.versions.keys())]  # fmt: skip
-    findings += [Finding(f"{name} is locked but nothing needs it", f"vetted lock {lock.name}") for name in
+    findings += [AuditFinding(f"{name} is locked but nothing needs it", f"vetted lock {lock.name}") for name in
                  sorted(lock.versions.keys() - again)]  # fmt: skip
     return findings
 
 
-def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
+def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[AuditFinding]:
     """The locked vLLM lies in the range that the locked TRL declares."""
     vllm = next((entry for entry in lock.python if aliases.main_name(entry.name) == "vllm"), None)
     if vllm is None or "trl" not in offered:
@@ -141,7 +183,7 @@ def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[Finding]:
         requirement = Requirement(line)
         if requirement.name == "vllm" and not requirement.specifier.contains(vllm.version, prereleases=True):
             return [
-                Finding(
+                AuditFinding(
                     f"trl {trl.version} declares vllm{requirement.specifier}; {vllm.name} {vllm.version} is locked",
                     "pin a vLLM inside that range, or a TRL that declares this one",
                 )

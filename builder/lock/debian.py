@@ -28,6 +28,11 @@ COMMON = (
 LIBRARIES = {"libnuma1": "libnuma.so.1", "libstdc++6": "libstdc++.so.6"}
 # Triton compiles a launcher at run time: it needs a C compiler and Python's headers. nvcc needs a C++ compiler too.
 CUDA = ("gcc", "g++", "libc6-dev")
+# Package -> library that NCCL and UCX open where the network cards of a cluster have RDMA. Without them NCCL falls back
+# to TCP and says so only in its debug log. The providers are the cards' drivers in user space, of which mlx5 is one.
+RDMA = {"libibverbs1": "libibverbs.so.1", "librdmacm1": "librdmacm.so.1", "ibverbs-providers": "libmlx5.so.1"}
+# Libraries whose functions take times have other names from Debian 13 on, where times are 64 bits wide everywhere.
+RENAMED = {"librdmacm1": {"trixie": "librdmacm1t64"}}
 KEYRING_NAME = "debian-archive-keyring"
 KEYRING = f"/usr/share/keyrings/{KEYRING_NAME}.gpg"
 # A source of sources.list: a Debian archive's URL.
@@ -36,27 +41,34 @@ ONE_LINE = re.compile(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+/debian(?:-security)?)/?\s",
 
 def packages(stack: Stack) -> tuple[str, ...]:
     """The packages that the base layer of a stack is made for, without what they depend on."""
-    python = (f"python{stack.python}",)
-    return (*COMMON, *LIBRARIES) + python + ((*CUDA, f"libpython{stack.python}-dev") if stack.device == "cuda" else ())
+    return (*COMMON, *LIBRARIES, f"python{stack.python}", *for_device(stack))
+
+
+def for_device(stack: Stack) -> tuple[str, ...]:
+    """Those of them that only the device of a stack needs."""
+    if stack.device != "cuda":
+        return ()
+    rdma = (RENAMED.get(name, {}).get(stack.debian, name) for name in RDMA)
+    return (*CUDA, *rdma, f"libpython{stack.python}-dev")
 
 
 class Apt:
-    """apt with a root folder of its own, where no package is installed."""
+    """apt with a root folder of its own, where no package is installed, for the suite and the platform of a stack."""
 
-    def __init__(self, root: Path, suite: str) -> None:
+    def __init__(self, root: Path, stack: Stack) -> None:
         self.root = root
         for folder in ("etc/preferences.d", "etc/apt.conf.d", "lists/partial", "cache/archives/partial"):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
         (root / "etc/sources.list.d").mkdir()
-        (root / "etc/sources.list.d/debian.sources").write_text(sources(suite))
+        (root / "etc/sources.list.d/debian.sources").write_text(sources(stack.debian))
         options = {
             "Dir::Etc": root / "etc",
             "Dir::State": root,
             "Dir::State::lists": root / "lists",
             "Dir::State::status": root / "status",
             "Dir::Cache": root / "cache",
-            "APT::Architecture": "amd64",
+            "APT::Architecture": stack.platform.name,
             "APT::Install-Recommends": "false",
             "APT::Sandbox::User": "root",
             "Acquire::Languages": "none",
@@ -64,7 +76,8 @@ class Apt:
             "Acquire::Retries": "2",
         }
         (root / "apt.conf").write_text(
-            "".join(f'{key} "{value}";\n' for key, value in options.items()) + 'APT::Architectures { "amd64"; };\n'
+            "".join(f'{key} "{value}";\n' for key, value in options.items())
+            + f'APT::Architectures {{ "{stack.platform.name}"; }};\n'
         )
         result = self._run("apt-get", "update", "--error-on=any")
         if result.returncode != 0:
@@ -170,7 +183,34 @@ def plain_path(folder: Path) -> Iterator[Path]:
 def resolve(stack: Stack, scratch: Path) -> list[Entry]:
     """The Debian packages of a stack's base layer, by name. Raises NetworkError."""
     with plain_path(scratch) as folder:
-        return Apt(folder / "apt", stack.debian).resolve(packages(stack))
+        return Apt(folder / f"apt-{stack.platform.name}", stack).resolve(packages(stack))
+
+
+def beside(project: Project, base: Lock, names: Sequence[str], scratch: Path) -> list[Entry]:
+    """The packages that are needed for these names on top of a base layer, which stays as it is.
+
+    Raises BadInputError when one needs a newer package of the base, NetworkError.
+    """
+    missing = sorted(set(names) - {entry.name for entry in base.debian})
+    if not missing:
+        return []
+    stanzas = []
+    for path in fetch(project, base, scratch).values():
+        control = process.check(f"reading {path.name}", ["dpkg-deb", "--field", str(path)]).stdout.rstrip()
+        stanzas.append(f"{control}\nStatus: install ok installed\n")
+    with plain_path(scratch) as folder:
+        apt = Apt(folder / "apt-beside", base.stack)
+        (apt.root / "status").write_text("\n".join(stanzas))  # for apt, the base is installed
+        entries = apt.resolve(missing)
+    versions = {entry.name: entry.version for entry in base.debian}
+    if moved := [f"{entry.name} {versions[entry.name]}" for entry in entries if entry.name in versions]:
+        raise errors.BadInputError(
+            f"{', '.join(missing)}: what the mirror has needs newer packages than the base layer of {base.name}"
+            f"\n  in the way: {', '.join(moved)}",
+            cause="the mirror moved on since the base layer was locked",
+            next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of that day",
+        )
+    return entries
 
 
 def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | None = None) -> dict[Entry, Path]:
@@ -183,9 +223,9 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
     files = {entry: cache / f"{entry.sha256}.deb" for entry in lock.debian if names is None or entry.name in names}
     missing = [entry for entry, path in files.items() if not _is_locked(path, entry)]
     if missing:
-        downloads = scratch / "debs"
+        downloads = scratch / f"debs-{lock.platform.name}"
         with plain_path(scratch) as folder:
-            Apt(folder / "apt", lock.stack.debian).download(missing, downloads)
+            Apt(folder / f"apt-{lock.platform.name}", lock.stack).download(missing, downloads)
         for entry in missing:
             # apt writes the epoch's colon as %3a
             path = next(downloads.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -28,6 +29,7 @@ class File:
     url: str
     sha256: str
     size: int | None = None  # in bytes, where the index says so
+    uploaded: datetime | None = None  # where the index says so
 
     @property
     def is_wheel(self) -> bool:
@@ -41,11 +43,11 @@ class File:
 def tags(stack: Stack) -> list[Tag]:
     """The wheel tags that a stack's Python and glibc can run, the most specific first."""
     version = tuple(int(part) for part in stack.python.split("."))
-    platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(solver.GLIBC[stack.debian], 4, -1)]
-    legacy = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
-    for minor, alias in legacy.items():
-        platforms.insert(platforms.index(f"manylinux_2_{minor}_x86_64") + 1, alias)
-    platforms.append("linux_x86_64")
+    machine = stack.platform.machine
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(solver.GLIBC[stack.debian], 4, -1)]
+    for minor, alias in {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}.items():
+        platforms.insert(platforms.index(f"manylinux_2_{minor}_{machine}") + 1, f"{alias}_{machine}")
+    platforms.append(f"linux_{machine}")
     interpreter = f"cp{version[0]}{version[1]}"
     return [*cpython_tags(version, platforms=platforms), *compatible_tags(version, interpreter, platforms)]
 
@@ -84,7 +86,8 @@ def _file(package: Package, source: PackageWheel | PackageSdist) -> File:
     url = source.url or source.path or ""
     local = Path(unquote(url.removeprefix("file://")))
     size = source.size or (local.stat().st_size if local.is_file() else None)
-    return File(package.name, str(package.version), source.filename, url, source.hashes["sha256"], size)
+    digest = source.hashes["sha256"]
+    return File(package.name, str(package.version), source.filename, url, digest, size, source.upload_time)
 
 
 def _rank(file: File, order: dict[Tag, int]) -> int | None:

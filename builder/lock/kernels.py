@@ -1,7 +1,8 @@
 """The kernels of a CUDA lock: which architectures each native library has, read from the locked files.
 
-They are kept beside the lock in gpus.json, with the digest of the lock that they were read from: the files of a stack
-take gigabytes, and what is in them does not change.
+They are kept beside the lock in gpus.json, with the hash of each file that was read: the files of a stack take
+gigabytes, and what is in them does not change. So only files that are new in the lock are read again. The lock for a
+second platform has other files: gpus.arm64.json.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
+from builder.intent.platform import AMD64, PLATFORMS, Platform
 from builder.lock import architecture, archives, fatbin
-from builder.lock.audit import Finding
+from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Entry, Lock
 
 FILE = "gpus.json"
@@ -44,9 +47,11 @@ class Library:
 
 @dataclass(frozen=True)
 class Kernels:
-    """All that was read. `sources`: distribution -> number of files that are compiled where they run."""
+    """All that was read. `files`: distribution -> the hash of its file. `sources`: distribution -> number of files that
+    are compiled where they run.
+    """
 
-    lock: str
+    files: Mapping[str, str]
     cuda: str
     libraries: tuple[Library, ...]
     sources: Mapping[str, int]
@@ -60,24 +65,62 @@ def cuda(lock: Lock) -> str | None:
     return None
 
 
-def path(project: Project, name: str) -> Path:
-    return project.stack_dir(name) / FILE
+def path(project: Project, name: str, platform: Platform = AMD64) -> Path:
+    return project.stack_dir(name) / platform.file(FILE)
+
+
+def command(name: str, platform: Platform = AMD64) -> str:
+    """What reads the kernels of a stack."""
+    return f"vetted gpus {name} --record" + ("" if platform is AMD64 else f" --platform {platform.name}")
 
 
 def record(project: Project, lock: Lock, scratch: Path, report: Callable[[str], None]) -> Kernels:
-    """Read the kernels of a CUDA stack, and keep them in gpus.json. Raises NetworkError, BadInputError."""
-    files = archives.fetch(project, lock.stack, lock.python, scratch, report)
+    """Read the kernels of a CUDA lock, and keep them in gpus.json. Raises NetworkError, BadInputError.
+
+    What was read of the same file is not read again. Wheels without native code serve every platform.
+    """
+    hashes = _hashes(lock)
+    known = {
+        name: kernels
+        for kernels in _earlier(project, lock.name)
+        for name in hashes
+        if kernels.files.get(name) == hashes[name]
+    }
+    new = [entry for entry in lock.python if entry.name not in known]
+    files = archives.fetch(project, lock.stack, new, scratch, report)
     report("reading the kernels of the locked files")
-    kernels = read(lock, files, scratch)
-    write(path(project, lock.name), text(kernels), scratch)
+    fresh = read(new, files, scratch)
+    libraries = [
+        library for name, earlier in known.items() for library in earlier.libraries if library.distribution == name
+    ]
+    kernels = Kernels(
+        hashes,
+        cuda(lock) or "",
+        tuple(sorted([*libraries, *fresh.libraries], key=lambda library: (library.distribution, library.path))),
+        {name: earlier.sources[name] for name, earlier in known.items() if name in earlier.sources}
+        | dict(fresh.sources),
+    )
+    write(path(project, lock.name, lock.platform), text(kernels), scratch)
     return kernels
 
 
-def read(lock: Lock, files: Mapping[Entry, Path], scratch: Path) -> Kernels:
-    """Read the kernels in the locked files of a CUDA stack. Raises BadInputError when one is damaged."""
+def _earlier(project: Project, name: str) -> Iterator[Kernels]:
+    """What was read before, for every platform."""
+    for platform in PLATFORMS.values():
+        with suppress(errors.BadInputError):
+            if kernels := load(project, name, platform):
+                yield kernels
+
+
+def _hashes(lock: Lock) -> dict[str, str]:
+    return {entry.name: entry.sha256 for entry in lock.python}
+
+
+def read(entries: Iterable[Entry], files: Mapping[Entry, Path], scratch: Path) -> Kernels:
+    """Read the kernels in locked files. Raises BadInputError when one is damaged."""
     libraries: list[Library] = []
     sources: dict[str, int] = {}
-    for entry in sorted(lock.python, key=lambda entry: entry.name):
+    for entry in sorted(entries, key=lambda entry: entry.name):
         if count := _sources(files[entry]):
             sources[entry.name] = count
         if files[entry].suffix == ".whl":
@@ -86,7 +129,7 @@ def read(lock: Lock, files: Mapping[Entry, Path], scratch: Path) -> Kernels:
     compiled = {library.distribution for library in libraries}
     # Headers beside compiled kernels are for programs of others.
     rest = {name: count for name, count in sources.items() if name not in compiled}
-    return Kernels(lock.digest, cuda(lock) or "", tuple(libraries), rest)
+    return Kernels({}, "", tuple(libraries), rest)
 
 
 def _sources(file: Path) -> int:
@@ -108,33 +151,35 @@ def _sources(file: Path) -> int:
 
 def text(kernels: Kernels) -> str:
     """The content of gpus.json: one line for each library, the same for the same lock."""
-    head = {"lock": kernels.lock, "cuda": kernels.cuda, "driver": architecture.driver(kernels.cuda)}
+    head = {"cuda": kernels.cuda, "driver": architecture.driver(kernels.cuda)}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     lines.append(f' "sources": {json.dumps(dict(sorted(kernels.sources.items())))},')
     rows = []
     for library in kernels.libraries:
         images = {name: library.images[name] for name in sorted(library.images, key=architecture.order)}
         rows.append(f"  {json.dumps([library.distribution, library.path, images])}")
-    return "\n".join(["{", *lines, ' "libraries": [', ",\n".join(rows), " ]", "}"]) + "\n"
+    files = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digest)}" for name, digest in sorted(kernels.files.items()))
+    return "\n".join(["{", *lines, ' "libraries": [', ",\n".join(rows), " ],", ' "files": {', files, " }", "}"]) + "\n"
 
 
-def load(project: Project, name: str) -> Kernels | None:
+def load(project: Project, name: str, platform: Platform = AMD64) -> Kernels | None:
     """What was read of a stack; None when nothing was. Raises BadInputError when the file is damaged."""
-    file = path(project, name)
+    file = path(project, name, platform)
     where = project.relative(file)
-    command = f"vetted gpus {name} --record"
+    again = command(name, platform)
     try:
-        document = reading.json_object(file, where, command)
+        document = reading.json_object(file, where, again)
     except FileNotFoundError:
         return None
     try:
         libraries = tuple(Library(_text(row[0]), _text(row[1]), _counts(row[2])) for row in document["libraries"])
-        return Kernels(_text(document["lock"]), _text(document["cuda"]), libraries, _counts(document["sources"]))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        files = {name: _text(digest) for name, digest in document["files"].items()}
+        return Kernels(files, _text(document["cuda"]), libraries, _counts(document["sources"]))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise errors.BadInputError(
-            f"{where}: `lock`, `cuda`, `sources` or `libraries` is not what `{command}` writes",
+            f"{where}: `files`, `cuda`, `sources` or `libraries` is not what `{again}` writes",
             cause="the file was edited, or a merge left its marks",
-            next_step=command,
+            next_step=again,
         ) from error
 
 
@@ -151,14 +196,27 @@ def _counts(value: object) -> dict[str, int]:
 
 
 def of_lock(project: Project, lock: Lock) -> Kernels | None:
-    """What was read of this very lock; None when nothing was, or of another lock."""
-    kernels = load(project, lock.name) if cuda(lock) else None
-    return kernels if kernels and kernels.lock == lock.digest else None
+    """What was read of the files of this lock; None when nothing was, or of others."""
+    kernels = load(project, lock.name, lock.platform) if cuda(lock) else None
+    return kernels if kernels and kernels.files == _hashes(lock) else None
 
 
-def stale(project: Project, lock: Lock) -> list[Finding]:
-    """Whether gpus.json is of another lock. A stack without one was never read: that is no finding."""
-    kernels = load(project, lock.name)
-    if kernels is None or kernels.lock == lock.digest:
+def of_parent(read: Kernels | None, parent: Lock) -> Kernels | None:
+    """What was read of an extension, as far as it is of the parent's files: what was read of the parent alone."""
+    if read is None:
+        return None
+    return Kernels(
+        {name: digest for name, digest in read.files.items() if name in parent.versions},
+        read.cuda,
+        tuple(library for library in read.libraries if library.distribution in parent.versions),
+        {name: count for name, count in read.sources.items() if name in parent.versions},
+    )
+
+
+def stale(project: Project, lock: Lock) -> list[AuditFinding]:
+    """Whether gpus.json is of other files. A stack without one was never read: that is no finding."""
+    kernels = load(project, lock.name, lock.platform)
+    if kernels is None or kernels.files == _hashes(lock):
         return []
-    return [Finding(f"{FILE} was read from another lock", f"vetted gpus {lock.name} --record")]
+    what = f"{lock.platform.file(FILE)} was read from other files than the locked ones"
+    return [AuditFinding(what, command(lock.name, lock.platform))]

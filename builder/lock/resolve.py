@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builder.base import errors, pins
 from builder.base.project import Project, write
+from builder.intent.platform import AMD64, PLATFORMS, Platform
 from builder.intent.stack import Stack
-from builder.lock import debian, index, lockfile, metadata, solver
+from builder.lock import audit, debian, extension, index, lockfile, metadata, solver
 from builder.lock.index import File
 from builder.lock.lockfile import Entry, Lock
 
@@ -24,28 +25,53 @@ def make(project: Project, name: str, stack: Stack, scratch: Path, upgrade: Sequ
     distributions are upgraded, where `debian` is the base layer. Raises BadInputError when the stack has no solution,
     NetworkError.
     """
-    folder = project.stack_dir(name)
-    old = _existing(project, name)
     keeps_debian = upgrade is None or (bool(upgrade) and "debian" not in upgrade)
+    old = _existing(project, name, AMD64)
+    if stack.extends:
+        return put(project, extension.make(project, name, stack, scratch, old, upgrade), scratch)
     entries, build = python(stack, scratch, old, upgrade)
-    if old and keeps_debian and _base(old.stack) == _base(stack):
-        packages = list(old.debian)
-    else:
-        packages = debian.resolve(stack, scratch)
-    head = lockfile.header(name)
     contents = {
-        "requirements.txt": head + lockfile.format_python(entries),
-        "build.txt": head + lockfile.format_python(build),
-        "debian.txt": head + lockfile.format_debian(packages),
+        "requirements.txt": lockfile.format_python(entries),
+        "build.txt": lockfile.format_python(build),
+        "debian.txt": lockfile.format_debian(_debian(stack, scratch, old if keeps_debian else None)),
+        "lock.toml": lockfile.format_meta(lockfile.intent(stack), EPOCH[stack.debian]),
     }
-    contents["lock.toml"] = head + lockfile.format_meta(lockfile.intent(stack), EPOCH[stack.debian])
+    for platform in (PLATFORMS[other] for other in stack.platforms[1:]):
+        own = stack.on(platform)
+        old = _existing(project, name, platform)
+        its = _like(entries, own, scratch, None if upgrade == [] else old)
+        contents[platform.file("requirements.txt")] = lockfile.format_python(its)
+        packages = _debian(own, scratch, old if keeps_debian else None)
+        contents[platform.file("debian.txt")] = lockfile.format_debian(packages)
+    return _write(project, name, contents, scratch)
+
+
+def put(project: Project, lock: Lock, scratch: Path) -> bool:
+    """Write the lock of a stack for one platform beside its stack.toml; True when anything changed."""
+    contents = {
+        "requirements.txt": lockfile.format_python(lock.python),
+        "build.txt": lockfile.format_python(lock.build),
+        "debian.txt": lockfile.format_debian(lock.debian),
+        "lock.toml": lockfile.format_meta(lock.intent, lock.epoch, lock.own),
+    }
+    return _write(project, lock.name, contents, scratch)
+
+
+def _write(project: Project, name: str, contents: Mapping[str, str], scratch: Path) -> bool:
     changed = False
     for file, text in contents.items():
-        path = folder / file
-        if not path.is_file() or path.read_bytes() != text.encode():
-            write(path, text, scratch)
+        path, whole = project.stack_dir(name) / file, lockfile.header(name) + text
+        if not path.is_file() or path.read_bytes() != whole.encode():
+            write(path, whole, scratch)
             changed = True
     return changed
+
+
+def _debian(stack: Stack, scratch: Path, old: Lock | None) -> Sequence[Entry]:
+    """The packages of the base layer: those of the old lock where they still do."""
+    if old and _base(old.stack) == _base(stack) and not audit.lacking(old):
+        return old.debian
+    return debian.resolve(stack, scratch)
 
 
 def _base(stack: Stack) -> tuple[str, tuple[str, ...]]:
@@ -60,15 +86,28 @@ def python(
     return exactly(stack, scratch, _pins(stack, scratch, old, upgrade))
 
 
+def _like(entries: Sequence[Entry], stack: Stack, scratch: Path, old: Lock | None) -> list[Entry]:
+    """The distributions of a stack on another platform: the same versions as these. Raises BadInputError."""
+    files = _best(stack, scratch, _pins(stack, scratch, old, None, [entry.pin for entry in entries]))
+    known = {entry.sha256 for entry in entries}
+    if lacking := [f"{file.name} {file.version}" for file in files if not file.is_wheel and file.sha256 not in known]:
+        raise errors.BadInputError(
+            f"no wheel for {stack.platform.name}: {', '.join(lacking)}",
+            cause="a source distribution is built on amd64, and for another platform only where it is built anyway",
+            next_step=f"choose another version in stack.toml, or take {stack.platform.name} out of `platforms`",
+        )
+    return _entries(files)
+
+
 def exactly(stack: Stack, scratch: Path, requirements: Sequence[str]) -> tuple[list[Entry], list[Entry]]:
     """The files of exactly these pins, and what builds the source distributions among them."""
     best = _best(stack, scratch, requirements)
     return _entries(best), _build_entries(stack, scratch, [file for file in best if not file.is_wheel])
 
 
-def _existing(project: Project, name: str) -> Lock | None:
+def _existing(project: Project, name: str, platform: Platform) -> Lock | None:
     try:
-        return lockfile.load(project, name)
+        return lockfile.load(project, name, platform)
     except errors.BadInputError:
         return None
 
@@ -81,9 +120,14 @@ def _entries(files: list[File]) -> list[Entry]:
     return sorted((Entry(file.name, file.version, file.sha256) for file in files), key=lambda entry: entry.name)
 
 
-def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None) -> list[str]:
+def _pins(
+    stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] | None, constraints: Sequence[str] = ()
+) -> list[str]:
     target = scratch / "resolved.txt"
-    options = ["-o", str(target)]
+    target.unlink(missing_ok=True)
+    limits = scratch / "constraints.txt"
+    limits.write_text("".join(f"{line}\n" for line in constraints))
+    options = ["-o", str(target), "--constraint", str(limits)]
     if old:
         # uv prefers the versions that its output file has already.
         target.write_text("".join(f"{entry.pin}\n" for entry in old.python))
@@ -98,7 +142,7 @@ def _pins(stack: Stack, scratch: Path, old: Lock | None, upgrade: Sequence[str] 
     result = solver.compile_pins(stack, scratch, stack.requires, options)
     if result.returncode != 0:
         raise errors.BadInputError(
-            "the stack has no solution\n" + result.stderr.strip(),
+            f"the stack has no solution on {stack.platform.name}\n{result.stderr.strip()}",
             cause="two of its requirements exclude each other",
             next_step="change `requires` in stack.toml, or record an [[override]] with its reason",
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from builder.intent.stack import Stack
 
 # The minor version of each Debian suite's glibc 2: no wheel may need a newer one.
 GLIBC = {"bookworm": 36, "trixie": 41}
+NEWEST = 40  # the newest that uv has a name for
 
 
 def compile_pins(
@@ -27,12 +30,16 @@ def compile_pins(
         machine.uv_binary(), "pip", "compile", str(source),
         "--override", str(overrides),
         "--python-version", stack.python,
-        "--python-platform", f"x86_64-manylinux_2_{GLIBC[stack.debian]}",
+        "--python-platform", python_platform(stack),
         "--no-annotate", "--no-header", *options,
     ]  # fmt: skip
     if backend := torch_backend(stack):
         argv += ["--torch-backend", backend]
-    result = process.run(argv, env=machine.uv_environment(stack.torch), cwd=scratch)
+    env = machine.uv_environment(stack.torch)
+    if stack.sources:  # uv reads the variable only without the option
+        folders = (env.get("UV_FIND_LINKS", os.environ.get("UV_FIND_LINKS", "")), str(stack.sources))
+        argv += [f"--find-links={folder}" for folder in folders if folder]
+    result = process.run(argv, env=env, cwd=scratch)
     if result.returncode != 0 and isinstance(
         error := errors.from_tool("resolving the stack", result.output), (errors.NetworkError, errors.StorageError)
     ):
@@ -40,8 +47,19 @@ def compile_pins(
     return result
 
 
+def python_platform(stack: Stack) -> str:
+    """uv's name for the platform of a stack."""
+    return f"{stack.platform.machine}-manylinux_2_{min(GLIBC[stack.debian], NEWEST)}"
+
+
 def torch_backend(stack: Stack) -> str | None:
     """The PyTorch index to ask for a build such as 2.13.0+cpu; None when the wheelhouse has it already."""
     if stack.torch_backend is None or machine.in_wheelhouse("torch", stack.torch):
         return None
     return stack.torch_backend
+
+
+def in_short(output: str) -> str:
+    """uv's explanation of a conflict, without its drawing, its warnings, and that there is no solution."""
+    words = " ".join(re.sub(r"[×│╰├─▶]", " ", output).split())
+    return re.sub(r"^.*?No solution found when resolving dependencies:?( cause:)? ?|^error: ", "", words)

@@ -74,6 +74,7 @@ class Layout:
         annotation: str = "",
         kind: int = tarfile.PAX_FORMAT,
         labels: Mapping[str, str] | None = None,
+        architecture: str = "amd64",
     ) -> None:
         self.root = root
         (root / "blobs" / "sha256").mkdir(parents=True)
@@ -81,6 +82,8 @@ class Layout:
         diff_ids = [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in archives]
         self.layers = [self.blob(COMPRESS[media](data, level), media) for data in archives]
         config = {
+            "architecture": architecture,
+            "os": "linux",
             "config": {"User": user, "Labels": dict(labels or {})},
             "rootfs": {"type": "layers", "diff_ids": diff_ids},
         }

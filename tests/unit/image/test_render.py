@@ -55,7 +55,7 @@ def test_cuda_libraries_have_a_group_of_their_own() -> None:
 
 def test_only_an_image_with_nvcc_names_a_cuda_home(real: Project) -> None:
     """Nothing would be found there: the wheels of CUDA 12 bring ptxas, but no nvcc."""
-    home = "/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
+    home = "/opt/venv/lib/python3.13/site-packages/nvidia/cu13"
     text = render.dockerfile(real, lockfile.load(real, "trl1.16-cu130"))
     assert f"    CUDA_HOME={home} \\\n" in text
     assert f"mkdir -p /layer{home}/lib/stubs" in text
@@ -91,7 +91,7 @@ def test_no_stage_leaves_a_time_of_its_own_behind(real: Project) -> None:
         leaving = [stage for stage in stages if "/layer" in stage or "/patched" in stage]
         assert [stage.partition("\n")[0] for stage in stages if stage not in leaving] == ["base AS source-wheels"]
         for stage in leaving:
-            assert f" -exec touch --no-dereference --date=@{lock.epoch} {{}} +\n" in stage
+            assert f" -exec touch --no-dereference --date=@{render.LAYER_TIME} {{}} +\n" in stage
 
 
 def test_patches_of_one_name_for_two_versions_are_two_patches(small: Small) -> None:

@@ -7,6 +7,8 @@ import pytest
 from builder.base import errors
 from builder.base.project import Project
 from builder.intent import stack
+from builder.intent.platform import AMD64, ARM64
+from builder.lock import lockfile
 from tests.commands import vetted
 from tests.conftest import PATCH, PYTHON, TINY, Small
 
@@ -93,7 +95,7 @@ def test_a_misspelt_key_is_answered_with_the_key_that_was_meant(small: Small, ol
 def test_an_unknown_key_like_no_other_lists_the_known_ones(small: Small) -> None:
     small.edit("stack.toml", TITLE, f"{TITLE}\nxyzzy = 1")
     error = load_bad(small)
-    assert "unknown key; known: title, device, python, debian, requires, override, patch" in error.what
+    assert "unknown key; known: title, device, python, debian, platforms, requires, override, patch" in error.what
     assert error.next_step == f"rename or remove `xyzzy` in {WHERE}"
 
 
@@ -177,3 +179,19 @@ def test_the_command_ends_with_3_and_the_mistake(small: Small, old: str, new: st
     assert mistake in answer.err
     assert WHERE in answer.err
     assert "next: " in answer.err
+
+
+@pytest.mark.parametrize(
+    "value", ['["arm64"]', '["arm64", "amd64"]', '["amd64", "amd64"]', '["amd64", "riscv64"]', "[]"]
+)
+def test_platforms_begin_with_the_one_that_certificates_are_for(small: Small, value: str) -> None:
+    small.edit("stack.toml", TITLE, f"{TITLE}\nplatforms = {value}")
+    assert "`platforms" in load_bad(small).what
+
+
+def test_a_stack_can_be_narrowed_to_one_platform(small: Small) -> None:
+    assert stack.load(small.project, TINY).platform is AMD64
+    small.edit("stack.toml", TITLE, f'{TITLE}\nplatforms = ["amd64", "arm64"]')
+    both = stack.load(small.project, TINY)
+    assert both.platform is AMD64 and both.on(ARM64).platform is ARM64
+    assert lockfile.intent(both) == lockfile.intent(both.on(ARM64))

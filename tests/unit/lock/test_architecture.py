@@ -110,3 +110,16 @@ def test_an_image_judges_as_the_tool_does() -> None:
 )
 def test_the_least_driver_is_that_of_the_cuda_and_of_the_gpu(cuda: str, number: Capability | None, least: str) -> None:
     assert architecture.driver(cuda, number) == least
+
+
+def test_every_least_driver_has_a_second_source_or_says_what_else_is_known() -> None:
+    least = {driver.version: driver for driver in architecture.LEAST_DRIVERS}
+    assert set(least) == {*architecture.DRIVERS.values(), *architecture.FIRST_DRIVERS.values()}
+    for driver in least.values():
+        assert len(driver.sources) > 1 or driver.besides
+        assert all(address.startswith("https://") for address in driver.sources.values())
+
+
+def test_the_reports_are_enough_and_each_is_one() -> None:
+    absent = {where for *_, verdict, where in REPORTS if verdict == "absent"}
+    assert len(absent) >= 12

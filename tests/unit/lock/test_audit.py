@@ -9,8 +9,9 @@ import pytest
 from builder.base import project
 from builder.base.project import Project
 from builder.intent import stack
+from builder.intent.platform import ARM64
 from builder.lock import audit, lockfile, resolve
-from builder.lock.audit import Finding
+from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Entry, Lock
 from tests.conftest import TINY, Small, make_wheel
 
@@ -36,9 +37,24 @@ def test_the_committed_locks_have_no_findings(real: Project) -> None:
     assert {name: audit.stale(lockfile.load(real, name)) for name in names} == {name: [] for name in names}
 
 
+def test_the_committed_base_layers_have_what_their_device_needs_today(real: Project) -> None:
+    locks = [lockfile.load(real, name) for name in stack.names(real)]
+    assert {lock.name: audit.lacking(lock) for lock in locks} == {lock.name: [] for lock in locks}
+
+
+def test_a_base_layer_without_what_cuda_needs_is_found(small: Small) -> None:
+    assert audit.lacking(small.lock) == []
+    lock = cuda(small)
+    assert {"gcc", "libibverbs1"} <= set(audit.lacking(lock))
+    packages = tuple(Entry(name, "1", "0" * 64) for name in audit.lacking(lock))
+    assert audit.lacking(dataclasses.replace(lock, debian=packages)) == []
+
+
 def test_a_stack_that_was_changed_after_it_was_locked_is_found(small: Small) -> None:
     small.edit("stack.toml", "unwanted ;", "unneeded ;")
-    assert audit.stale(small.lock) == [Finding("stack.toml was changed after it was locked", f"vetted lock {TINY}")]
+    assert audit.stale(small.lock) == [
+        AuditFinding("stack.toml was changed after it was locked", f"vetted lock {TINY}")
+    ]
 
 
 def test_words_for_people_make_no_lock_stale(small: Small) -> None:
@@ -50,14 +66,14 @@ def test_words_for_people_make_no_lock_stale(small: Small) -> None:
 def test_a_required_package_that_is_not_locked_is_found(small: Small) -> None:
     lock = dataclasses.replace(small.lock, python=())
     findings = [finding for finding in audit.stale(lock) if "patches" not in finding.what]
-    assert findings == [Finding("tiny-lib is required but not locked", f"vetted lock {TINY}")]
+    assert findings == [AuditFinding("tiny-lib is required but not locked", f"vetted lock {TINY}")]
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0", "1.0.post1", "1.0rc1"])
 def test_a_version_that_is_not_the_required_one_is_found(small: Small, version: str) -> None:
     small.edit("requirements.txt", "==1.0 ", f"=={version} ")
     assert audit.stale(small.lock) == [
-        Finding(f"tiny-lib==1.0 is required, {version} is locked", f"vetted lock {TINY}")
+        AuditFinding(f"tiny-lib==1.0 is required, {version} is locked", f"vetted lock {TINY}")
     ]
 
 
@@ -70,7 +86,8 @@ def test_a_local_version_must_be_the_required_one(small: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "version"), [("nvidia-cublas-cu12", "12.8.4"), ("nvidia-nccl-cu13", "2.27"), ("torch", "2.13.0+cu129")]
+    ("name", "version"),
+    [("nvidia-cublas-cu12", "12.8.4"), ("nvidia-nccl-cu13", "2.27"), ("torch", "2.13.0+cu129"), ("cupy-cuda12x", "13")],
 )
 def test_a_cpu_stack_with_cuda_libraries_is_found(small: Small, name: str, version: str) -> None:
     (finding,) = audit.stale(locked(small.lock, **{name: version}))
@@ -131,7 +148,7 @@ class Sound:
         changed = stack.load(self.small.project, TINY)
         resolve.make(self.small.project, TINY, changed, self.scratch, None)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[AuditFinding]:
         return audit.sound(self.small.lock, self.scratch)
 
 
@@ -150,7 +167,7 @@ def test_a_digit_changed_in_a_hash_is_found_with_expected_and_got(sound: Sound) 
     false = f"{(int(true[0], 16) + 1) % 16:x}{true[1:]}"
     sound.small.edit("requirements.txt", true, false)
     assert sound.findings() == [
-        Finding(
+        AuditFinding(
             "tiny-lib==1.0: no file that fits has the locked hash",
             f"git diff lockfiles/{TINY}, or vetted lock {TINY}",
             expected=f"sha256:{false}",
@@ -184,7 +201,7 @@ def test_a_needed_package_that_is_not_locked_is_found(sound: Sound) -> None:
     sound.lock("picky==1.0")
     assert sound.findings() == []
     drop(sound.small, "old-lib")
-    assert sound.findings() == [Finding("old-lib is needed but not locked", f"vetted lock {TINY}")]
+    assert sound.findings() == [AuditFinding("old-lib is needed but not locked", f"vetted lock {TINY}")]
 
 
 def test_a_locked_package_that_nothing_needs_is_found(sound: Sound) -> None:
@@ -193,7 +210,7 @@ def test_a_locked_package_that_nothing_needs_is_found(sound: Sound) -> None:
     wheel = sound.small.wheelhouse / "old_lib-1.0-py3-none-any.whl"
     entry = Entry("old-lib", "1.0", project.sha256_file(wheel).removeprefix("sha256:"))
     path.write_text(path.read_text() + lockfile.format_python([entry]))
-    assert sound.findings() == [Finding("old-lib is locked but nothing needs it", f"vetted lock {TINY}")]
+    assert sound.findings() == [AuditFinding("old-lib is locked but nothing needs it", f"vetted lock {TINY}")]
 
 
 @pytest.mark.parametrize(("declared", "sound_"), [("vllm<0.20,>=0.10", False), ("vllm>=0.10,<=0.31", True)])
@@ -207,3 +224,19 @@ def test_vllm_must_lie_in_the_range_that_trl_declares(sound: Sound, name: str, d
         [] if sound_ else ["trl 1.16.0 declares "]
     )
     assert all(finding.what.endswith(f"{name} 0.31.0 is locked") for finding in findings)
+
+
+def test_versions_that_differ_between_platforms_are_found(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = dataclasses.replace(
+        small.lock, python=(Entry("one", "1", "a"),), debian=(Entry("libx", "1-2", "a"), Entry("liby", "1-2", "a"))
+    )
+    other = dataclasses.replace(
+        first, stack=first.stack.on(ARM64), python=(Entry("one", "2", "b"),),
+        debian=(Entry("libx", "1-3", "b"), Entry("liby", "1-2+b1", "b"), Entry("libz", "1", "b")),
+    )  # fmt: skip
+    monkeypatch.setattr(audit, "sound", lambda *_: [AuditFinding("it was yanked", "upgrade it")])
+    assert audit.sound_on(first, other, small.scratch()) == [
+        AuditFinding("arm64: it was yanked", "upgrade it"),
+        AuditFinding("one is 2 on arm64, 1 elsewhere", f"vetted lock {TINY}"),
+        AuditFinding("libx is 1-3 on arm64, 1-2 elsewhere", f"vetted lock {TINY} --upgrade debian"),
+    ]

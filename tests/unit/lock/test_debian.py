@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.base import errors
+from builder.base.project import Project
 from builder.intent import stack
-from builder.lock import debian
+from builder.intent.platform import ARM64
+from builder.intent.stack import Stack
+from builder.lock import debian, lockfile
+from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small
 
 MIRROR = "http://mirror.test/debian"
@@ -98,7 +103,17 @@ def test_a_cuda_stack_has_a_compiler_and_the_headers_of_its_python(small: Small)
     small.edit("stack.toml", 'python = "', 'python = "3.11" # "')
     cuda = debian.packages(stack.load(small.project, TINY))
     assert set(cuda) - set(cpu) >= {"gcc", "g++", "libc6-dev", "libpython3.11-dev"}
+    assert set(cuda) - set(cpu) >= {"libibverbs1", "librdmacm1", "ibverbs-providers"}
     assert "gcc" not in cpu and "python3.11" in cuda
+
+
+def test_a_package_is_asked_for_by_its_name_in_the_suite(small: Small) -> None:
+    """What is locked has that name, so the audit would miss the other one for ever."""
+    small.edit("stack.toml", 'device = "cpu"', 'device = "cuda"')
+    assert "librdmacm1" in debian.packages(stack.load(small.project, TINY))
+    small.edit("stack.toml", '"bookworm"', '"trixie"')
+    packages = debian.packages(stack.load(small.project, TINY))
+    assert "librdmacm1t64" in packages and "librdmacm1" not in packages
 
 
 APT_GET = """\
@@ -200,7 +215,75 @@ def test_what_apt_would_install_is_locked_in_the_order_of_the_names(mirror: Smal
     assert {entry.sha256 for entry in entries} == {hashlib.sha256(DEB).hexdigest()}
 
 
+def test_apt_is_asked_for_the_platform_of_the_stack(mirror: Small) -> None:
+    stack_ = mirror.lock.stack
+    for own in (stack_, stack_.on(ARM64)):
+        debian.resolve(own, mirror.scratch())
+        configuration = (mirror.project.scratch(TINY) / f"apt-{own.platform.name}" / "apt.conf").read_text()
+        assert f'APT::Architecture "{own.platform.name}";\n' in configuration
+        assert f'APT::Architectures {{ "{own.platform.name}"; }};\n' in configuration
+
+
 def test_packages_that_cannot_be_installed_together_are_an_error(mirror: Small) -> None:
     setting(mirror, "FAULT", "conflict")
     with pytest.raises(errors.VettedError, match="held broken packages"):
         debian.resolve(mirror.lock.stack, mirror.scratch())
+
+
+def test_stacks_that_ask_for_the_same_have_the_same_packages(real: Project) -> None:
+    """Their versions may differ: they are those of the day of the lock."""
+    names: dict[tuple[str, ...], set[frozenset[str]]] = {}
+    for name in stack.shipped(real):
+        for lock in lockfile.load_all(real, name):
+            needs = (lock.stack.debian, lock.platform.name, *debian.packages(lock.stack))
+            names.setdefault(needs, set()).add(frozenset(entry.name for entry in lock.debian))
+            assert set(debian.packages(lock.stack)) <= {entry.name for entry in lock.debian}
+    assert {len(sets) for sets in names.values()} == {1}
+
+
+class Shelf:
+    """apt, where the base is installed, and what it would add."""
+
+    offers: tuple[Entry, ...] = ()
+    status = ""
+
+    def __init__(self, root: Path, _: Stack) -> None:
+        self.root = root
+        root.mkdir()
+        (root / "status").touch()
+
+    def resolve(self, names: list[str]) -> list[Entry]:
+        Shelf.status = (self.root / "status").read_text()
+        assert names == ["git"]
+        return list(self.offers)
+
+
+@pytest.fixture
+def shelf(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
+    """A base of one package, which is there as a file."""
+    (tmp_path / "deb" / "DEBIAN").mkdir(parents=True)
+    control = f"Package: {NAME}\nVersion: {VERSION}\nArchitecture: all\nMaintainer: me\nDescription: one\n"
+    (tmp_path / "deb" / "DEBIAN" / "control").write_text(control)
+    package = tmp_path / FILE
+    subprocess.run(["dpkg-deb", "--build", str(tmp_path / "deb"), str(package)], check=True, capture_output=True)
+    monkeypatch.setattr(debian, "fetch", lambda _, lock, *__: {lock.debian[0]: package})
+    monkeypatch.setattr(debian, "Apt", Shelf)
+    return small
+
+
+def test_packages_are_added_to_a_base_that_apt_takes_for_installed(
+    shelf: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = Entry("git", "1:2.39", "e" * 64)
+    monkeypatch.setattr(Shelf, "offers", (git,))
+    assert debian.beside(shelf.project, shelf.lock, ["git", NAME], shelf.scratch()) == [git]
+    stanza = fields(Shelf.status)
+    assert (stanza["Package"], stanza["Version"], stanza["Status"]) == (NAME, VERSION, "install ok installed")
+    assert debian.beside(shelf.project, shelf.lock, [NAME], shelf.scratch()) == []
+
+
+def test_a_package_that_needs_a_newer_base_is_refused(shelf: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shelf, "offers", (Entry("git", "1:2.39", "e" * 64), Entry(NAME, "9", "f" * 64)))
+    with pytest.raises(errors.BadInputError, match=f"in the way: {NAME} ") as caught:
+        debian.beside(shelf.project, shelf.lock, ["git"], shelf.scratch())
+    assert "snapshot" in caught.value.next_step

@@ -9,6 +9,7 @@ import pytest
 from builder.base import errors
 from builder.base.project import Project
 from builder.intent import stack
+from builder.intent.platform import ARM64
 from builder.lock import lockfile
 from builder.lock.lockfile import Entry
 from tests.conftest import PYTHON, TINY, Small
@@ -32,6 +33,38 @@ def test_the_digest_changes_with(small: Small, what: str) -> None:
     file, old, new = EDITS[what]
     small.edit(file, old, new)
     assert small.lock.digest != before
+
+
+def two_platforms(small: Small) -> None:
+    """The small stack, locked for arm64 as well, where one Debian package was built anew."""
+    small.edit("stack.toml", 'debian = "bookworm"', 'debian = "bookworm"\nplatforms = ["amd64", "arm64"]')
+    for file in ("requirements.txt", "debian.txt"):
+        small.file(ARM64.file(file)).write_text(small.file(file).read_text())
+    small.edit("debian.arm64.txt", "deb12u3 ", "deb12u3+b1 ")
+
+
+def test_a_lock_for_another_platform_has_files_and_a_digest_of_its_own(small: Small) -> None:
+    before = small.lock
+    two_platforms(small)
+    amd64, arm64 = lockfile.load_all(small.project, TINY)
+    assert (amd64.digest, amd64.intent) == (before.digest, before.intent)
+    assert arm64.platform is ARM64 and arm64.debian[0].version.endswith("+b1")
+    assert arm64.build == amd64.build
+    small.edit("debian.arm64.txt", "deb12u3+b1 ", "deb12u3 ")
+    arm64 = lockfile.load(small.project, TINY, ARM64)
+    assert (arm64.python, arm64.debian) == (amd64.python, amd64.debian)
+    assert arm64.digest != amd64.digest
+    assert (amd64.image, arm64.image) == (TINY, f"{TINY}.arm64")
+
+
+def test_a_platform_that_a_stack_does_not_name_is_refused_and_one_that_is_not_locked(small: Small) -> None:
+    with pytest.raises(errors.BadInputError, match="tiny is not for arm64"):
+        lockfile.load(small.project, TINY, ARM64)
+    two_platforms(small)
+    small.file("requirements.arm64.txt").unlink()
+    with pytest.raises(errors.BadInputError, match=r"requirements\.arm64\.txt does not exist") as caught:
+        lockfile.load_all(small.project, TINY)
+    assert caught.value.next_step == f"vetted lock {TINY}"
 
 
 def test_the_digest_changes_with_one_digit_of_a_distributions_hash(small: Small) -> None:

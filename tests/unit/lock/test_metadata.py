@@ -113,3 +113,26 @@ def test_the_metadata_of_a_real_wheel_is_read(tmp_path: Path) -> None:
     path, sha256 = make_wheel(tmp_path, "said", "1.0", {}, ["needed>=2"])
     file = File("said", "1.0", path.name, str(path), sha256)
     assert metadata.read(file)["requires_dist"] == ["needed>=2"]
+
+
+def archive_of(**files: str) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"x-1/{name.replace('__', '/')}.toml")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("files", "requires"),
+    [
+        ({"pyproject": '[build-system]\nrequires = ["hatchling>=1", "ninja"]\n'}, ["hatchling>=1", "ninja"]),
+        ({"pyproject": "[project]\nname = 'x'\n"}, ["setuptools"]),
+        ({"other": ""}, ["setuptools"]),
+        ({"vendored__pyproject": '[build-system]\nrequires = ["other"]\n'}, ["setuptools"]),
+    ],
+)
+def test_a_source_distribution_says_what_builds_it(files: dict[str, str], requires: list[str]) -> None:
+    assert metadata.build_requirements(archive_of(**files)) == requires

@@ -25,7 +25,7 @@ def _option(value: object) -> object:
     return value
 
 
-class Context(Table):
+class Conditions(Table):
     """What must be true besides the packages. Every key that is present must hold; an absent one decides nothing.
 
     A list has alternatives. Numbers and versions are ranges, written like those of packages. `processes` are the ranks

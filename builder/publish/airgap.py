@@ -29,6 +29,7 @@ IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of files
 # Beside the image: the script that people run, and what the container mounts.
 LOAD, JUDGED = "load", "judged"
+CACHE = "runs/.huggingface"  # in runs/, where files may be added
 SCRIPT = Path(__file__).parent / "scripts" / "load.sh"
 
 
@@ -114,6 +115,7 @@ def _compose(project: Project, lock: Lock, built: Built, folder: Path) -> dict[s
         **{name: re.escape(value) for name, value in fixed.items()},
         dotenv.USER: "[1-9][0-9]*:[0-9]+",
         dotenv.FILES: re.escape(files),
+        dotenv.CACHE: re.escape(f"./{CACHE}"),
         dotenv.MEMORY: "[1-9][0-9]*m",
     }
 
@@ -122,6 +124,7 @@ def script(image: str, stack: str, files: str) -> str:
     """The script that gives Docker the image and writes .env. `files`: the compose files."""
     template = Template(SCRIPT.read_text(encoding="utf-8"), undefined=StrictUndefined, keep_trailing_newline=True)
     rendered: str = template.render(
-        image=image, stack=stack, files=files, judged=JUDGED, nobody=dotenv.NOBODY_IN_PARTICULAR, spared=dotenv.SPARED
-    )
+        image=image, stack=stack, files=files, judged=JUDGED, cache=CACHE, nobody=dotenv.NOBODY_IN_PARTICULAR,
+        spared=dotenv.SPARED,
+    )  # fmt: skip
     return rendered

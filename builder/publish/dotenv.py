@@ -1,20 +1,25 @@
-""".env: the image that compose.yaml runs, pinned by its digest, its user and its limits. Other lines stay."""
+""".env: the image that compose.yaml runs, by its digest, with its user, limits and overlays. Other lines stay."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import reading
 from builder.base.project import Project, write
 from builder.intent.stack import Stack
+from builder.publish import hub
 
 IMAGE, STACK, USER, FILES = "VETTED_IMAGE", "VETTED_STACK", "VETTED_USER", "COMPOSE_FILE"
 CERTIFICATES = "VETTED_CERTIFICATES"
 MEMORY, PIDS = "VETTED_MEMORY", "VETTED_PIDS"
-BASE, GPUS = "compose.yaml", "compose.gpu.yaml"
+CACHE, CA, PROFILES = "VETTED_CACHE", "VETTED_CA", "COMPOSE_PROFILES"
+# In the order in which compose must read them.
+BASE, GPUS, NETWORK, SERVER = "compose.yaml", "compose.gpu.yaml", "compose.network.yaml", "compose.server.yaml"
+ORDER = (BASE, GPUS, NETWORK, SERVER)
 NOBODY_IN_PARTICULAR = 1000  # the user of the images
 MIB = 1 << 20
 SPARED = 2048  # MiB for the host, or a quarter of its memory where that is less
@@ -26,24 +31,92 @@ def path(project: Project) -> Path:
     return project.root / ".env"
 
 
-def pin(project: Project, stack: Stack, name: str, image: str, certificates: Path, scratch: Path) -> bool:
+@dataclass(frozen=True)
+class Overlays:
+    """Which overlays `train` gets; None leaves what .env has."""
+
+    network: bool | None = None
+    server: bool | None = None
+
+
+def pin(
+    project: Project, stack: Stack, name: str, image: str, certificates: Path, scratch: Path,
+    overlays: Overlays = Overlays(),
+) -> bool:  # fmt: skip
     """Write the image, its stack, record, user, limits and compose files; returns whether anything changed."""
     certificates.mkdir(parents=True, exist_ok=True)
-    target = path(project)
-    # Foreign bytes in the file are kept as they are.
-    before = reading.content(target, ".env").decode(errors="surrogateescape") if target.exists() else ""
+    before = _read(project)
     values = {
         IMAGE: image,
         STACK: name,
         CERTIFICATES: _value(project, certificates),
         USER: owner(project),
-        FILES: files(before, stack.device),
-        **{name: value for name, value in limits().items() if not _is_set(before, name)},
     }
+    values |= _of_overlays(project, before, stack.device, values[USER], overlays)
+    return _replace(project, before, {**values, **_limits(before)}, scratch)
+
+
+def overlay(project: Project, device: str, overlays: Overlays, scratch: Path) -> bool:
+    """Change the overlays of the image that .env has; returns whether anything changed."""
+    before = _read(project)
+    values = _of_overlays(project, before, device, _last(before, USER, owner(project)), overlays)
+    return _replace(project, before, values, scratch)
+
+
+def machine(project: Project, ours: Path, *, network: bool, scratch: Path) -> bool:
+    """Write only what differs between machines; returns whether anything changed. `ours`: a folder for a cache."""
+    before = _read(project)
+    user = owner(project)
+    values = {USER: user, **_of_host(project, before, user, ours, network=network), **_limits(before)}
+    return _replace(project, before, values, scratch)
+
+
+def _read(project: Project) -> str:
+    """The text of .env. Foreign bytes in it are kept as they are."""
+    target = path(project)
+    return reading.content(target, ".env").decode(errors="surrogateescape") if target.exists() else ""
+
+
+def _replace(project: Project, before: str, values: Mapping[str, str], scratch: Path) -> bool:
     after = replaced(before, values)
     if after != before:
-        write(target, after.encode(errors="surrogateescape"), scratch)
+        write(path(project), after.encode(errors="surrogateescape"), scratch)
     return after != before
+
+
+def chosen(project: Project) -> str | None:
+    """The stack that .env has an image of; None without one."""
+    try:
+        text = reading.content(path(project), ".env").decode(errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    return _last(text, STACK, "") if _is_set(text, IMAGE) else None
+
+
+def _of_overlays(project: Project, before: str, device: str, user: str, overlays: Overlays) -> dict[str, str]:
+    values = {FILES: files(before, device, overlays)}
+    ours = project.root / ".vetted" / "huggingface"
+    values |= _of_host(project, before, user, ours, network=NETWORK in values[FILES])
+    if SERVER in values[FILES] or _is_set(before, PROFILES):
+        values[PROFILES] = profiles(before, SERVER in values[FILES])
+    return values
+
+
+def _of_host(project: Project, before: str, user: str, ours: Path, *, network: bool) -> dict[str, str]:
+    """The cache, and with a network the tokens and certificate authorities, of this host."""
+    values = {}
+    if not _is_set(before, CACHE):
+        values[CACHE] = _value(project, hub.cache(ours, user))
+    if network:
+        hub.secrets(user)
+        if not _is_set(before, CA) and (bundle := hub.authorities()):
+            values[CA] = _value(project, bundle)
+    return values
+
+
+def _limits(before: str) -> dict[str, str]:
+    """The limits that .env does not set."""
+    return {name: value for name, value in limits().items() if not _is_set(before, name)}
 
 
 def limits() -> dict[str, str]:
@@ -82,13 +155,25 @@ def owner(project: Project) -> str:
     return f"{NOBODY_IN_PARTICULAR}:{NOBODY_IN_PARTICULAR}"
 
 
-def files(text: str, device: str) -> str:
-    """The compose files: those that .env names, with the one for GPUs or without it."""
-    values = re.findall(rf"^\s*(?:export\s+)?{FILES}\s*=(.*)$", text, re.MULTILINE)
-    files = [file for file in (values[-1].strip() if values else BASE).split(":") if file and file != GPUS]
-    if device == "cuda":
-        files.insert(files.index(BASE) + 1 if BASE in files else len(files), GPUS)
-    return ":".join(files)
+def files(text: str, device: str, overlays: Overlays = Overlays()) -> str:
+    """The compose files: those that .env names, with or without the overlays, which have an order."""
+    named = [file for file in _last(text, FILES, BASE).split(":") if file]
+    switches = {GPUS: device == "cuda", NETWORK: overlays.network, SERVER: overlays.server}
+    kept = [file for file in named if file not in ORDER]
+    ours = [file for file in ORDER if (file in named if switches.get(file) is None else switches[file])]
+    # The user's own overlays come last: they change ours.
+    return ":".join([*ours, *kept] if BASE in named else [*kept, *ours])
+
+
+def profiles(text: str, server: bool) -> str:
+    """The profiles of .env, with or without that of the server."""
+    names = [name for name in _last(text, PROFILES, "").split(",") if name and name != "server"]
+    return ",".join([*names, *(["server"] if server else [])])
+
+
+def _last(text: str, name: str, default: str) -> str:
+    values = re.findall(rf"^\s*(?:export\s+)?{name}\s*=(.*)$", text, re.MULTILINE)
+    return values[-1].strip() if values else default
 
 
 def replaced(text: str, values: Mapping[str, str]) -> str:

@@ -20,10 +20,11 @@ from builder.base.project import Project
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
-from builder.image import oci
+from builder.image import index, oci
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.publish import attached, provenance, registry, release, signing
+from builder.publish.policy.rule import Rule
 from builder.publish.reference import Reference
 from builder.publish.release import Release
 from builder.publish.signing import Envelope
@@ -75,7 +76,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Case:
-    """An image and what is attached to it, before any key is used."""
+    """An image and what is attached to it, before any key is used. A rule replaces today's lock and suite."""
 
     project: Project
     reference: str
@@ -85,11 +86,12 @@ class _Case:
     ignored: Sequence[str]
     scratch: Path
     hardware: str | None
+    rule: Rule | None
 
 
 def remote(
     project: Project, reference: Reference, keys: Sequence[Path], scratch: Path, hardware: str | None = None, *,
-    allow_rollback: bool = False,
+    allow_rollback: bool = False, rule: Rule | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge an image in a registry; any of the keys may have signed. Raises NetworkError when the registry fails."""
     repository = reference.repository
@@ -97,9 +99,13 @@ def remote(
     manifest = registry.manifest(repository, image) if image else None
     if image is None or manifest is None:
         return Verdict(str(reference), image or "", doubts=(f"there is no image {reference}",))
+    if images := index.listed(manifest):
+        rows = [f"{platform}  {repository}@{digest}" for platform, digest in images.items()]
+        what = "\n".join(["it is an index of images; each is verified by its own digest:", *rows])
+        return Verdict(str(reference), image, doubts=(what,))
     ignored: list[str] = []
     envelopes = attached.fetch(repository, image, ignored)
-    case = _Case(project, str(reference), image, manifest, envelopes, ignored, scratch, hardware)
+    case = _Case(project, str(reference), image, manifest, envelopes, ignored, scratch, hardware, rule)
 
     def judge(key: Path) -> Verdict:
         verdict = _judge(case, key)
@@ -120,14 +126,15 @@ def _best(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def local(
-    project: Project, layout: Path, image: str | None, keys: Sequence[Path], scratch: Path, hardware: str | None
+    project: Project, layout: Path, image: str | None, keys: Sequence[Path], scratch: Path, hardware: str | None,
+    rule: Rule | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge an image in an OCI layout, without a network: every blob of it is read. Raises BadInputError."""
     content = oci.read(layout, attached.subject(layout, image))
     ignored: list[str] = []
     envelopes = attached.read(layout, content.manifest, ignored)
     manifest = oci.checked(layout, content.manifest)
-    case = _Case(project, str(layout), content.manifest, manifest, envelopes, ignored, scratch, hardware)
+    case = _Case(project, str(layout), content.manifest, manifest, envelopes, ignored, scratch, hardware, rule)
     verdict = _best([_judge(case, key) for key in keys])
     damages = tuple(f"the image is damaged: {damage}" for damage in oci.damaged(content))
     return dataclasses.replace(verdict, doubts=(*damages, *verdict.doubts))
@@ -144,7 +151,7 @@ def _judge(case: _Case, key: Path) -> Verdict:
     notes = (*skipped, *(f"ignored {kind}: {reason}" for kind, reason in refused)) if statements else skipped
     doubts = [] if statements else [f"{kind}: {reason}" for kind, reason in refused]
     name, lock = _origin(statements, doubts)
-    doubts += _of_stack(case.project, name, lock)
+    doubts += [] if case.rule else _of_stack(case.project, name, lock)
     in_project = name is not None and name in stack.names(case.project)
     terms = judgement.terms(case.project, lockfile.load(case.project, name)) if name and in_project else None
     certificates = _certificates(case, statements, terms, doubts)
@@ -182,8 +189,7 @@ def _certificates(
         except (ValueError, RecursionError) as error:
             doubts.append(f"a certificate is signed, but cannot be read: {str(error).splitlines()[0]}")
             continue
-        against = judgement.doubts(statement, terms, case.image) if terms else ["there is no lock to judge it by"]
-        judged.append(JudgedCertificate(statement, tuple(against)))
+        judged.append(JudgedCertificate(statement, tuple(_against(case, statement, terms))))
     if statements and not judged:
         doubts.append("no certificate is among what is attached")
     if case.hardware is None or not judged:
@@ -193,6 +199,17 @@ def _certificates(
         elsewhere = "; ".join(sorted({entry.hardware for entry in judged}))
         doubts.append(f"no certificate was earned on {case.hardware}, only on: {elsewhere}")
     return tuple(there)
+
+
+def _against(case: _Case, statement: Statement, terms: Terms | None) -> list[str]:
+    """What speaks against a certificate. A rule accepts those of earlier locks and suites, too, whose numbers only the
+    bounds that they name can judge."""
+    if case.rule is None:
+        return judgement.doubts(statement, terms, case.image) if terms else ["there is no lock to judge it by"]
+    doubts = case.rule.doubts(statement, certificate.today())
+    if terms and judgement.is_of_today(statement, terms):
+        doubts += [doubt for doubt in judgement.doubts(statement, terms, case.image) if doubt not in doubts]
+    return doubts
 
 
 def _releases(statements: Sequence[SignedStatement]) -> Iterator[Release]:

@@ -103,9 +103,9 @@ def finish(home: Project, name: str, scratch: Path) -> bool:
     note = _note(home, name)
     if not note.is_file():
         return False
-    lock = lockfile.load(home, name)
-    if render.difference(home, lock):
-        write(home.dockerfile(name), render.dockerfile(home, lock), scratch)
+    for lock in lockfile.load_all(home, name):
+        if render.difference(home, lock):
+            write(render.path_of(home, lock), render.dockerfile(home, lock), scratch)
     with home.holding("documents") as documents:
         generate.refresh(home, documents)
     note.unlink()

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from builder.base import errors
 from builder.base.project import write
 from builder.intent import stack
-from builder.lock import resolve
+from builder.lock import extension, resolve
 from builder.lock.lockfile import Lock
 from builder.upgrade import outdated
 from builder.upgrade.aside import Aside
@@ -28,7 +28,8 @@ def write_lock(aside: Aside, old: Lock, upgrade: Sequence[str], scratch: Path) -
     if pins:
         _move_pins(aside.stack_dir(name) / "stack.toml", old, pins, scratch)
     # Without a request: all that no pin fixes. An empty list would move Debian's packages as well.
-    resolve.make(aside, name, stack.load(aside, name), scratch, (others or None) if upgrade else list(old.versions))
+    free = list(old.own.python if old.stack.extends else old.versions)
+    resolve.make(aside, name, stack.load(aside, name), scratch, (others or None) if upgrade else free)
 
 
 def _requests(old: Lock, upgrade: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -37,6 +38,8 @@ def _requests(old: Lock, upgrade: Sequence[str]) -> tuple[dict[str, str], list[s
     others = []
     for line in upgrade:
         name, version = _request(line)
+        if old.stack.extends and name in old.parent.versions:
+            raise extension.not_own(old.parent.name, old.name, name)
         if "==" in old.stack.packages.get(name, ""):
             if not version and "+" in old.versions.get(name, ""):
                 raise errors.BadInputError(
@@ -75,7 +78,7 @@ def _move_pins(path: Path, old: Lock, pins: Mapping[str, str], scratch: Path) ->
     free = [name for name, version in pins.items() if not version]
     if free:
         lines = [f"{name}>={old.versions[name]}" if name in free else line for name, line in new.packages.items()]
-        versions, conflict = outdated.resolved(new, scratch, lines)
+        versions, conflict = outdated.resolved(new, scratch, lines, outdated.limits(old, scratch))
         if conflict:
             raise errors.BadInputError(f"the stack has no solution\n{conflict}")
         for name in free:

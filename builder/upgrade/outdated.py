@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.base import aliases, pins
@@ -39,11 +37,13 @@ def of_stack(lock: Lock, scratch: Path) -> list[OutdatedPin]:
     newest = newest_versions(lock, scratch)
     outdated = []
     for name in lock.stack.packages:
+        if lock.stack.extends and name not in lock.own.python:
+            continue  # the parent's, which stays as it is
         locked = lock.versions.get(name)
         last = newest.get(name)
         if locked is None or last is None or Version(last) <= Version(locked):
             continue
-        conflict = resolved(moved(lock.stack, name, last), scratch)[1]
+        conflict = resolved(moved(lock.stack, name, last), scratch, None, limits(lock, scratch))[1]
         fits = last if not conflict else _newest_that_fits(lock, name, locked, scratch)
         if fits != locked and (violation := _outside_of_trl(lock, name, fits, scratch)):
             fits, conflict = locked, violation
@@ -79,22 +79,23 @@ def newest_versions(lock: Lock, scratch: Path) -> dict[str, str]:
 
 def moved(stack: Stack, name: str, version: str) -> Stack:
     """The stack with one of its pins moved."""
-    requires = [_pin(line, version) if key == name else line for key, line in stack.packages.items()]
+    requires = [pins.moved(line, version) if key == name else line for key, line in stack.packages.items()]
     return stack.model_copy(update={"requires": requires})
-
-
-def _pin(line: str, version: str) -> str:
-    requirement = Requirement(line)
-    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-    marker = f" ; {requirement.marker}" if requirement.marker else ""
-    return f"{requirement.name}{extras}=={version}{marker}"
 
 
 def _newest_that_fits(lock: Lock, name: str, locked: str, scratch: Path) -> str:
     """uv takes the newest version that the other pins allow."""
     free = [f"{name}>={locked.partition('+')[0]}" if key == name else line for key, line in lock.stack.packages.items()]
-    versions, conflict = resolved(lock.stack, scratch, free)
+    versions, conflict = resolved(lock.stack, scratch, free, limits(lock, scratch))
     return locked if conflict else versions.get(name, locked)
+
+
+def limits(lock: Lock, scratch: Path) -> list[str]:
+    """The options by which uv moves nothing of the parent's, in the lock of an extension."""
+    if lock.stack.extends is None:
+        return []
+    (scratch / "parent.txt").write_text("\n".join(pins.lines(lock.parent.versions)) + "\n")
+    return [f"--constraint={scratch / 'parent.txt'}"]
 
 
 def resolved(
@@ -105,10 +106,4 @@ def resolved(
     target.unlink(missing_ok=True)
     lines = stack.requires if requirements is None else requirements
     result = solver.compile_pins(stack, scratch, lines, [*options, "-o", str(target)])
-    return ({}, in_short(result.stderr)) if result.returncode != 0 else (pins.read(target.read_text()), "")
-
-
-def in_short(output: str) -> str:
-    """uv's explanation of a conflict, without its drawing, its warnings, and that there is no solution."""
-    words = " ".join(re.sub(r"[×│╰├─▶]", " ", output).split())
-    return re.sub(r"^.*?No solution found when resolving dependencies:?( cause:)? ?|^error: ", "", words)
+    return ({}, solver.in_short(result.stderr)) if result.returncode != 0 else (pins.read(target.read_text()), "")

@@ -11,7 +11,7 @@ from builder.bisect.packages import BreakingChanges
 from builder.certify.certificate import ProbeResult, Statement
 from builder.certify.transcript import Event
 from builder.image.buildx import Step
-from builder.lock.audit import Finding
+from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Lock
 from builder.upgrade.compare import Regression
 from builder.upgrade.difference import Difference
@@ -29,7 +29,7 @@ class Recertification:
     new: Lock | None = None
     difference: Difference | None = None
     explanation: str = ""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     statement: Statement | None = None
     before: Statement | None = None  # the last certificate of the same device and engine
     worse: list[Regression] = field(default_factory=list)

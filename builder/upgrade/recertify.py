@@ -15,9 +15,9 @@ from builder.certify import certificate, certify
 from builder.certify.certify import Options
 from builder.image import render
 from builder.intent.advisory import Advisory
-from builder.lock import audit, kernels, lockfile
+from builder.lock import audit, kernels, lockfile, solver
 from builder.lock.lockfile import Lock
-from builder.upgrade import aside, candidate, compare, culprit, difference, outdated
+from builder.upgrade import aside, candidate, compare, culprit, difference
 from builder.upgrade.aside import Aside
 from builder.upgrade.recertification import Progress, Recertification
 from builder.upgrade.report import report
@@ -53,7 +53,7 @@ def _try(
     except errors.BadInputError as error:
         if "no solution" not in error.what:
             raise
-        result.outcome, result.explanation = "unresolvable", outdated.in_short(error.what.partition("\n")[2])
+        result.outcome, result.explanation = "unresolvable", solver.in_short(error.what.partition("\n")[2])
         return result
     new = lockfile.load(copy, old.name)
     if new.digest == old.digest:

@@ -20,7 +20,13 @@ WORDS = {
 def report(result: Recertification) -> str:
     """What happened, section by section."""
     lines = [f"# {result.name}: the candidate {WORDS.get(result.outcome, result.outcome)}", ""]
-    lines += [f"The lock stays {result.old.digest}.", ""]
+    lines += [f"The lock stays {result.old.digest}.", "", *sections(result)]
+    return "\n".join(lines)
+
+
+def sections(result: Recertification) -> list[str]:
+    """The lines after the title: the reasons, the culprit, and the difference."""
+    lines: list[str] = []
     if result.explanation:
         lines += [*text.block(result.explanation), ""]
     if result.findings:
@@ -33,7 +39,7 @@ def report(result: Recertification) -> str:
     if difference := result.difference:
         lines += [f"## What changed ({len(difference.rows)} distributions, {difference.total})", ""]
         lines += [*(f"- {markdown(line)}" for line in difference.words()), ""]
-    return "\n".join(lines)
+    return lines
 
 
 def _broken(result: Recertification) -> Iterator[str]:

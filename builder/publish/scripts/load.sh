@@ -10,9 +10,9 @@ if ! docker image inspect "$image" > /dev/null 2>&1; then
     echo 'next: in /etc/docker/daemon.json set {"features": {"containerd-snapshotter": true}}, restart Docker' >&2
     exit 4
 fi
-mkdir -p runs
+mkdir -p {{ cache }}/hub {{ cache }}/datasets
 owner="$(id -u):$(id -g)"
-if [ "$(id -u)" = 0 ]; then owner='{{ nobody }}:{{ nobody }}'; chown "$owner" runs; fi
+if [ "$(id -u)" = 0 ]; then owner='{{ nobody }}:{{ nobody }}'; chown "$owner" runs {{ cache }} {{ cache }}/*; fi
 # Of the host's memory all but {{ spared }} MiB, or three quarters, whichever is more.
 memory=$(awk -v spared='{{ spared }}' \
     '/^MemTotal:/ { t = int($2 / 1024); a = t - spared; b = int(t * 3 / 4); print (a > b ? a : b) "m" }' /proc/meminfo)
@@ -22,6 +22,7 @@ VETTED_STACK={{ stack }}
 VETTED_CERTIFICATES=./{{ judged }}
 VETTED_USER=$owner
 COMPOSE_FILE={{ files }}
+VETTED_CACHE=./{{ cache }}
 VETTED_MEMORY=$memory
 END
 mv .env.partial .env

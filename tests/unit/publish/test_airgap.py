@@ -48,9 +48,11 @@ def test_the_image_is_loaded_and_chosen(folder: Path, tmp_path: Path) -> None:
     assert "./index.json" in (tmp_path / "notes" / "loaded").read_text().splitlines()
     runs = (folder / "runs").stat()
     assert runs.st_uid != 0
+    assert (folder / airgap.CACHE / "datasets").stat().st_uid == runs.st_uid
     assert (folder / ".env").read_text() == (
         f"{dotenv.IMAGE}={IMAGE}\n{dotenv.STACK}=tiny\n{dotenv.CERTIFICATES}=./judged\n"
         f"{dotenv.USER}={runs.st_uid}:{runs.st_gid}\n{dotenv.FILES}=compose.yaml:compose.gpu.yaml\n"
+        f"{dotenv.CACHE}=./{airgap.CACHE}\n"
         f"{dotenv.MEMORY}={dotenv.limits()[dotenv.MEMORY]}\n"
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from builder.publish import dotenv
+from builder.publish import dotenv, hub
+from builder.publish.dotenv import Overlays
 from tests.conftest import TINY, Small
 
 VALUES = {"VETTED_IMAGE": "a.b/c@sha256:1", "VETTED_STACK": "tiny"}
@@ -57,6 +59,70 @@ def test_a_stack_for_gpus_brings_its_compose_file_and_leaves_those_of_others(
     stack = small.lock.stack.model_copy(update={"device": device})
     dotenv.pin(small.project, stack, TINY, "a.b/c@sha256:1", small.root / "certificates", small.scratch())
     assert f"COMPOSE_FILE={files}\n" in dotenv.path(small.project).read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "overlays", "files", "profiles"),
+    [
+        ("", Overlays(network=True), "compose.yaml:compose.network.yaml", None),
+        ("", Overlays(network=True, server=True), "compose.yaml:compose.network.yaml:compose.server.yaml", "server"),
+        ("COMPOSE_FILE=compose.yaml:compose.network.yaml\n", Overlays(), "compose.yaml:compose.network.yaml", None),
+        ("COMPOSE_FILE=compose.yaml:compose.network.yaml:mine.yaml\n", Overlays(network=False), "compose.yaml:mine.yaml", None),  # noqa: E501
+        (
+            "COMPOSE_FILE=compose.yaml:compose.server.yaml:mine.yaml\nCOMPOSE_PROFILES=tools,server\n",
+            Overlays(network=True),
+            "compose.yaml:compose.network.yaml:compose.server.yaml:mine.yaml",
+            "tools,server",
+        ),
+        ("COMPOSE_FILE=compose.yaml:compose.server.yaml\nCOMPOSE_PROFILES=server\n", Overlays(server=False), "compose.yaml", ""),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_overlays_stay_in_their_order_until_they_are_taken_back(
+    small: Small, before: str, overlays: Overlays, files: str, profiles: str | None
+) -> None:
+    dotenv.path(small.project).write_text(before)
+    folder = small.root / "certificates"
+    dotenv.pin(small.project, small.lock.stack, TINY, "a.b/c@sha256:1", folder, small.scratch(), overlays)
+    lines = dotenv.path(small.project).read_text().splitlines()
+    assert f"COMPOSE_FILE={files}" in lines
+    assert [line for line in lines if line.startswith("COMPOSE_PROFILES")] == (
+        [] if profiles is None else [f"COMPOSE_PROFILES={profiles}"]
+    )
+
+
+def test_the_network_brings_files_for_tokens_and_the_authorities_of_the_host(
+    small: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "ca.crt"
+    bundle.touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    monkeypatch.setenv("VETTED_SECRETS", str(tmp_path / "secrets"))
+    folder = small.root / "certificates"
+    dotenv.pin(small.project, small.lock.stack, TINY, "a@sha256:1", folder, small.scratch())
+    assert not (tmp_path / "secrets").exists()
+    dotenv.pin(small.project, small.lock.stack, TINY, "a@sha256:1", folder, small.scratch(), Overlays(network=True))
+    assert f"VETTED_CA={bundle}\n" in dotenv.path(small.project).read_text()
+    tokens = sorted((tmp_path / "secrets").iterdir())
+    assert [(path.name, path.stat().st_mode & 0o777) for path in tokens] == [
+        ("hf_token", 0o600),
+        ("wandb_api_key", 0o600),
+    ]
+    assert {path.stat().st_uid for path in tokens} == {int(dotenv.owner(small.project).partition(":")[0])}
+    tokens[0].write_text("secret")
+    dotenv.pin(small.project, small.lock.stack, TINY, "a@sha256:1", folder, small.scratch(), Overlays(network=True))
+    assert tokens[0].read_text() == "secret"
+
+
+def test_the_cache_is_the_hosts_where_the_container_may_write_it(
+    small: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    mine, other = f"{os.geteuid()}:{os.getegid()}", "4321:1234"
+    assert hub.cache(small.root / ".vetted" / "huggingface", mine) == tmp_path / "hf"
+    assert sorted(path.name for path in (tmp_path / "hf").iterdir()) == ["datasets", "hub"]
+    assert hub.cache(small.root / ".vetted" / "huggingface", other) == small.root / ".vetted" / "huggingface"
+    if os.geteuid() == 0:
+        assert (small.root / ".vetted" / "huggingface" / "hub").stat().st_uid == 4321
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ def test_what_was_built_here_is_pinned_by_its_digest(command: Command, small: Sm
     assert lines[:3] == ["PORT=1", f"VETTED_IMAGE={pinned}", f"VETTED_STACK={TINY}"]
     assert lines[3] == f"VETTED_CERTIFICATES=./.vetted/judged/{TINY}"
     assert [line.partition("=")[0] for line in lines[4:]] == [
-        "VETTED_USER", "COMPOSE_FILE", "VETTED_MEMORY", "VETTED_PIDS",
+        "VETTED_USER", "COMPOSE_FILE", "VETTED_CACHE", "VETTED_MEMORY", "VETTED_PIDS",
     ]  # fmt: skip
     assert f"{TINY}: {pinned}\n  written to .env" in answer.out
+    assert "`docker images` dates it 2023-11-14, whenever it was built" in answer.out
     assert "no Docker engine answers: the image is pinned; run this again to load it" in answer.err
     again = command(small.root, "use", "--json")
     assert (again.code, again.json["image"], again.json["changed"]) == (0, pinned, False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builder.intent.advisory import Advisory
-from builder.lock import lockfile
+from builder.lock import lockfile, solver
 from builder.lock.lockfile import Lock
 from builder.upgrade import difference, outdated
 from tests.conftest import TINY, Small, make_wheel
@@ -80,13 +80,13 @@ def test_a_vllm_that_trl_does_not_declare_does_not_fit(wheels: Small, command: C
 
 
 def test_moving_a_pin_keeps_extras_and_markers(small: Small) -> None:
-    wanted = small.lock.stack.model_copy(update={"requires": ['a[x,y]==1 ; python_version > "3"', "b==2"]})
-    assert outdated.moved(wanted, "a", "3").requires == ['a[x,y]==3 ; python_version > "3"', "b==2"]
+    stack = small.lock.stack.model_copy(update={"requires": ['a[x,y]==1 ; python_version > "3"', "b==2"]})
+    assert outdated.moved(stack, "a", "3").requires == ['a[x,y]==3 ; python_version > "3"', "b==2"]
 
 
 def test_what_uv_says_is_cut_to_what_is_in_the_way() -> None:
     output = "warning: a\n  × No solution found when resolving dependencies:\n  ╰─▶ Because b needs c,\n      no d.\n"
-    assert outdated.in_short(output) == "Because b needs c, no d."
+    assert solver.in_short(output) == "Because b needs c, no d."
 
 
 def with_versions(lock: Lock, **versions: str) -> Lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from builder.base import tomlfile
 from builder.certify import certificate, certify, hostenv
 from builder.image import render, target
 from builder.intent.advisory import Advisory
+from builder.intent.platform import ARM64
 from builder.lock import lockfile
 from builder.upgrade import aside
 from tests.commands import spawn
@@ -242,6 +244,17 @@ def test_a_copy_of_a_stack_makes_the_image_that_the_stack_itself_would(small: Sm
     copy = aside.make(small.project, TINY, tmp_path / "aside")
     text = small.project.dockerfile(TINY).read_text()
     assert target.inputs_of(copy, lockfile.load(copy, TINY), text) == small.inputs
+
+
+def test_the_dockerfile_for_another_platform_is_rendered_too(small: Small) -> None:
+    small.edit("stack.toml", 'debian = "bookworm"', 'debian = "bookworm"\nplatforms = ["amd64", "arm64"]')
+    for file in ("requirements.txt", "debian.txt"):
+        shutil.copy(small.file(file), small.file(ARM64.file(file)))
+    note = aside._note(small.project, TINY)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+    assert aside.finish(small.project, TINY, small.scratch())
+    assert [render.difference(small.project, lock) for lock in lockfile.load_all(small.project, TINY)] == ["", ""]
 
 
 def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:

@@ -1,0 +1,150 @@
+"""Units as Slurm jobs, through submitit: it writes the batch script, the logs, and the answer of each job to a file.
+
+Nothing is scheduled here. Slurm queues, places, and requeues a job whose node fails; submitit then starts the same
+unit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base import errors, process, sources
+from builder.base.project import Project, sha256, write
+from builder.fleet import plan, unit
+from builder.fleet.unit import Outcome, Unit
+from builder.lock import lockfile
+
+POLL = 5.0  # seconds
+GRACE = 60.0  # seconds that a shared disk may need to show the answer of a job that has left the queue
+JOURNAL = "jobs.json"
+FORGOTTEN = "Invalid job id"  # what squeue says of a job that ended minutes ago
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What each job asks for. `minutes`: 0 means as measured."""
+
+    partition: str = ""
+    cpus: int = 2
+    minutes: int = 0
+
+
+def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, scratch: Path) -> dict[Unit, Any]:
+    """A job for each unit, in arrays of those that ask for the same; a job that runs already is taken up again.
+
+    Raises MissingToolError without Slurm, VettedError when it refuses, NetworkError when it does not answer.
+    """
+    submitit = _submitit()
+    logs, journal = folder / "logs", folder / JOURNAL
+    known = _known(journal)
+    identities = {each: _identity(home, each) for each in units}
+    jobs = {each: submitit.SlurmJob(logs, known[key]) for each, key in identities.items() if key in known}
+    queue = _queue(jobs.values()) if jobs else {}
+    if queue is None:
+        raise errors.NetworkError(
+            "Slurm does not answer, and jobs of an earlier fleet may run", next_step="sinfo; then run this again"
+        )
+    jobs = {each: job for each, job in jobs.items() if job.paths.result_pickle.exists() or job.job_id in queue}
+    groups: dict[tuple[str, int, int], list[Unit]] = {}
+    for each in units:
+        if each not in jobs:
+            groups.setdefault((each.gpu, each.gpus, limits.minutes or plan.minutes(home, each)), []).append(each)
+    for (gpu, number, minutes), members in groups.items():
+        executor = submitit.SlurmExecutor(folder=logs)
+        more = {"chdir": str(home.root), "requeue": True} | ({"gres": f"gpu:{gpu}:{number}"} if number else {})
+        executor.update_parameters(
+            job_name="vetted", time=minutes, cpus_per_task=limits.cpus, nodes=1, ntasks_per_node=1,
+            additional_parameters=more, **({"partition": limits.partition} if limits.partition else {}),
+        )  # fmt: skip
+        try:
+            with executor.batch():
+                submitted = [executor.submit(unit.run, str(home.root), each) for each in members]
+        except submitit.core.utils.FailedJobError as error:
+            raise errors.VettedError(
+                f"Slurm refuses the jobs\n{error}", next_step="sinfo; sbatch --test-only"
+            ) from error
+        jobs |= dict(zip(members, submitted, strict=True))
+        known |= {identities[each]: job.job_id for each, job in zip(members, submitted, strict=True)}
+        write(journal, json.dumps(known, indent=1) + "\n", scratch)
+    return jobs
+
+
+def outcomes(jobs: Mapping[Unit, Any], say: Callable[[str], None]) -> Iterator[Outcome]:
+    """The outcome of each job, once, as it ends. While Slurm does not answer, the jobs are waited for."""
+    waiting, left = dict(jobs), dict[Unit, float]()
+    while waiting:
+        queue = _queue(waiting.values())
+        states = sorted((queue or {}).values())
+        say(", ".join(f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(states)))
+        for each, job in list(waiting.items()):
+            outcome = _answer(each, job)
+            if outcome is None and queue is not None and job.job_id not in queue:
+                since = left.setdefault(each, time.monotonic())
+                if time.monotonic() - since > GRACE:
+                    outcome = Outcome(each, "", 0.0, error=f"the job ended without an answer; see {job.paths.stderr}")
+            elif outcome is None:
+                left.pop(each, None)
+            if outcome is not None:
+                del waiting[each]
+                yield outcome
+        if waiting:
+            time.sleep(POLL)
+
+
+def collected(home: Project, each: Unit, folder: Path, scratch: Path) -> None:
+    """Forget the job of a unit whose answer is kept: the next fleet starts it anew."""
+    known = _known(folder / JOURNAL)
+    if known.pop(_identity(home, each), None):
+        write(folder / JOURNAL, json.dumps(known, indent=1) + "\n", scratch)
+
+
+def _submitit() -> Any:
+    try:
+        import submitit  # takes a quarter of a second, which no other command needs
+    except ImportError as error:
+        raise errors.MissingToolError("submitit is not installed", next_step="uv pip install submitit") from error
+    process.check("asking Slurm", ["sinfo", "--version"])
+    return submitit
+
+
+def _answer(each: Unit, job: Any) -> Outcome | None:
+    """What a job answered, as soon as it is there."""
+    if not job.paths.result_pickle.exists():
+        return None
+    try:
+        answer: Outcome = job.result()
+    except Exception as error:  # the unit's own, and submitit's about an answer that it cannot read
+        return Outcome(each, "", 0.0, error=str(error)[-unit.TAIL :])
+    return answer
+
+
+def _queue(jobs: Iterable[Any]) -> dict[str, str] | None:
+    """The state of each of these jobs that is in Slurm's queue, by its id; None when Slurm does not answer.
+
+    A cluster need not keep accounts, so `sacct` is not asked.
+    """
+    ids = ",".join(job.job_id for job in jobs)
+    result = process.run(["squeue", "--noheader", "--array", "--format=%i %T", f"--jobs={ids}"])
+    if result.returncode != 0 and FORGOTTEN not in result.stderr:
+        return None
+    return dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if " " in line)
+
+
+def _identity(home: Project, each: Unit) -> str:
+    """What decides the answer of a unit, apart from the machine."""
+    parts = [asdict(each), lockfile.load(home, each.stack).digest, sources.digest(home.smoke)]
+    return sha256(json.dumps(parts, sort_keys=True).encode())
+
+
+def _known(journal: Path) -> dict[str, str]:
+    """The jobs of earlier commands, by identity."""
+    try:
+        content = json.loads(journal.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,68 @@
+"""What a container needs of the host for models and datasets of the Hub: a cache, tokens, certificate authorities."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+# The folders of the cache that a container sees. Beside them lies the host's token, which it must not see.
+FOLDERS = ("hub", "datasets")
+TOKENS = ("hf_token", "wandb_api_key")
+
+
+def cache(ours: Path, user: str) -> Path:
+    """A folder whose `hub` and `datasets` the user of the container (uid:gid) may write; it is made if need be.
+
+    The host's own cache, so that what was downloaded there is there; `ours` where that is someone else's.
+    """
+    uid, gid = map(int, user.split(":"))
+    own = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    place = own if all(_owner(own / name) == uid for name in FOLDERS) else ours
+    for name in FOLDERS:
+        folder = place / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_uid != uid and os.geteuid() == 0:
+            os.chown(folder, uid, gid)
+    return place
+
+
+def _owner(folder: Path) -> int:
+    """The owner of a folder, or of the nearest one above that is there."""
+    while True:
+        try:
+            return folder.stat().st_uid
+        except (FileNotFoundError, NotADirectoryError):
+            folder = folder.parent
+        except PermissionError:
+            return -1
+
+
+def secrets(user: str) -> Path:
+    """The folder of the tokens, with an empty file for each that is missing: an empty file is no token.
+
+    The user of the container (uid:gid) may read those that root makes.
+    """
+    uid, gid = map(int, user.split(":"))
+    folder = Path(os.environ.get("VETTED_SECRETS") or Path.home() / ".config" / "vetted")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in TOKENS:
+        file = folder / name
+        file.touch(mode=0o600)
+        if os.geteuid() == 0 and file.stat().st_uid == 0:
+            os.chown(file, uid, gid)
+    return folder
+
+
+def authorities() -> Path | None:
+    """The certificate authorities that this host trusts, a company's own among them."""
+    paths = ssl.get_default_verify_paths()
+    candidates = (
+        os.environ.get("SSL_CERT_FILE"),
+        os.environ.get("REQUESTS_CA_BUNDLE"),
+        "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine, Arch
+        "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, Red Hat
+        "/etc/ssl/ca-bundle.pem",  # openSUSE
+        paths.cafile,
+    )
+    return next((Path(name) for name in candidates if name and Path(name).is_file()), None)

@@ -1,0 +1,83 @@
+"""The suites and the locks of earlier commits: what is deployed today was often published some commits ago."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.base import errors, process, sources
+from builder.base.project import Project
+from builder.certify import certificate
+from builder.intent import stack
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
+
+LOCKS = ("lockfiles", "images/patches")
+
+
+def suites(project: Project, since: str, scratch: Path) -> dict[str, None]:
+    """The digests of the suites at a commit and at every later one that changed smoke/. Raises BadInputError."""
+    commit = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}").strip()
+    if not commit:
+        raise errors.BadInputError(
+            f"`suite_since`: this clone has no commit {since}",
+            cause="a clone without history, or a misspelt name",
+            next_step="git fetch --unshallow --tags",
+        )
+    later = _git(project, "rev-list", "--reverse", f"{commit}..HEAD", "--", "smoke").split()
+    digests: dict[str, None] = {}
+    for each in (commit, *later):
+        root = _at(project, each, ("smoke",), scratch)
+        if (root / "smoke").is_dir():
+            digests[sources.digest(root / "smoke")] = None
+    return digests
+
+
+def locks(project: Project, scratch: Path) -> Iterator[Lock]:
+    """Every lock of the stacks as they are, and as they were while a certificate of today may have been issued.
+
+    A lock of an earlier commit that today's Vetted cannot read is left out.
+    """
+    yield from _locks(project)
+    first = certificate.today() - certificate.LIFETIME
+    # The commit before the period, too: its locks were the stacks' when the period began.
+    before = _git(project, "rev-list", "-1", f"--until={first}", "HEAD", "--", *LOCKS).split()
+    for commit in (*before, *_git(project, "rev-list", f"--since={first}", "HEAD", "--", *LOCKS).split()):
+        yield from _locks(Project(_at(project, commit, LOCKS, scratch)))
+
+
+def _locks(project: Project) -> Iterator[Lock]:
+    for name in stack.names(project):
+        try:
+            yield from lockfile.load_all(project, name)
+        except (errors.VettedError, OSError):
+            continue
+
+
+def _at(project: Project, commit: str, folders: tuple[str, ...], scratch: Path) -> Path:
+    """Folders of the project as they were at a commit, in a folder of their own."""
+    target = scratch / commit
+    if target.is_dir():
+        return target
+    target.mkdir()
+    for folder in folders:
+        archive = scratch / "archive.tar"
+        archive.unlink(missing_ok=True)
+        _git(project, "archive", "--format=tar", f"--output={archive}", commit, "--", folder)
+        if archive.is_file() and archive.stat().st_size:
+            with tarfile.open(archive) as members:
+                members.extractall(target, filter="data")
+    return target
+
+
+def _git(project: Project, *argv: str) -> str:
+    """What git prints; "" if it fails: without git or a clone there is no history."""
+    quiet = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
+    own = ["-c", f"safe.directory={project.root.resolve()}"] if (project.root / ".git").exists() else []
+    env = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        result = process.run(["git", *own, *quiet, *argv], env=env, cwd=project.root)
+    except errors.MissingToolError:
+        return ""
+    return result.stdout if result.returncode == 0 else ""

@@ -1,0 +1,137 @@
+"""Makes the site: every page in a new folder, the search index over them, then the new folder in place of the old."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base import errors, process
+from builder.base.project import Project, remove
+from builder.certify import certificate
+from builder.intent import advisory, stack
+from builder.site import pages, proof, stacks
+from builder.site.pages import Content
+
+EXTRA = {"vl_convert": "vl-convert-python", "pagefind_bin": "pagefind[bin]"}  # the packages, by a module of each
+MARK = ".vetted-site"  # the file by which a folder is known as one that this stage may replace
+STATES = ("certified", "expired", "does not hold", "not a certificate", "earlier")
+COMMIT = re.compile(r"([0-9a-f]{40,64}(?:-dirty)?)\n")
+LOADED = re.compile(r'<(?:link|script|img)\b[^>]*? (?:href|src)="([^"]+)"')
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result. `largest`: the page that loads the most bytes, its own included."""
+
+    output: Path
+    pages: int
+    states: dict[str, int]
+    largest: str
+    largest_bytes: int
+
+
+def read(project: Project, scratch: Path, report: Report) -> Content:
+    """Everything that the site shows. Raises BadInputError for a broken stack, lock, advisory or evidence file."""
+    records = []
+    for name in stack.names(project):
+        report(f"judging {name}")
+        records.append(stacks.read(project, name, scratch))
+    return Content(
+        project, records, advisory.load_all(project), proof.read(project), certificate.today(), _commit(project)
+    )  # fmt: skip
+
+
+def _commit(project: Project) -> str:
+    """The commit of the project, with `-dirty` where files were changed since; empty without git."""
+    with suppress(errors.MissingToolError):
+        argv = ["git", "-C", str(project.root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        if match := COMMIT.fullmatch(process.run(argv).stdout):
+            return match[1]
+    return ""
+
+
+def complete() -> None:
+    """Raises MissingToolError where the packages of the extra `site` are not installed."""
+    missing = [name for module, name in EXTRA.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise errors.MissingToolError(
+            f"not installed: {', '.join(missing)}",
+            cause="Vetted was installed without its extra `site`, which draws the charts and makes the search",
+            next_step="pip install 'vetted[site]', or ./vetted of a clone, which has it",
+        )
+
+
+def replaceable(output: Path) -> None:
+    """Raises StorageError when a folder has files that are not of an earlier site."""
+    if not output.exists() or (output.is_dir() and ((output / MARK).is_file() or not any(output.iterdir()))):
+        return
+    raise errors.StorageError(
+        f"{output} exists and is neither an empty folder nor an earlier site", next_step="choose another --output"
+    )
+
+
+def make(content: Content, output: Path, report: Report) -> Result:
+    """Write the site. What was there before stays until the new one is complete."""
+    replaceable(output)
+    output = output.absolute()
+    partial = output.with_name(f".{output.name}.partial")
+    remove(partial)
+    try:
+        partial.mkdir(parents=True)
+        loads = _write(content, partial, report)
+        report("indexing for the search")
+        _index(partial)
+        (partial / MARK).write_text("made by `vetted site`, which replaces this folder\n")
+        remove(output)
+        partial.rename(output)
+    finally:
+        remove(partial)
+    largest = max(loads, key=lambda path: loads[path])
+    states = dict.fromkeys(STATES, 0)
+    for entry in content.stacks:
+        for each in (*entry.current, *entry.earlier):
+            states[each.state] += 1
+        states["not a certificate"] += len(entry.unreadable)
+    return Result(output, len(loads), states, largest, loads[largest])
+
+
+def _write(content: Content, folder: Path, report: Report) -> dict[str, int]:
+    """Write every file; the bytes that each page loads, its own included."""
+
+    def put(path: str, data: bytes) -> None:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    for path, source in pages.texts().items():
+        put(path, source.read_bytes())
+    for path, data in pages.files(content):
+        put(path, data)
+    loads = {}
+    for page in pages.pages(content):
+        report(page.path)
+        html = page.html(content)
+        put(page.path, html.encode())
+        loads[page.path] = len(html.encode()) + sum(
+            (folder / page.path).parent.joinpath(path).stat().st_size for path in loaded(html)
+        )
+    return loads
+
+
+def _index(folder: Path) -> None:
+    argv = [sys.executable, "-m", "pagefind", "--site", str(folder), "--keep-index-url", "--silent"]
+    process.check("indexing the pages", argv)
+    for path in (folder / "pagefind").iterdir():
+        if "-ui." in path.name or path.name.startswith("pagefind-highlight"):  # the page has its own few lines
+            path.unlink()
+
+
+def loaded(html: str) -> set[str]:
+    """The files that a page of our templates loads by itself, as it names them."""
+    return set(LOADED.findall(html))

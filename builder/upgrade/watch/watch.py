@@ -1,0 +1,178 @@
+"""A watch on one stack: what is new upstream is tried in a branch, and the branch says what came of it.
+
+All that fits is tried together. What breaks the suite is bisected, left out, and the rest is tried again; so the branch
+ends with the most that may move. The same releases are not tried twice.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from builder.base import sources
+from builder.base.project import Project, remove, sha256, write
+from builder.certify import certificate
+from builder.certify.certify import Options
+from builder.intent.advisory import Advisory
+from builder.lock import lockfile
+from builder.lock.lockfile import Lock
+from builder.upgrade import outdated, recertify
+from builder.upgrade.outdated import OutdatedPin
+from builder.upgrade.recertification import Progress, Recertification
+from builder.upgrade.watch import branch, git, notices, verdict
+from builder.upgrade.watch.branch import Branch
+
+GREEN = ("green", "nothing")
+ALONE = ("unresolvable", "unsound", "not built")  # together; one by one, some may move
+
+
+@dataclass
+class Watched:
+    """What a watch saw of a stack, and did. `unchanged`: the day on which the same was tried; then nothing ran."""
+
+    lock: Lock
+    day: datetime.date
+    notices: list[str] = field(default_factory=list)
+    newer: list[OutdatedPin] = field(default_factory=list)
+    trials: list[Recertification] = field(default_factory=list)
+    untried: str = ""  # why nothing was tried, although something fits
+    failed: str = ""  # why the trials ended early
+    unchanged: str = ""
+    outcome: str = ""  # of the last trial, an earlier watch's where nothing ran
+    branch: str = ""
+    commit: str = ""
+    pushed: str = ""  # the commit that the branch had before, where an earlier watch made it
+    verdict: Path | None = None
+    subject: str = ""
+    request: str = ""  # the address of the pull or merge request
+
+    @property
+    def name(self) -> str:
+        return self.lock.name
+
+    @property
+    def fitting(self) -> list[OutdatedPin]:
+        """What may be tried."""
+        return [pin for pin in self.newer if pin.fits != pin.locked]
+
+    @property
+    def good(self) -> bool:
+        """Does every certificate hold for a while, and did everything move that fits?"""
+        return not self.notices and not self.failed and self.outcome in ("", *GREEN)
+
+
+def look(home: Project, name: str, day: datetime.date, scratch: Path) -> Watched:
+    """What is new for a stack, and what becomes of its certificates. Nothing is tried."""
+    lock = lockfile.load(home, name)
+    return Watched(lock, day, notices.of(home, lock, day), outdated.of_stack(lock, scratch))
+
+
+def attempt(
+    home: Project, watched: Watched, options: Options, advisories: Sequence[Advisory], scratch: Path,
+    progress: Progress, *, force: bool = False,
+) -> None:  # fmt: skip
+    """Try what fits, on a branch. The caller holds the stack's watch. Raises VettedError and its kinds."""
+    identity = _identity(home, watched, options)
+    journal = branch.folder(home, watched.name) / "last.json"
+    last = _read(journal)
+    known = git.commit(home.root, f"refs/heads/{branch.PREFIX}{watched.name}")
+    watched.pushed = last.get("commit", "")
+    if not force and last.get("identity") == identity and known == last.get("commit"):
+        watched.unchanged, watched.commit, watched.outcome = last["day"], last["commit"], last["outcome"]
+        watched.branch, watched.subject = f"{branch.PREFIX}{watched.name}", last["subject"]
+        watched.verdict = branch.folder(home, watched.name) / "verdict.md"
+        return
+    with branch.checked_out(home, watched.name, last.get("commit", "")) as tree, tree.holding(watched.name) as own:
+        watched.trials = _trials(tree, watched.fitting, watched.name, options, advisories, own, progress)
+        bad = [trial.outcome for trial in watched.trials if trial.outcome not in GREEN]
+        watched.outcome = bad[0] if bad else "green"
+        _conclude(tree, watched, own)
+        text = {
+            "identity": identity, "day": str(watched.day), "commit": watched.commit, "subject": watched.subject,
+            "outcome": watched.outcome,
+        }  # fmt: skip
+        write(journal, json.dumps(text, indent=1) + "\n", scratch)  # before the folders go, which takes a while
+
+
+def _trials(
+    tree: Branch, pins: Sequence[OutdatedPin], name: str, options: Options, advisories: Sequence[Advisory],
+    scratch: Path, progress: Progress,
+) -> list[Recertification]:  # fmt: skip
+    trials: list[Recertification] = []
+
+    def try_(chosen: Sequence[OutdatedPin]) -> Recertification:
+        progress.say(f"trying {', '.join(f'{pin.name} {pin.fits}' for pin in chosen)}")
+        (own := scratch / f"trial-{len(trials)}").mkdir()
+        upgrade = [f"{pin.name}=={pin.fits}" for pin in chosen]
+        trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress))
+        return trials[-1]
+
+    left = list(pins)
+    while left:
+        result = try_(left)
+        if result.outcome in ALONE and len(left) > 1:
+            for pin in left:  # what is green moves the branch on
+                try_([pin])
+            break
+        culprits = {change.name for change in result.breaking.culprits} if result.breaking else set()
+        if result.outcome in GREEN or culprits.isdisjoint(pin.name for pin in left):
+            break
+        left = [pin for pin in left if pin.name not in culprits]
+    return trials
+
+
+def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
+    """Write the verdict, and commit it with what moved."""
+    moved = lockfile.load(tree, watched.name)
+    own = Path(branch.FOLDER) / watched.name
+    for number, trial in enumerate(watched.trials, start=1):
+        _keep(tree, trial, own / f"trial-{number}", scratch)
+    watched.subject = verdict.subject(watched.lock, moved, watched.trials)
+    certified = next(iter(certificate.of_stack(tree.home, watched.name).values()), None)
+    text = verdict.verdict(watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified)
+    write(tree.root / own / "verdict.md", text, scratch)
+    paths = [
+        tree.relative(tree.stack_dir(watched.name)), f"images/{watched.name}", "README.md", "README.zh-CN.md", "docs",
+        "doctor",
+    ]  # fmt: skip
+    watched.commit = branch.commit(tree, watched.subject, text, paths, scratch)
+    watched.branch = tree.name
+    watched.verdict = branch.folder(tree.home, watched.name) / "verdict.md"
+    write(watched.verdict, text, scratch)
+
+
+def _keep(tree: Branch, trial: Recertification, own: Path, scratch: Path) -> None:
+    """Put the draft of an advisory and the reproducer of a trial on the branch; `own` is below its root."""
+    if trial.advisory:
+        write(tree.root / own / "advisory.toml", trial.advisory.read_bytes(), scratch)
+    if trial.reproducer:
+        target = tree.root / own / "reproducer"
+        remove(target)
+        shutil.copytree(trial.reproducer.parent, target, ignore=shutil.ignore_patterns("smoke"))
+        if (trial.reproducer.parent / "smoke").is_dir():  # the branch has the same suite
+            (target / "smoke").symlink_to(os.path.relpath(tree.smoke, target))
+        trial.reproducer = own / "reproducer" / trial.reproducer.name
+
+
+def _identity(home: Project, watched: Watched, options: Options) -> str:
+    """What decides what a trial would show: the lock, the suite, what fits, and where it runs."""
+    parts = [
+        watched.lock.digest, sources.digest(home.smoke), options.engine, options.device,
+        *(asdict(pin) for pin in watched.fitting),
+    ]  # fmt: skip
+    return sha256(json.dumps(parts, sort_keys=True).encode())
+
+
+def _read(journal: Path) -> dict[str, str]:
+    """What the last watch left; empty where there was none, or its file was damaged."""
+    try:
+        content = json.loads(journal.read_text())
+    except (OSError, ValueError):
+        return {}
+    keys = ("identity", "day", "commit", "subject", "outcome")
+    return content if isinstance(content, dict) and all(isinstance(content.get(key), str) for key in keys) else {}

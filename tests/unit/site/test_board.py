@@ -1,0 +1,74 @@
+"""The matrix: which cell a certificate is in, and on which days it was in force."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.base.project import Project
+from builder.certify import certificate
+from builder.site import board, history, stacks
+from builder.site.board import CPU
+from builder.site.certificates import Certificate
+from builder.site.history import Version
+from tests.conftest import ROOT, TINY, Small
+
+
+@pytest.fixture
+def gpus(real: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> stacks.StackPage:
+    """A stack for CUDA without a certificate."""
+    monkeypatch.setattr(history, "versions", lambda *_: [])
+    return stacks.read(real, "trl1.16-cu130", tmp_path)
+
+
+def test_a_stack_for_cuda_is_audited_for_gpus_and_not_for_cpus(gpus: stacks.StackPage) -> None:
+    cells = board.row(gpus, board.columns([gpus]))
+    assert cells[CPU] == board.NOT_FOR
+    assert (cells["V100"].word, cells["H100, H200, H20"].word) == ("no kernels", "audited")
+    assert cells["H100, H200, H20"].note.startswith("driver ≥ ")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "column"), [("NVIDIA H200", "H100, H200, H20"), ("NVIDIA X999", "NVIDIA X999, driver 1")]
+)
+def test_a_certificate_is_in_the_column_of_its_gpu(gpus: stacks.StackPage, gpu: str, column: str) -> None:
+    statement = certificate.read(ROOT / "lockfiles" / "trl1.16-cpu" / "certificates" / "cpu-docker.json")
+    document = json.loads(statement.to_json())
+    for resource in document["predicate"]["configuration"]:
+        if resource["name"] == "hardware":
+            resource["annotations"] |= {"gpus": [gpu], "class": f"2x {gpu}, driver 1"}
+    statement = certificate.Statement.model_validate(document)
+    one = Certificate("trl1.16-cu130", "cuda-docker", b"", statement, [], "certified")
+    certified = dataclasses.replace(gpus, current=[one])
+    assert column in board.columns([certified])
+    cell = board.row(certified, board.columns([certified]))[column]
+    assert cell.word == "certified"
+    assert str(statement.predicate.expires) in cell.note
+
+
+def test_the_days_of_earlier_certificates_end_where_the_next_begins(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = small.issue(day=datetime.date(2026, 1, 1))
+    old = path.read_bytes()
+    small.issue()
+    past = [Version("cpu-host", "a" * 40, "2026-01-02", old), Version("another", "b" * 40, "2026-01-02", old + b" ")]
+    monkeypatch.setattr(history, "versions", lambda *_: past)
+    stack = stacks.read(small.project, TINY, tmp_path)
+    cell = board.row(stack, [CPU])[CPU]
+    today = certificate.today()
+    first = (datetime.date(2026, 1, 2), min(today, datetime.date(2026, 4, 1)))
+    assert list(cell.spans) == [first, (today, today + certificate.LIFETIME)]
+    assert cell.otherwise == "not built"
+
+
+def test_what_does_not_hold_was_never_in_force(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "versions", lambda *_: [])
+    small.issue()
+    small.edit("lock.toml", "1700000000", "1700000001")
+    cell = board.row(stacks.read(small.project, TINY, tmp_path), [CPU])[CPU]
+    assert (cell.word, list(cell.spans)) == ("does not hold", [])

@@ -1,0 +1,111 @@
+"""The folder of a site: what may be replaced, what stays when it is interrupted, what a command answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.base import errors
+from builder.site import markup, site
+from tests.conftest import TINY, Small
+from tests.unit.conftest import Command
+from tests.unit.site.conftest import Make
+
+pytestmark = pytest.mark.usefixtures("no_history")
+
+
+def test_an_earlier_site_is_replaced(small: Small, make: Make) -> None:
+    output = make(small.project).output
+    (output / "stacks" / "old.html").write_text("old")
+    assert make(small.project).output == output
+    assert not (output / "stacks" / "old.html").exists()
+    assert (output / "stacks" / f"{TINY}.html").is_file()
+    assert [path.name for path in output.parent.iterdir() if "partial" in path.name] == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_is_no_site_stays(small: Small, command: Command, tmp_path: Path, kind: str) -> None:
+    mine = tmp_path / "mine" / "thesis.tex"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    answer = command(small.root, "site", "--output", str(mine.parent if kind == "folder" else mine))
+    assert answer.code == 6
+    assert "neither an empty folder nor an earlier site" in answer.err
+    assert mine.read_text() == "mine"
+
+
+def test_an_empty_folder_is_filled(small: Small, make: Make, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    assert (make(small.project).output / "index.html").is_file()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, errors.VettedError("no")])
+def test_what_was_there_stays_until_the_new_one_is_complete(
+    small: Small, make: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    output = make(small.project).output
+    (output / "note").write_text("of the first")
+
+    def fail(_: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(site, "_index", fail)
+    with pytest.raises((KeyboardInterrupt, errors.VettedError)):
+        make(small.project)
+    assert (output / "note").read_text() == "of the first"
+    assert [path.name for path in output.parent.iterdir() if "partial" in path.name] == []
+
+
+def test_the_command_says_what_it_made(small: Small, command: Command, tmp_path: Path) -> None:
+    small.issue()
+    answer = command(small.root, "site", "--output", str(tmp_path / "out"))
+    assert (answer.code, answer.err) == (0, "")
+    assert "certificates: 1 certified" in answer.out
+    answer = command(small.root, "site", "--output", str(tmp_path / "out"), "--json")
+    assert answer.json["states"]["certified"] == 1
+    assert answer.json["output"] == str(tmp_path / "out")
+
+
+def test_without_its_packages_it_says_how_to_get_them(
+    small: Small, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "EXTRA", {"no_such_module": "a-package"})
+    answer = command(small.root, "site", "--output", str(tmp_path / "out"))
+    assert answer.code == 4
+    assert "not installed: a-package" in answer.err and "pip install 'vetted[site]'" in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_broken_evidence_is_a_bad_input(small: Small, command: Command, tmp_path: Path) -> None:
+    evidence = small.root / "docs" / "evidence" / "controls.json"
+    evidence.parent.mkdir()
+    evidence.write_text("{}")
+    answer = command(small.root, "site", "--output", str(tmp_path / "out"))
+    assert answer.code == 3
+    assert "docs/evidence/controls.json" in answer.err
+
+
+def test_the_same_input_gives_the_same_bytes(small: Small, make: Make) -> None:
+    small.issue()
+    first = {path: path.read_bytes() for path in make(small.project).output.rglob("*") if path.is_file()}
+    assert {path: path.read_bytes() for path in make(small.project).output.rglob("*") if path.is_file()} == first
+
+
+def test_what_a_page_loads_counts() -> None:
+    html = '<link href="a.css"><script src="b.js"></script><img src="c.svg"><a href="d.html">d</a>'
+    assert site.loaded(html) == {"a.css", "b.js", "c.svg"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.123456, "0.123"), (3.0, "3"), (True, "yes"), (False, "no"), (None, "–"), ("a\nb", "a b"), (1e-9, "1e-09")],
+)
+def test_numbers_as_people_read_them(value: object, shown: str) -> None:
+    assert markup.shown(value) == shown
+
+
+def test_prose_keeps_paragraphs_and_code_and_nothing_else() -> None:
+    assert (
+        markup.prose("One `x < 1`.\n\n<b>Two</b>") == "<p>One <code>x &lt; 1</code>.</p><p>&lt;b&gt;Two&lt;/b&gt;</p>"
+    )

@@ -12,7 +12,7 @@ from typing import IO
 
 from builder.base import errors
 from builder.base.project import sha256_file
-from builder.bundle.unbundle import Part
+from builder.bundle.unbundle.manifest import Part
 
 CHUNK = 1 << 20
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

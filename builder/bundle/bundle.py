@@ -1,91 +1,94 @@
 """A bundle: everything that a GPU host without a network needs to install a stack and earn its certificate.
 
 It is one archive, cut into parts that can be copied one by one, with a manifest of their checksums and an entry script
-(unbundle.py). The same lock, suite and tool give the same bytes; downloads are kept by their hash, so an interrupted
+(unbundle/). The same lock, suite and tool give the same bytes; downloads are kept by their hash, so an interrupted
 `vetted bundle` continues where it stopped.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.base import errors, sources
 from builder.base.project import Project, sha256_file, write
-from builder.bundle import archive, freeze, selection, unbundle
-from builder.bundle.contents import CONTENTS, DEBS, WHEELS, CarriedFile, Contents
+from builder.bundle import archive, interpreter, routes, selection, unbundle
+from builder.bundle.contents import CONTENTS, Contents
+from builder.bundle.routes import Progress
 from builder.bundle.selection import TOOL
-from builder.image import render
-from builder.lock import archives, debian, lockfile
-from builder.lock.index import File
+from builder.bundle.unbundle import manifest as manifests
+from builder.lock import archives, lockfile
 from builder.lock.lockfile import Entry, Lock
 
-Progress = Callable[[str], None]
-
-ENTRY = "run.py"
+ENTRY = "run.pyz"
 VERIFIER = "tool"  # the folder of the verifier's own wheels
 OLDEST_PYTHON = (3, 11)  # for the verifier, which is this tool
 
 
 @dataclass(frozen=True)
+class Request:
+    """What a bundle is for: the host's Python (None: the stack's own), its files (sha256 to bytes), and the route.
+
+    Without a route, it is the smaller one; the one of the image only if the image was built here.
+    """
+
+    python: str | None = None
+    host: Mapping[str, int] = field(default_factory=dict)
+    route: str | None = None
+
+
+@dataclass(frozen=True)
 class Bundle:
-    """A bundle that was written. `digest`: of its manifest; `size`: bytes of all parts."""
+    """A bundle that was written. `digest`: of its manifest; `size`: of all parts; `routes`: bytes that each takes."""
 
     folder: Path
     contents: Contents
     digest: str
     parts: int
     size: int
+    routes: Mapping[str, int]
+
+    @property
+    def route(self) -> str:
+        """The route that was taken."""
+        return routes.IMAGE if self.contents.image else routes.HOST
 
 
 def make(
-    project: Project,
-    lock: Lock,
-    output: Path,
-    scratch: Path,
-    part_size: int,
-    python: str,
-    host: Mapping[str, str],
-    progress: Progress,
+    project: Project, lock: Lock, request: Request, output: Path, scratch: Path, part_size: int, progress: Progress
 ) -> Bundle:
-    """Write the bundle of a lock into a folder that is empty or contains an earlier bundle.
-
-    `python`: the host's, such as 3.12. `host`: what it has, name to version. Raises VettedError's kinds.
-    """
-    if tuple(int(part) for part in python.split(".")) < OLDEST_PYTHON:
+    """Write the bundle of a lock into a folder that is empty or has an earlier bundle. Raises VettedError's kinds."""
+    if request.python and tuple(int(part) for part in request.python.split(".")) < OLDEST_PYTHON:
         raise errors.BadInputError(
-            f"a bundle for Python {python} cannot be made: what runs there needs {'.'.join(map(str, OLDEST_PYTHON))}",
-            next_step=f"install python{lock.stack.python} on the host, and leave --python out",
+            f"a bundle for Python {request.python} cannot be made: what runs there needs "
+            + ".".join(map(str, OLDEST_PYTHON)),
+            next_step="leave --python out: the bundle then has the stack's own",
         )
     _check_output(output)
-    stack = lock.stack.model_copy(update={"python": python})
-    without = freeze.left_out(lock, host)
-    entries = [entry for entry in lock.python if entry.name not in without]
-    progress("looking up the locked files")
-    files = selection.locked(project, lock, stack, scratch, entries)
-    # A source distribution is built on the host, which takes the locked build requirements.
-    tools = stack.model_copy(update={"override": []})
-    source = [file for file in files if not file.is_wheel]
-    if refused := [file.name for file in source if file.name not in render.GROUPS[render.SOURCE]]:
-        raise selection.unfit(lock, python, f"there is no wheel of {', '.join(refused)}")
-    build = selection.locked(project, lock, tools, scratch, lock.build if source else ())
+    stack = lock.stack.model_copy(update={"python": request.python or lock.stack.python})
+    loads = []
+    if request.route != routes.IMAGE:
+        loads.append(routes.of_host(project, lock, stack, request.host, scratch, progress))
+    if request.route != routes.HOST and (built := routes.image(project, lock, needed=request.route is not None)):
+        loads.append(routes.of_image(project, lock, built, request.host, scratch, progress))
+    load = min(loads, key=lambda load: load.size)
     progress("looking up the verifier's own files")
-    verifier = selection.verifier(tools, scratch, selection.tool_pins(python))
-    paths = archives.download(project, scratch, [*files, *build, *verifier], progress)
+    tools = stack.model_copy(update={"override": []})
+    verifier = selection.verifier(tools, scratch, selection.tool_pins(stack.python))
+    paths = archives.download(project, scratch, verifier, progress)
 
     contents = Contents(
-        stack=lock.name, lock=lock.digest, suite=sources.digest(project.smoke), python=python,
-        distributions=_carried(files), build=_carried(build), left_out=without,
+        stack=lock.name, lock=lock.digest, suite=sources.digest(project.smoke), python=stack.python,
+        carried=request.python is None, distributions=load.distributions, build=load.build, image=load.image,
     )  # fmt: skip
-    tree = project_files(project, lock)
-    tree |= {f"{WHEELS}/{file.filename}": paths[file] for file in (*files, *build)}
+    tree = project_files(project, lock) | load.tree
     tree |= {f"{VERIFIER}/{file.filename}": paths[file] for file in verifier}
-    if lock.debian and debian.LIBRARIES:
-        debs = debian.fetch(project, lock, scratch, list(debian.LIBRARIES))
-        tree |= {f"{DEBS}/{entry.sha256}.deb": path for entry, path in debs.items()}
+    if contents.carried:
+        tree |= interpreter.packages(project, lock, scratch)
     requirements = [Entry(file.name, file.version, file.sha256) for file in verifier]
     for name, text in (
         (CONTENTS, contents.to_json()),
@@ -93,14 +96,15 @@ def make(
     ):
         tree[name] = scratch / name.replace("/", "-")
         tree[name].write_text(text)
-    return _write(lock, contents, tree, output, scratch, part_size, progress)
+    sizes = {other.route: other.size for other in loads}
+    return _write(lock, contents, tree, sizes, output, scratch, part_size, progress)
 
 
 def _check_output(output: Path) -> None:
     """Raises StorageError when a folder contains anything that an earlier `vetted bundle` did not write."""
     if output.is_dir():
-        own = {ENTRY, unbundle.MANIFEST}
-        strange = [p.name for p in output.iterdir() if p.name not in own and not unbundle.PART_NAME.match(p.name)]
+        own = {ENTRY, manifests.MANIFEST}
+        strange = [p.name for p in output.iterdir() if p.name not in own and not manifests.PART_NAME.match(p.name)]
         strange = [name for name in strange if not name.endswith(".partial")]
         if not strange:
             return
@@ -110,10 +114,6 @@ def _check_output(output: Path) -> None:
         f"{output} holds something else than a bundle" if output.is_dir() else f"{output} exists and is not a folder",
         next_step="choose another --output",
     )
-
-
-def _carried(files: Iterable[File]) -> list[CarriedFile]:
-    return [CarriedFile(name=file.name, version=file.version, file=file.filename, sha256=file.sha256) for file in files]
 
 
 def project_files(project: Project, lock: Lock) -> dict[str, Path]:
@@ -141,13 +141,14 @@ def _write(
     lock: Lock,
     contents: Contents,
     tree: Mapping[str, Path],
+    sizes: Mapping[str, int],
     output: Path,
     scratch: Path,
     part_size: int,
     progress: Progress,
 ) -> Bundle:
     output.mkdir(parents=True, exist_ok=True)
-    manifest = output / unbundle.MANIFEST
+    manifest = output / manifests.MANIFEST
     manifest.unlink(missing_ok=True)  # it is written last: without it, a bundle is not whole
     for partial in output.glob(".*.partial"):
         partial.unlink()
@@ -156,14 +157,25 @@ def _write(
         parts.append(part)
         progress(f"written: {part.name}")
     for path in output.iterdir():
-        if unbundle.PART_NAME.fullmatch(path.name) and path.name not in {part.name for part in parts}:
+        if manifests.PART_NAME.fullmatch(path.name) and path.name not in {part.name for part in parts}:
             path.unlink()  # of an earlier bundle
-    shutil.copyfile(unbundle.__file__, scratch / ENTRY)
-    write(output / ENTRY, (scratch / ENTRY).read_bytes(), scratch)
+    write(output / ENTRY, entry_script(), scratch)
     size = sum(part.size for part in parts)
     data = {
-        "format": unbundle.FORMAT, "stack": lock.name, "device": lock.stack.device, "python": contents.python,
-        "size": size, "parts": [part._asdict() for part in parts],
+        "format": manifests.FORMAT, "stack": lock.name, "device": lock.stack.device, "python": contents.python,
+        "carried": contents.carried, "size": size, "parts": [part._asdict() for part in parts],
     }  # fmt: skip
     write(manifest, json.dumps(data, indent=1) + "\n", scratch)
-    return Bundle(output, contents, sha256_file(manifest), len(parts), size)
+    return Bundle(output, contents, sha256_file(manifest), len(parts), size, sizes)
+
+
+def entry_script() -> bytes:
+    """The package `unbundle` as a program: a zip archive that Python runs, the same bytes wherever it is made."""
+    folder = Path(unbundle.__file__).parent
+    sources_ = {f"unbundle/{path.name}": path.read_text() for path in sorted(folder.glob("*.py"))}
+    sources_["__main__.py"] = "from unbundle.run import main\n\nmain()\n"
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, text in sources_.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return target.getvalue()

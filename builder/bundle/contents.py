@@ -10,34 +10,71 @@ from pydantic import Field, ValidationError
 from builder.base import errors, reading, sources
 from builder.base.project import Project, sha256
 from builder.base.tomlfile import Table
+from builder.bundle.unbundle.interpreter import LIBRARIES, PACKAGES
 from builder.certify.certificate import Digest
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
 CONTENTS = "bundle.json"
 WHEELS = "wheels"
-DEBS = "debs"
+IMAGE = "image"
+MANIFEST, CONFIG = f"{IMAGE}/manifest.json", f"{IMAGE}/config.json"
+DEBS = "debs"  # what hostenv.py may need; the stack's Python lies in folders of its own
 
 
 class CarriedFile(Table):
-    """One file of a distribution. For the stack's own Python it is the locked file."""
+    """One file of a distribution. For the stack's own Python it is the locked file.
+
+    `record`: the digest of its RECORD, where it is carried hollow: without the files that the host has.
+    """
 
     name: str
     version: str
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+!-]+$")]
     sha256: Digest
+    record: Digest | None = None
+
+
+class CarriedLayer(Table):
+    """A layer of an image, in a file named after its diff_id. Its cuts, if it has any, lie beside it."""
+
+    diff_id: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    media_type: str
+
+    @property
+    def path(self) -> str:
+        return f"{IMAGE}/{self.diff_id.removeprefix('sha256:')}"
+
+
+class CarriedImage(Table):
+    """An image: the digest of its manifest, its name, what built it from which inputs, and its layers in order."""
+
+    manifest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    name: str
+    buildkit: str
+    inputs: str
+    layers: list[CarriedLayer]
 
 
 class Contents(Table):
-    """bundle.json. `left_out`: distributions that, by its freeze, the host has at the locked version."""
+    """bundle.json. `python`: the version that the files are for; `carried`: whether the bundle has it.
+
+    A bundle has either distributions or an image.
+    """
 
     stack: str
     lock: str
     suite: str
     python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
+    carried: bool
     distributions: list[CarriedFile]
     build: list[CarriedFile]
-    left_out: list[str]
+    image: CarriedImage | None = None
+
+    @property
+    def hollow(self) -> list[CarriedFile]:
+        """The distributions that lack files."""
+        return [file for file in self.distributions if file.record]
 
     def to_json(self) -> str:
         return json.dumps(self.model_dump(), indent=1) + "\n"
@@ -53,7 +90,7 @@ def read_unpacked(project: Project) -> tuple[Lock, Contents]:
     try:
         contents = Contents.model_validate_json(reading.content(project.root / CONTENTS, CONTENTS, again))
     except FileNotFoundError as error:
-        raise errors.BadInputError(f"{project.root} is not an unpacked bundle", next_step="python3 run.py") from error
+        raise errors.BadInputError(f"{project.root} is not an unpacked bundle", next_step="python3 run.pyz") from error
     except (ValidationError, RecursionError) as error:
         raise errors.BadInputError(
             f"{CONTENTS}: {str(error).splitlines()[0]}", cause="another version of Vetted made it", next_step=again
@@ -69,4 +106,8 @@ def read_unpacked(project: Project) -> tuple[Lock, Contents]:
                 cause="an unpacked file was edited",
                 next_step=again,
             )
+    locked = {entry.sha256 for entry in lock.debian}
+    for package in (path for folder in (DEBS, PACKAGES, LIBRARIES) for path in (project.root / folder).glob("*")):
+        if package.stem not in locked:
+            raise errors.BadInputError(f"{package} is not a locked package", cause="it was added", next_step=again)
     return lock, contents

@@ -1,8 +1,7 @@
 """On a host without a network: install what a bundle carries, run the suite, and compare the environment with the lock.
 
-The entry script (unbundle.py) has checked and unpacked the bundle before any of this runs. Of the host's own packages
-the environment sees only those that the bundle leaves out, as links: other packages would disturb the suite, and no
-file of the host is ever written.
+The entry script (unbundle/) has checked and unpacked the bundle before any of this runs. Files of the host stand in for
+those that the bundle leaves out only where they are the same; no file of the host is ever written.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base import errors, process, sources
-from builder.base.project import Project, sha256, write
-from builder.bundle import host
+from builder.base import process, sources
+from builder.base.project import Project, sha256_file, write
+from builder.bundle import hollow, inside, present
 from builder.bundle.contents import DEBS, WHEELS, CarriedFile, Contents
+from builder.bundle.unbundle.work import RESULTS
 from builder.certify import certify, hostenv, judgement
 from builder.certify.certificate import Differences
 from builder.certify.certify import Certification, Options
@@ -25,16 +25,24 @@ from builder.image.buildx import Step
 from builder.lock.lockfile import Entry, Lock
 
 ENGINE = "host"
+CERTIFICATE, REPORT = "certificate.json", "report.json"
 SCRIPT = Path(__file__).parent / "scripts" / "installed_distributions.py"
 
 
 @dataclass(frozen=True)
+class Host:
+    """What a host gives: the interpreter to install for (its own, or the stack's), and folders with its files."""
+
+    python: Path
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
 class Installed:
-    """A distribution of the environment; `of_host` when its files are the host's own."""
+    """A distribution of the environment."""
 
     name: str
     version: str
-    of_host: bool
 
 
 def run(
@@ -42,73 +50,94 @@ def run(
     lock: Lock,
     contents: Contents,
     request: Options,
-    python: Path,
+    host: Host,
     scratch: Path,
     on_step: Callable[[Step], None],
     on_event: Callable[[Event], None],
 ) -> Certification:
-    """Install, run the suite, and write the certificate or the report.
+    """Install or put together, run the suite, and write the certificate or the report."""
 
-    `python` is the host's interpreter, whose packages stand in for those that the bundle leaves out.
-    """
-    environment = prepare(project, lock, contents, python, scratch, lambda what: on_step(Step(0, 0, what)))
-    on_step(Step(0, 0, "comparing what is installed with the lock"))
-    version, distributions = installed(environment)
-    different = differences(lock, contents, version, distributions)
+    def report(what: str) -> None:
+        on_step(Step(0, 0, what))
+
     root = scratch / "suite"
     identity = sources.copy(project.smoke, root)
-    subject = certify.on_host(lock, environment, root, scratch)
+    if contents.image:
+        tree = inside.prepare(project, contents.image, host.folders, scratch, report)
+        subject, different = inside.subject(contents.image, tree, root, lock, request.device), None
+    else:
+        environment = prepare(project, lock, contents, host, scratch, report)
+        if request.device == "cuda":
+            hostenv.require_compiler(lock, environment)
+        report("comparing what is installed with the lock")
+        different = differences(lock, contents, *installed(environment))
+        subject = certify.on_host(lock, environment, root, scratch)
     subject = dataclasses.replace(subject, engine={**subject.engine, "bundle": contents.digest})
+    report("running the suite")
     statement = certify.examine(lock, request, subject, identity, scratch, on_event, different)
     doubts = certify.doubts_about(statement, judgement.terms(project, lock, root / "smoke"), subject)
     earned = statement.predicate.issued is not None and not doubts
-    target = project.state / ("certificates" if earned else "reports") / f"{request.device}-{ENGINE}.json"
+    results = project.state / RESULTS
+    target, other = results / CERTIFICATE, results / REPORT
+    if not earned:
+        target, other = other, target
+    other.unlink(missing_ok=True)  # of an earlier run
     write(target, (statement if earned else statement.undated()).to_json(), scratch)
     return Certification(statement, target if earned else None, None if earned else target, reused=False, doubts=doubts)
 
 
 def prepare(
-    project: Project, lock: Lock, contents: Contents, python: Path, scratch: Path, report: Callable[[str], None]
+    project: Project, lock: Lock, contents: Contents, host: Host, scratch: Path, report: Callable[[str], None]
 ) -> Path:
     """The environment of a bundle on this host; built in `scratch` and renamed when it is whole, if it is not there.
 
     Raises BadInputError when the host lacks what the bundle leaves out.
     """
-    linked = host.distributions(python, contents.left_out) if contents.left_out else []
-    identity = sha256(json.dumps([contents.digest, str(python), [entry.identity for entry in linked]]).encode())
-    final = project.state / "host" / f"{lock.name}-{identity.removeprefix('sha256:')[:12]}"
-    what = f"environment of a bundle {identity}"
+    final = project.state / "host" / f"{lock.name}-{contents.digest.removeprefix('sha256:')[:12]}"
+    what = f"environment of a bundle {contents.digest}"
     if hostenv.is_kept(final, what, report):
         return final
-    usable = {distribution.name for distribution in linked if distribution.files is not None}
-    if lacking := [name for name in contents.left_out if name not in usable]:
-        raise errors.BadInputError(
-            f"the bundle leaves out what this host does not have: {', '.join(lacking)}",
-            cause="the freeze is of another Python, or names packages of the system, whose files are not listed",
-            next_step="make the bundle again, with a --have that does not name them",
-        )
+    files = _whole(project, contents, host, scratch, report)
     for deb in (project.root / DEBS).glob("*.deb"):
         write(project.state / DEBS / deb.name, deb.read_bytes(), scratch)
     fitted = dataclasses.replace(
         lock,
         stack=lock.stack.model_copy(update={"python": contents.python}),
-        python=_entries(contents.distributions),
+        python=tuple(files),
         build=_entries(contents.build),
     )
     environment = scratch / "host"
-    carried = [*contents.distributions, *contents.build]
-    files = dict(zip(_entries(carried), (project.root / WHEELS / file.file for file in carried), strict=True))
-    hostenv.install(fitted, environment, scratch, report, files, str(python))
-    if linked:
-        report(f"linking {len(linked)} distributions of the host")
-    for distribution in linked:
-        host.link(distribution, environment, environment / fitted.site_packages)
+    files |= dict(zip(fitted.build, (project.root / WHEELS / file.file for file in contents.build), strict=True))
+    hostenv.install(fitted, environment, scratch, report, files, str(host.python))
     hostenv.finish(project, fitted, environment, final, scratch, report, what)
     return final
 
 
 def _entries(files: Sequence[CarriedFile]) -> tuple[Entry, ...]:
     return tuple(Entry(file.name, file.version, file.sha256) for file in files)
+
+
+def _whole(
+    project: Project, contents: Contents, host: Host, scratch: Path, report: Callable[[str], None]
+) -> dict[Entry, Path]:
+    """The file of every distribution. A hollow wheel is filled with the host's files, and has a sha256 of its own."""
+    lacking = {
+        file: hollow.absent_files(project.root / WHEELS / file.file, file.record or "") for file in contents.hollow
+    }
+    paths = present.need(host.folders, {file.name: sizes for file, sizes in lacking.items()}, report)
+    folder = scratch / "filled"
+    folder.mkdir()
+    files = {}
+    for number, file in enumerate(contents.distributions, start=1):
+        path = project.root / WHEELS / file.file
+        entry = Entry(file.name, file.version, file.sha256)
+        if file.record:
+            report(f"filling {number} of {len(contents.distributions)}: {file.name}")
+            hollow.fill(path, file.record, paths, folder / file.file)
+            path = folder / file.file
+            entry = dataclasses.replace(entry, sha256=sha256_file(path).removeprefix("sha256:"))
+        files[entry] = path
+    return files
 
 
 def installed(environment: Path) -> tuple[str, list[Installed]]:
@@ -136,8 +165,6 @@ def differences(lock: Lock, contents: Contents, python: str, distributions: Sequ
     ]
     if wrong:
         different["distributions"] = wrong
-    if own := sorted(f"{entry.name} {entry.version}" for entry in distributions if entry.of_host):
-        different["files of the host"] = own
     locked = {entry.name: entry.sha256 for entry in lock.python}
     if other := sorted(file.name for file in contents.distributions if locked.get(file.name) != file.sha256):
         different["files not of the lock"] = other

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from builder.bundle import bundle, selection, unbundle
-from builder.bundle.bundle import Bundle
+from builder.bundle import bundle, selection
+from builder.bundle.bundle import Bundle, Request
+from builder.bundle.unbundle import parts
+from builder.bundle.unbundle.manifest import read_manifest
 from tests.conftest import Small
 
 
@@ -18,18 +21,17 @@ def bare(wheels: Small, monkeypatch: pytest.MonkeyPatch) -> Small:
     return wheels
 
 
-def make(small: Small, output: Path, host: dict[str, str] | None = None, part_size: int = 100_000) -> Bundle:
-    return bundle.make(
-        small.project, small.lock, output, small.scratch(), part_size, small.lock.stack.python, host or {},
-        lambda _: None,
-    )  # fmt: skip
+def make(small: Small, output: Path, host: Mapping[str, int] | None = None, part_size: int = 100_000) -> Bundle:
+    """For a host that has the stack's Python, which the small stack's lock has no packages of."""
+    request = Request(small.lock.stack.python, host or {}, "host")
+    return bundle.make(small.project, small.lock, request, output, small.scratch(), part_size, lambda _: None)
 
 
 def unpacked(folder: Path, to: Path) -> Path:
-    manifest = unbundle.read_manifest(folder)
+    manifest = read_manifest(folder)
     to.mkdir(exist_ok=True)
-    unbundle.collect(folder, manifest, to / "parts")
-    unbundle.unpack(to / "parts", manifest, to / "bundle")
+    parts.collect(folder, manifest, to / "parts")
+    parts.unpack(to / "parts", manifest, to / "bundle")
     return to / "bundle"
 
 

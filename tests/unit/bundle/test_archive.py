@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.bundle import archive, unbundle
+from builder.bundle import archive
+from builder.bundle.unbundle import parts as unpacking
 from tests.conftest import TINY, Small
 from tests.unit.conftest import Command
 
@@ -35,5 +36,5 @@ def test_splitting_and_joining_give_the_stream(tmp_path: Path, size: int) -> Non
     chunks = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     parts = list(archive.split(chunks, tmp_path, "x", size))
     assert [part.size for part in parts[:-1]] == [size] * (len(parts) - 1)
-    assert io.BufferedReader(unbundle.Joined(tmp_path, parts), 777).read() == data
+    assert io.BufferedReader(unpacking.Stream(unpacking.joined(tmp_path, parts)), 777).read() == data
     assert list(tmp_path.glob(".*")) == []

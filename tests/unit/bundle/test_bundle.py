@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from builder.base import errors
-from builder.bundle.bundle import project_files
+from builder.bundle import bundle, interpreter, present, routes
+from builder.bundle.bundle import Request, project_files
 from builder.bundle.selection import TOOL
-from builder.bundle.unbundle import MANIFEST
+from builder.bundle.unbundle.manifest import MANIFEST
+from builder.image.build import Built
+from builder.lock.lockfile import Entry, Lock
 from tests.conftest import PYTHON, ROOT, TINY, Small
 from tests.unit.bundle.conftest import make
+from tests.unit.bundle.test_layers import make_image, tar
 from tests.unit.conftest import Command
 
 
@@ -84,20 +91,21 @@ def test_a_folder_that_holds_something_else_is_refused(bare: Small, tmp_path: Pa
 def test_the_command_explains_itself(command: Command, small: Small) -> None:
     answer = command(small.root, "bundle", "--help")
     assert answer.code == 0
-    for option in ("--output", "--part-size", "--have", "--python", "--json"):
+    for option in ("--output", "--part-size", "--have", "--python", "--route", "--json"):
         assert option in answer.out
     assert "run-bundle" not in command(small.root, "--help").out
 
 
 def test_the_command_says_what_it_made(command: Command, bare: Small, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    answer = command(bare.root, "bundle", TINY, "--output", str(output), "--part-size", "100K")
+    argv = ("bundle", TINY, "--output", str(output), "--part-size", "100K", "--python", PYTHON)
+    answer = command(bare.root, *argv)
     assert answer.code == 0
     assert f"{TINY}: " in answer.out and "parts" in answer.out
-    assert f"python{PYTHON} out/run.py" in answer.out
-    summary = command(bare.root, "bundle", TINY, "--output", str(output), "--part-size", "100K", "--json").json
+    assert f"python{PYTHON} out/run.pyz" in answer.out
+    summary = command(bare.root, *argv, "--json").json
     assert summary["parts"] == len(list(output.glob("*.part*")))
-    assert (summary["left_out"], summary["python"]) == ([], PYTHON)
+    assert (summary["hollow"], summary["python"], summary["carried"]) == ([], PYTHON, False)
 
 
 def test_a_python_that_the_verifier_does_not_run_on_is_refused(command: Command, small: Small, tmp_path: Path) -> None:
@@ -136,3 +144,66 @@ def test_the_tool_starts_with_what_a_bundle_carries_alone(small: Small, tmp_path
     environ = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
     result = subprocess.run(argv, cwd=tmp_path / "alone", env=environ, capture_output=True, text=True)
     assert (result.returncode, "--host" in result.stdout) == (0, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("size", "route", "chosen"),
+    [(100, None, "image"), (3 << 20, None, "host"), (3 << 20, "image", "image"), (100, "host", "host")],
+)
+def test_the_smaller_route_is_taken_unless_one_is_asked_for(
+    bare: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, route: str | None, chosen: str
+) -> None:
+    layer = tar(("large", random.Random(0).randbytes(size)))
+    image = Built(make_image(tmp_path / "layout", (layer,)), "vetted/tiny:0", "0.1", "sha256:")
+    monkeypatch.setattr(routes, "image", lambda *_, **__: image)
+    monkeypatch.setattr(interpreter, "packages", lambda *_: {})
+    wheel = bare.wheelhouse / "tiny_lib-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "a") as archive:  # of half a megabyte
+        archive.writestr("tiny_lib_data", random.Random(1).randbytes(500_000))
+    bare.edit("requirements.txt", bare.lock.python[0].sha256, hashlib.sha256(wheel.read_bytes()).hexdigest())
+    result = bundle.make(
+        bare.project, bare.lock, Request(route=route), tmp_path / "out", bare.scratch(), 10**6, lambda _: None
+    )
+    assert result.route == chosen
+    assert set(result.routes) == ({"host", "image"} if route is None else {route})
+    assert result.routes[chosen] == min(result.routes.values())
+    assert (result.contents.image is not None) == (chosen == "image")
+    assert bool(result.contents.distributions) == (chosen == "host")
+
+
+def test_an_image_that_was_not_built_is_asked_for(command: Command, bare: Small, tmp_path: Path) -> None:
+    answer = command(bare.root, "bundle", TINY, "--output", str(tmp_path / "out"), "--route", "image")
+    assert answer.code == 1
+    assert "the image of tiny is not here" in answer.err
+    argv = ("bundle", TINY, "--output", str(tmp_path / "out"), "--route", "image", "--python", PYTHON)
+    assert command(bare.root, *argv).code == 2
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ('{"user": 0, "mounts": true}', True), ('{"user": 1000, "mounts": true}', False), ('{"user": 0}', False),
+        ('{"user": 0, "mounts": "yes"}', False), ("[]", False), ("{", False), (None, False),
+    ],
+)  # fmt: skip
+def test_an_image_goes_only_to_a_host_that_is_known_to_run_it(
+    tmp_path: Path, machine: str | None, expected: bool
+) -> None:
+    if machine is not None:
+        (tmp_path / "machine.json").write_text(machine)
+    assert present.can_mount(tmp_path) is expected
+
+
+def test_packages_are_fetched_beside_those_of_the_route(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fetch has folders of apt's own."""
+
+    def fetch(_: object, lock: Lock, scratch: Path, __: object = None) -> dict[Entry, Path]:
+        (scratch / "apt").mkdir()
+        return dict.fromkeys(lock.debian, scratch)
+
+    monkeypatch.setattr(interpreter.debian, "fetch", fetch)  # type: ignore[attr-defined]
+    monkeypatch.setattr(interpreter, "_needed", lambda *_: [])
+    small.edit("debian.txt", "bsdutils=1:2.38.1-5+deb12u3", f"python{PYTHON}=3.99")
+    scratch = small.scratch()
+    fetch(None, small.lock, scratch)
+    assert list(interpreter.packages(small.project, small.lock, scratch)) == [f"python/{'d' * 64}.deb"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -18,7 +19,10 @@ from builder.base import quantities
 from builder.base.project import Project
 from builder.bundle import archive, bundle, unbundle
 from builder.bundle.contents import read_unpacked
-from builder.bundle.unbundle import MANIFEST, StopError
+from builder.bundle.unbundle import parts as unpacking
+from builder.bundle.unbundle import stop, work
+from builder.bundle.unbundle.manifest import FORMAT, MANIFEST, Part, read_manifest
+from builder.bundle.unbundle.stop import StopError
 from tests.conftest import PYTHON, Small
 from tests.unit.bundle.conftest import unpacked
 
@@ -36,13 +40,13 @@ def test_what_is_unpacked_is_what_was_bundled(carried: Path, bare: Small, tmp_pa
 
 
 def test_parts_that_are_missing_are_named_and_the_others_kept(carried: Path, tmp_path: Path) -> None:
-    manifest = unbundle.read_manifest(carried)
+    manifest = read_manifest(carried)
     names = [part.name for part in manifest.parts]
     late = carried / names[1]
     late.rename(tmp_path / "late")
     kept = tmp_path / "parts"
     with pytest.raises(StopError) as caught:
-        unbundle.collect(carried, manifest, kept)
+        unpacking.collect(carried, manifest, kept)
     assert caught.value.code == 3
     assert f"missing: {names[1]}" in caught.value.text
     assert "next: " in caught.value.text
@@ -50,19 +54,19 @@ def test_parts_that_are_missing_are_named_and_the_others_kept(carried: Path, tmp
     for name in names:
         (carried / name).unlink(missing_ok=True)
     (tmp_path / "late").rename(late)
-    unbundle.collect(carried, manifest, kept)
+    unpacking.collect(carried, manifest, kept)
     assert sorted(path.name for path in kept.iterdir()) == names
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "longer"])
 def test_a_damaged_part_is_named_and_not_kept(carried: Path, tmp_path: Path, damage: str) -> None:
-    manifest = unbundle.read_manifest(carried)
+    manifest = read_manifest(carried)
     part = carried / manifest.parts[0].name
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes({"bit": bytes(data), "cut": part.read_bytes()[:-1], "longer": part.read_bytes() + b"x"}[damage])
     with pytest.raises(StopError) as caught:
-        unbundle.collect(carried, manifest, tmp_path / "parts")
+        unpacking.collect(carried, manifest, tmp_path / "parts")
     assert caught.value.code == 1
     assert f"damaged: {part.name}" in caught.value.text
     assert not (tmp_path / "parts" / part.name).exists()
@@ -75,13 +79,13 @@ def test_a_foreign_part_is_passed_over(carried: Path, tmp_path: Path, capsys: py
 
 
 def test_a_kept_part_that_changed_afterwards_is_found_while_unpacking(carried: Path, tmp_path: Path) -> None:
-    manifest = unbundle.read_manifest(carried)
+    manifest = read_manifest(carried)
     kept, final = tmp_path / "parts", tmp_path / "bundle"
-    unbundle.collect(carried, manifest, kept)
+    unpacking.collect(carried, manifest, kept)
     last = kept / manifest.parts[-1].name
     last.write_bytes(last.read_bytes()[:-1] + b"x")
     with pytest.raises(StopError, match="has changed"):
-        unbundle.unpack(kept, manifest, final)
+        unpacking.unpack(kept, manifest, final)
     assert not final.exists() and not last.exists()
     assert not final.with_name("bundle.partial").exists()
 
@@ -89,14 +93,15 @@ def test_a_kept_part_that_changed_afterwards_is_found_while_unpacking(carried: P
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2}, {"stack": "../up"}, {"stack": None}, {"device": "tpu"}, {"python": "3"}, {"size": 1},
+        {"format": 1}, {"carried": 1}, {"stack": "../up"}, {"stack": None}, {"device": "tpu"}, {"python": "3"},
+        {"size": 1},
         {"parts": []}, {"parts": "all"}, {"parts": [{"name": "a.part001"}]},
     ],
 )  # fmt: skip
 def test_a_manifest_that_cannot_be_is_refused(carried: Path, change: dict[str, Any]) -> None:
     (carried / MANIFEST).write_text(json.dumps({**manifest_of(carried), **change}))
     with pytest.raises(StopError, match=r"is not a manifest") as caught:
-        unbundle.read_manifest(carried)
+        read_manifest(carried)
     assert caught.value.code == 1
 
 
@@ -112,26 +117,29 @@ def test_a_part_of_a_hostile_manifest_is_refused(carried: Path, key: str, value:
     data["parts"][0][key] = value
     (carried / MANIFEST).write_text(json.dumps(data))
     with pytest.raises(StopError, match="is not a manifest"):
-        unbundle.read_manifest(carried)
+        read_manifest(carried)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', "\0"])
 def test_a_manifest_that_is_no_json_or_lacks_something_is_refused(carried: Path, text: str) -> None:
     (carried / MANIFEST).write_text(text)
     with pytest.raises(StopError, match="is not a manifest"):
-        unbundle.read_manifest(carried)
+        read_manifest(carried)
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     with pytest.raises(StopError, match=MANIFEST) as caught:
-        unbundle.read_manifest(tmp_path)
+        read_manifest(tmp_path)
     assert caught.value.code == 3
 
 
-def evil_manifest(folder: Path, parts: list[unbundle.Part]) -> Path:
+def evil_manifest(folder: Path, parts: list[Part]) -> Path:
     """Give a folder with parts its manifest; the folder."""
     size, listed = sum(part.size for part in parts), [part._asdict() for part in parts]
-    data = {"format": 1, "stack": "evil", "device": "cpu", "python": PYTHON, "size": size, "parts": listed}
+    data = {
+        "format": FORMAT, "stack": "evil", "device": "cpu", "python": PYTHON, "carried": False, "size": size,
+        "parts": listed,
+    }  # fmt: skip
     (folder / MANIFEST).write_text(json.dumps(data))
     return folder
 
@@ -210,21 +218,68 @@ def test_the_entry_script_ends_without_a_traceback_whatever_is_wrong(carried: Pa
 
 
 def test_the_entry_script_is_of_the_standard_library_and_of_an_old_python() -> None:
-    tree = ast.parse(Path(unbundle.__file__).read_text(), feature_version=(3, 10))
-    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    for file in Path(unbundle.__file__).parent.glob("*.py"):
+        tree = ast.parse(file.read_text(), feature_version=(3, 10))
+        imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+        named = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0]
+        imported |= {node.module or "" for node in named}
+        assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def test_a_run_in_the_background_is_asked_for_its_state(carried: Path, tmp_path: Path) -> None:
+    """This bundle has no verifier, so that the run ends there."""
+    to = tmp_path / "to"
+    early = entry(carried, to, "--status")
+    assert (early.returncode, "nothing has run" in early.stderr) == (3, True)
+    part = carried / manifest_of(carried)["parts"][0]["name"]
+    part.rename(tmp_path / "away")
+    assert entry(carried, to, "--background").returncode == 3  # before anything is started
+    (tmp_path / "away").rename(part)
+    started = entry(carried, to, "--background")
+    assert started.returncode == 0 and "--status" in started.stdout, started.stderr
+    while (state := entry(carried, to, "--status")).returncode == 3:
+        assert "at work" in state.stdout
+    assert state.returncode == 1
+    assert "ended early" in state.stdout and "the bundle has no verifier" in state.stdout
+    assert (to / "results" / "run.log").is_file()
+
+
+def test_the_state_of_a_run_counts_its_probes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "results" / "status.json"
+    kept.parent.mkdir()
+    state: dict[str, object] = {"step": "beta", "of": 3, "probes": {"alpha": "passed", "gamma": "failed"}}
+    kept.write_text(json.dumps(state))
+    lock = work.hold(tmp_path)
+    assert not kept.exists()  # it was of an earlier run
+    kept.write_text(json.dumps(state))
+    assert work.status(tmp_path) == 3
+    assert capsys.readouterr().out == "at work: beta\nprobes: 2 of 3 ended: 1 passed, 1 failed\n"
+    os.close(lock)
+    assert work.status(tmp_path) == 1
+    assert "ended early: beta" in capsys.readouterr().out
+    for code in (0, 1):
+        kept.write_text(json.dumps({**state, "exit": code, "answer": "certified: x"}))
+        assert work.status(tmp_path) == code
+        assert "ended: certified: x" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("count", [0, 1234, 499_949, 500_000, 500_001, 1_500_001, 3_000_000_000])
 def test_the_entry_script_says_sizes_as_the_tool_does(count: int) -> None:
-    assert unbundle.readable_size(count) == quantities.size(count)
+    assert stop.readable_size(count) == quantities.size(count)
 
 
 def test_what_an_earlier_bundle_left_goes_and_nothing_else(tmp_path: Path) -> None:
     ours, theirs = "0123456789ab", "ba9876543210"
-    stay = [f"bundle-{ours}", f"verifier-{ours}.partial", "bundle-photos", "certificates", "lock"]
+    stay = [
+        "results",
+        f"python-{ours}",
+        f"bundle-{ours}",
+        f"verifier-{ours}.partial",
+        "bundle-photos",
+        "certificates",
+        "lock",
+    ]
     for name in (*stay, f"bundle-{theirs}", f"parts-{theirs}", f"verifier-{theirs}.partial"):
         (tmp_path / name).mkdir()
-    unbundle.remove_others(tmp_path, ours)
+    work.remove_others(tmp_path, ours)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stay)

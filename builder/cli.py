@@ -2,66 +2,84 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from builder import console
 from builder.base import errors, text
-from builder.commands import (
-    bisect,
-    carry,
-    certify,
-    controls,
-    doctor,
-    gpus,
-    pipeline,
-    publish,
-    show,
-    upgrade,
-    use,
-    verify,
-    version,
-)
-from builder.commands.common import print_json
+from builder.commands import version
 
-app = typer.Typer(
-    help="Container images for GRPO training that were proven to train: locked, reproducible, tested, certified.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
 
-# In the order of the work, which is the order of the help: the command, and an example of it.
-COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
-    "list": (pipeline.list_, "vetted list"),
-    "lock": (pipeline.lock_, "vetted lock trl1.16-cpu --upgrade trl"),
-    "gpus": (gpus.gpus_, "vetted gpus trl1.16-cu130"),
-    "render": (pipeline.render_, "vetted render --check"),
-    "build": (pipeline.build_, "vetted build trl1.16-cpu --prove"),
-    "bake": (pipeline.bake_, "vetted bake trl1.16-cpu trl1.16-cu130"),
-    "certify": (certify.certify_, "vetted certify trl1.16-cpu --engine host"),
-    "show": (show.show_, "vetted show trl1.16-cpu"),
-    "controls": (controls.controls_, "vetted controls trl0.14-transformers4.52"),
-    "outdated": (upgrade.outdated_, "vetted outdated trl1.16-cpu"),
-    "recertify": (upgrade.recertify_, "vetted recertify trl1.16-cpu --upgrade transformers"),
-    "publish": (publish.publish_, "vetted publish trl1.16-cpu --registry HOST/PATH --key cosign.key"),
-    "verify": (verify.verify_, "vetted verify HOST/PATH:trl1.16-cpu --key cosign.pub"),
-    "use": (use.use_, "vetted use trl1.16-cpu"),
-    "bundle": (carry.bundle_, "vetted bundle trl1.16-cpu --output bundle"),
-    "doctor": (doctor.doctor_, "vetted doctor --python .venv --log train.log"),
+# In the order of the work, which is the order of the help: the command, its function or group, and an example of it.
+COMMANDS = {
+    "list": ("pipeline.list_", "vetted list"),
+    "lock": ("pipeline.lock_", "vetted lock trl1.16-cpu --upgrade trl"),
+    "extend": ("extend.extend_", "vetted extend trl1.16-cpu mine.txt --name mine"),
+    "gpus": ("gpus.gpus_", "vetted gpus trl1.16-cu130"),
+    "render": ("pipeline.render_", "vetted render --check"),
+    "build": ("pipeline.build_", "vetted build trl1.16-cpu --prove"),
+    "bake": ("pipeline.bake_", "vetted bake trl1.16-cpu trl1.16-cu130"),
+    "certify": ("certify.certify_", "vetted certify trl1.16-cpu --engine host"),
+    "fleet": ("fleet.fleet_", "vetted fleet trl1.16-cpu trl1.16-cu130 --on slurm --gpus h200:2"),
+    "show": ("show.show_", "vetted show trl1.16-cpu"),
+    "controls": ("controls.controls_", "vetted controls trl0.14-transformers4.52"),
+    "outdated": ("upgrade.outdated_", "vetted outdated trl1.16-cpu"),
+    "recertify": ("upgrade.recertify_", "vetted recertify trl1.16-cpu --upgrade transformers"),
+    "watch": ("watch.watch_", "vetted watch trl1.16-cpu --open"),
+    "publish": ("publish.publish_", "vetted publish trl1.16-cpu --registry HOST/PATH --key cosign.key"),
+    "verify": ("verify.verify_", "vetted verify HOST/PATH:trl1.16-cpu --key cosign.pub"),
+    "policy": ("policy.policy_", "vetted policy policy.toml --output rules"),
+    "use": ("use.use_", "vetted use trl1.16-cpu"),
+    "bundle": ("carry.bundle_", "vetted bundle trl1.16-cpu --output bundle"),
+    "site": ("site.site_", "vetted site --output public"),
+    "doctor": ("doctor.doctor_", "vetted doctor --python .venv --log train.log"),
+    "bisect": ("bisect.app", ""),
 }
 BISECTIONS = {
     "packages": "vetted bisect packages --good trl1.16-cpu --bad trl==0.14.0 --probe grpo-plain",
     "config": "vetted bisect config --config train.yaml --stack trl1.16-cpu",
 }
+HIDDEN = {"run-bundle": ("carry.run_bundle", "")}
+
+
+class Commands(TyperGroup):
+    """Imports the module of a command when it is needed: all of them take half a second."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return [*COMMANDS, *HIDDEN]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = load(cmd_name)
+        return self.commands[cmd_name]
+
+
+def load(name: str) -> Any:
+    """Import a command, as Click knows it."""
+    place, example = (COMMANDS | HIDDEN)[name]
+    module, _, attribute = place.partition(".")
+    command = getattr(importlib.import_module(f"builder.commands.{module}"), attribute)
+    alone = typer.Typer(add_completion=False, **PLAIN)
+    if isinstance(command, typer.Typer):
+        for each in command.registered_commands:
+            each.epilog = epilog(BISECTIONS[str(each.name)])
+        alone.add_typer(command, name=name)
+        return typer.main.get_group(alone).commands[name]
+    alone.command(name, epilog=epilog(example) if example else None, hidden=name in HIDDEN)(command)
+    return typer.main.get_command(alone)
 
 
 def epilog(example: str) -> str:
@@ -69,12 +87,12 @@ def epilog(example: str) -> str:
     return f"\b\nExample:\n  {example}"
 
 
-for name, (command, example) in COMMANDS.items():
-    app.command(name, epilog=epilog(example))(command)
-for bisection in bisect.app.registered_commands:
-    bisection.epilog = epilog(BISECTIONS[str(bisection.name)])
-app.add_typer(bisect.app, name="bisect")
-app.command("run-bundle", hidden=True)(carry.run_bundle)
+app = typer.Typer(
+    help="Container images for GRPO training that were proven to train: locked, reproducible, tested, certified.",
+    cls=Commands,
+    no_args_is_help=True,
+    **PLAIN,
+)
 
 
 def _print_version(requested: bool) -> None:
@@ -137,7 +155,7 @@ def _unexpected(error: Exception) -> errors.VettedError:
 def _fail(error: errors.VettedError) -> None:
     if "--json" in sys.argv:
         answer = {"what": error.what, "cause": error.cause, "next": error.next_step, "exit_code": error.exit_code}
-        print_json({"error": answer})
+        console.print_json({"error": answer})
     else:
         console.note(f"vetted: {error}")
     sys.exit(error.exit_code)

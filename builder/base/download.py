@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from builder.base import errors, machine, quantities
+from builder.base import credentials, errors, quantities
 
 if TYPE_CHECKING:
     import httpx
@@ -75,7 +75,7 @@ class Downloader:
         """The number of bytes of a remote file; None where its host does not say. Raises NetworkError."""
 
         def attempt() -> int | None:
-            answer = self._open().request("HEAD", url, auth=credentials(url))
+            answer = self._open().request("HEAD", url, auth=credentials.of(url))
             answer.raise_for_status()
             length = answer.headers.get("Content-Length", "")
             return int(length) if length.isdecimal() else None
@@ -101,7 +101,7 @@ class Downloader:
             yield chunk
 
     def _remote(self, url: str) -> Iterator[bytes]:
-        with self._open().stream("GET", url, auth=credentials(url)) as answer:
+        with self._open().stream("GET", url, auth=credentials.of(url)) as answer:
             answer.raise_for_status()
             yield from answer.iter_raw(CHUNK)
 
@@ -127,17 +127,6 @@ class Downloader:
 def is_local(url: str) -> bool:
     """Does a path or URL lead to a file on this machine?"""
     return "://" not in url or url.startswith("file:")
-
-
-def credentials(url: str) -> tuple[str, str] | None:
-    """The user and password of this machine's index, for files on the same host; else None.
-
-    A redirect to another host does not take them along.
-    """
-    source, target = urlsplit(machine.index() or ""), urlsplit(url)
-    if source.username and (source.hostname, source.scheme) == (target.hostname, target.scheme):
-        return unquote(source.username), unquote(source.password or "")
-    return None
 
 
 def _client() -> httpx.Client:

@@ -20,7 +20,13 @@ _DEVICE = ("LD_LIBRARY_PATH", "CUDA_.*", "NVIDIA_.*", "NCCL_(?!.*(KEY|TOKEN)).*"
 _REGISTRY = (*_NETWORK, "DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
 # By the name of the program; every other one gets _ANY and _DEVICE.
 _PROGRAMS: dict[str, tuple[str, ...]] = {
-    "uv": (*_NETWORK, "UV_.*", "PIP_.*", "NETRC"),
+    "uv": (*_NETWORK, "UV_.*", "PIP_.*", "NETRC", "LD_LIBRARY_PATH"),  # it starts interpreters
+    # What fetches a commit: the user's own ways to log in, and nothing that points git at another repository.
+    "git-fetch": (*_NETWORK, "NETRC", "SSH_AUTH_SOCK", "GIT_(ASKPASS|SSH|SSH_COMMAND|CONFIG_.*|SSL_.*)", "SSH_ASKPASS"),
+    "gh": (*_NETWORK, "GH_.*", "GITHUB_.*", "NETRC", "SSH_AUTH_SOCK"),
+    "glab": (*_NETWORK, "GITLAB_.*", "GLAB_.*", "NETRC", "SSH_AUTH_SOCK"),
+    "sinfo": ("SLURM_.*",),
+    "squeue": ("SLURM_.*",),
     "apt-get": (*_NETWORK, "APT_CONFIG"),
     "docker": (*_NETWORK, "DOCKER_.*", "BUILDX_.*", "BUILDKIT_.*", "COMPOSE_.*", "SSH_AUTH_SOCK"),
     "oras": _REGISTRY,

@@ -103,23 +103,44 @@ def hardware(device: str) -> Hardware:
     cores = len(os.sched_getaffinity(0))
     if device != "cuda":
         return Hardware(name, cores)
-    rows = _gpus()
+    rows = _require_gpus()
     return Hardware(name, cores, tuple(row[0] for row in rows), rows[0][1])
 
 
-def _gpus() -> list[list[str]]:
-    """Name, driver and UUID of each visible GPU."""
+@dataclass(frozen=True)
+class Gpu:
+    """A visible GPU: its model, driver and compute capability, such as (9, 0)."""
+
+    name: str
+    driver: str
+    capability: tuple[int, int]
+
+
+def gpus() -> list[Gpu]:
+    """The visible GPUs; empty where nvidia-smi is missing, fails or lists none."""
     try:
-        query = process.check(
-            "listing the GPUs", ["nvidia-smi", "--query-gpu=name,driver_version,uuid", "--format=csv,noheader"]
-        )
+        rows = _query("name", "driver_version", "compute_cap")
+    except errors.VettedError:
+        return []
+    listed = []
+    for row in rows:
+        match = re.fullmatch(r"(\d+)\.(\d+)", row[2]) if len(row) == 4 else None
+        if match is None:
+            return []
+        listed.append(Gpu(row[0], row[1], (int(match[1]), int(match[2]))))
+    return listed
+
+
+def _require_gpus() -> list[list[str]]:
+    """Name, driver and UUID of each visible GPU. Not the compute capability, which old drivers do not know."""
+    try:
+        rows = _query("name", "driver_version")
     except errors.MissingToolError as error:
         raise errors.MissingToolError(
             "no GPU to certify on: nvidia-smi is not installed",
             cause="the machine has no NVIDIA GPU, or its driver is not installed",
             next_step="run this on a host with an NVIDIA GPU and driver",
         ) from error
-    rows = _visible([[cell.strip() for cell in line.split(",")] for line in query.stdout.splitlines() if line.strip()])
     if not rows:
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         raise errors.MissingToolError(
@@ -130,10 +151,17 @@ def _gpus() -> list[list[str]]:
     return rows
 
 
+def _query(*fields: str) -> list[list[str]]:
+    """These fields of each visible GPU, and its UUID. Raises MissingToolError without nvidia-smi."""
+    argv = ["nvidia-smi", f"--query-gpu={','.join(fields)},uuid", "--format=csv,noheader"]
+    output = process.check("listing the GPUs", argv).stdout
+    return _visible([[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()])
+
+
 def _visible(rows: list[list[str]]) -> list[list[str]]:
     """The GPUs that CUDA_VISIBLE_DEVICES selects, by number or UUID, up to the first entry that matches none.
 
-    `rows`: name, driver and UUID of each. nvidia-smi lists all GPUs, whatever the variable says.
+    `rows`: some fields of each, the last one its UUID. nvidia-smi lists all GPUs, whatever the variable says.
     """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:

@@ -29,6 +29,14 @@ def read(text: str) -> dict[str, str]:
     return pins
 
 
+def moved(line: str, version: str) -> str:
+    """A requirement at one version, with its extras and marker."""
+    requirement = Requirement(line)
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    marker = f" ; {requirement.marker}" if requirement.marker else ""
+    return f"{requirement.name}{extras}=={version}{marker}"
+
+
 def lines(versions: Mapping[str, str]) -> list[str]:
     """One pin for each distribution of name -> version."""
     return [f"{name}=={version}" for name, version in versions.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from builder.bisect.between import Between, ConflictError, order
 from builder.bisect.journal import Journal, Trial, Verdict
 from builder.bisect.question import Question
 from builder.certify import hostenv, suite
+from builder.certify.cache import Cache
 from builder.certify.suite import Request
 from builder.intent.advisory import Advisory
 from builder.lock.change import Change
@@ -57,6 +59,7 @@ class Search:
         """`root` is the folder of the copied suite."""
         self.project, self.between, self.question, self.journal = project, between, question, journal
         self.scratch, self.report, self.root = scratch, report, root
+        self.cache = Cache(scratch / "cache")
 
     def run(self, advisories: Sequence[Advisory]) -> BreakingChanges:
         """Find the smallest set of changes. Raises VettedError for a good end that is red, or a bad one that is not."""
@@ -168,22 +171,20 @@ class Search:
         remove(folder)
         folder.mkdir()
         self.report(f"installing {size}")
-        try:
-            environment = hostenv.prepare(
-                self.project, replace(lock, name=self.between.name), folder, lambda _: None,
-                keep=False, cache=self.scratch / "uv",
-            )  # fmt: skip
-        except (errors.NetworkError, errors.StorageError, errors.MissingToolError, errors.BadInputError):
-            raise
-        except errors.VettedError as error:
-            return Trial("unclear", reason=f"cannot be installed: {error.what}"[:400])
-        try:
+        installed = hostenv.temporary(
+            self.project, replace(lock, name=self.between.name), folder, lambda _: None, self.cache
+        )
+        with ExitStack() as stack:
+            try:
+                environment = stack.enter_context(installed)
+            except (errors.NetworkError, errors.StorageError, errors.MissingToolError, errors.BadInputError):
+                raise
+            except errors.VettedError as error:
+                return Trial("unclear", reason=f"cannot be installed: {error.what}"[:400])
             self.report(f"run {self.journal.runs + 1}: {self.question.name[:30]}, {size}")
             if self.question.probe:
                 return self._run_probe(lock, environment, folder)
             return self.question.run_command(environment, folder / "log")
-        finally:
-            hostenv.remove(environment)
 
     def _run_probe(self, lock: Lock, environment: Path, folder: Path) -> Trial:
         probe = self.question.probe

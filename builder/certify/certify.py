@@ -173,11 +173,12 @@ def on_host(lock: Lock, environment: Path, root: Path, scratch: Path) -> Subject
     return Subject(
         Resource(name=f"lockfiles/{lock.name}", digest=certificate.bare(lock.digest)),
         suite.on_host(environment, root, scratch / "run"),
-        {"name": "host", "system": _system(), "kernel": platform.release()},
+        {"name": "host", "system": system(), "kernel": platform.release()},
     )
 
 
-def _system() -> str:
+def system() -> str:
+    """The name of this machine's system."""
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     except OSError:

@@ -7,15 +7,15 @@ there is no twin.txt. Controls have no image: they are installed on the host, an
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
 from builder.certify import hostenv, suite
+from builder.certify.cache import Cache
 from builder.certify.certificate import ProbeResult
 from builder.intent import stack
 from builder.intent.stack import Control, Stack
@@ -35,7 +35,7 @@ class Locked:
 
 @dataclass(frozen=True)
 class Side:
-    """The results of one side: the control or its twin."""
+    """The results on one side: a control or a twin. The same set may be a side of several controls."""
 
     lock: str  # its digest
     results: tuple[ProbeResult, ...]
@@ -159,32 +159,49 @@ def make(project: Project, name: str, scratch: Path) -> bool:
     return changed
 
 
-def run(
-    project: Project, locked: Locked, root: Path, scratch: Path, report: Callable[[str], None], *, full: bool = False
-) -> ControlResult:
-    """Run the suite that lies below `root` on a control and on its twin: the probes that must fail, or all (`full`)."""
-    probes = () if full else tuple(locked.control.expect.fails)
-    sides = {}
-    for side, lock in (("control", locked.bad), ("twin", locked.twin)):
-        own = scratch / side
-        own.mkdir()
-        report(f"{locked.name}: installing the {side}")
-        environment = hostenv.prepare(project, lock, own, lambda _: None, keep=False, cache=root / "uv")
-        report(f"{locked.name}: running the {side}")
-        try:
-            answer = suite.run(
-                suite.on_host(environment, root, own / "run"),
-                suite.Request(locked.control.device, lock.versions, probes),
-                own,
-                lambda _: None,
-            )
-        finally:
-            shutil.rmtree(environment, ignore_errors=True)
-        sides[side] = Side(lock.digest, answer.results, lock.versions)
+@dataclass(frozen=True)
+class Run:
+    """A run of the suite on the set of one side or more: it is installed once, and asked all their probes."""
+
+    lock: Lock
+    probes: tuple[str, ...]  # empty: all of them
+
+
+def runs(controls: Sequence[Locked], *, full: bool) -> list[Run]:
+    """The runs that these controls and their twins need: of the probes that must fail, or of all (`full`)."""
+    locks: dict[str, Lock] = {}
+    probes: dict[str, dict[str, None]] = {}
+    for locked in controls:
+        for lock in (locked.bad, locked.twin):
+            locks.setdefault(lock.digest, lock)
+            probes.setdefault(lock.digest, {}).update(dict.fromkeys(locked.control.expect.fails))
+    return [Run(lock, () if full else tuple(probes[digest])) for digest, lock in locks.items()]
+
+
+def run(project: Project, run_: Run, root: Path, scratch: Path, report: Callable[[str], None], cache: Cache) -> Side:
+    """Run the suite that lies below `root` on a set. Nobody else may use `scratch`."""
+    lock = run_.lock
+    report(f"{lock.name}: installing")
+    with hostenv.temporary(project, lock, scratch, lambda _: None, cache) as environment:
+        report(f"{lock.name}: running")
+        runner = suite.on_host(environment, root, scratch / "run")
+        answer = suite.run(
+            runner, suite.Request(lock.stack.device, lock.versions, run_.probes), scratch, lambda _: None
+        )
+    return Side(lock.digest, answer.results, lock.versions)
+
+
+def result(locked: Locked, sides: Mapping[str, Side], *, full: bool) -> ControlResult:
+    """The results of a control and its twin, from those of all sides by the digests of their locks."""
     expect = locked.control.expect
+
+    def side(lock: Lock) -> Side:
+        every = sides[lock.digest]
+        return every if full else replace(every, results=every.of(expect.fails))
+
     return ControlResult(
         locked.name, locked.control.title, tuple(expect.fails), expect.reason, expect.change,
-        sides["control"], sides["twin"], tuple(expect.patch or ()),
+        side(locked.bad), side(locked.twin), tuple(expect.patch or ()),
     )  # fmt: skip
 
 

@@ -56,9 +56,15 @@ def in_image(suite: Path, label: str, reference: str, python: str, device: str, 
         "--env", "TMPDIR=/tmp",
         "--workdir", "/tmp",
         reference,
-        # Debian's own interpreter: no code of the stack's site-packages runs in the supervisor.
-        *_supervisor(f"/usr/bin/python{python}", Path("/vetted")), "--python", "/opt/venv/bin/python", "--user", PROBES,
+        *inside(python),
     ]  # fmt: skip
+
+
+def inside(python: str) -> list[str]:
+    """The command of the suite in an image, where it lies at /vetted."""
+    # Debian's own interpreter: no code of the stack's site-packages runs in the supervisor.
+    supervisor = _supervisor(f"/usr/bin/python{python}", Path("/vetted"))
+    return [*supervisor, "--python", "/opt/venv/bin/python", "--user", PROBES]
 
 
 def _gpus() -> list[str]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from builder.base import errors, machine, process, seal
 from builder.base.project import Project, sha256_file
 from builder.base.project import remove as remove_folder
-from builder.image import patches, render, sdist
+from builder.certify.cache import Cache
+from builder.image import own, patches, render, sdist
 from builder.lock import archives, debian, lockfile
 from builder.lock.lockfile import Entry, Lock
 
@@ -32,24 +35,44 @@ def prepare(
     report: Callable[[str], None],
     *,
     keep: bool = True,
-    cache: Path | None = None,
 ) -> Path:
     """The environment of this very lock: the one that is kept, if it is unchanged, or else a new one.
 
     It is made aside and renamed when it is complete. `keep`: it will be used again, so it is compiled and sealed.
-    `cache`: where uv unpacks wheels; several environments of one command may share it.
     """
     final = path(project, lock)
     identity = _sealed_as(lock.digest)
     if keep and is_kept(final, identity, report):
         return final
+    new = scratch / "host"
+    install(lock, new, scratch, report, _files(project, lock, scratch, report))
+    finish(project, lock, new, final, scratch, report, identity if keep else None)
+    return final
+
+
+@contextmanager
+def temporary(
+    project: Project, lock: Lock, scratch: Path, report: Callable[[str], None], cache: Cache
+) -> Iterator[Path]:
+    """An environment in `scratch`, for what runs in the `with` block. It shares its files with others of `cache`."""
+    new = scratch / "host"
+    try:
+        install(lock, new, scratch, report, _files(project, lock, scratch, report), cache=cache)
+        _complete(project, lock, new, scratch, report)
+        cache.lend(new / lock.site_packages)
+        begin = time.time_ns()
+        yield new
+        cache.collect(new / lock.site_packages, begin)
+    finally:
+        remove_folder(new)
+
+
+def _files(project: Project, lock: Lock, scratch: Path, report: Callable[[str], None]) -> dict[Entry, Path]:
+    """The locked files, and if there are source distributions among them, what builds those."""
     files = archives.fetch(project, lock.stack, lock.python, scratch, report)
     if any(not _is_wheel(file) for file in files.values()):
         files |= archives.fetch(project, lock.stack, lock.build, scratch, report)
-    new = scratch / "host"
-    install(lock, new, scratch, report, files, cache=cache)
-    finish(project, lock, new, final, scratch, report, identity if keep else None)
-    return final
+    return files
 
 
 def _sealed_as(identity: str) -> str:
@@ -82,13 +105,14 @@ def install(
     report: Callable[[str], None],
     files: Mapping[Entry, Path],
     python: str | None = None,
-    cache: Path | None = None,
+    cache: Cache | None = None,
 ) -> None:
     """Install exactly the locked distributions into a new environment, whatever else their metadata requires.
 
-    `files`: the lock's files. uv checks their hashes and unpacks them again, because an unpacked wheel in its cache has
-    no hash. `python`: the interpreter; by default any of the stack's version.
+    `files`: the lock's files. uv checks their hashes and unpacks them into a new cache, because an unpacked wheel has
+    no hash. `python`: the interpreter; by default any of the stack's version. `cache`: of this very command.
     """
+    cache = cache or Cache(scratch)
     uv = machine.uv_binary()
     env = machine.uv_offline()
     report("creating the environment")
@@ -105,23 +129,21 @@ def install(
             next_step=f"install python{lock.stack.python}, or run with --engine docker",
         )
     wheels = {entry: files[entry] for entry in lock.python if _is_wheel(files[entry])}
-    if source := [entry for entry in lock.python if entry not in wheels]:
+    if source := {entry: files[entry] for entry in lock.python if entry not in wheels}:
         tools = {entry: files[entry] for entry in lock.build}
-        wheels |= sdist.build({entry: files[entry] for entry in source}, tools, new, scratch, report)
-    report(f"installing {len(lock.python)} locked distributions")
-    links = archives.gather(wheels.values(), scratch / "links")
-    requirements = scratch / "requirements.txt"
-    # A distribution that was built here has the hash of its wheel, which was built from the locked source.
-    requirements.write_text(
-        lockfile.format_python(
-            entry if entry not in source else replace(entry, sha256=sha256_file(wheels[entry])[7:])
-            for entry in lock.python
+        built = cache.built(
+            source, tools, lock.stack.python, lambda: sdist.build(source, tools, new, scratch, report, lock)
         )
-    )
+        # A distribution that was built here has the hash of its wheel, which was built from the locked source.
+        wheels |= {replace(entry, sha256=sha256_file(wheel)[7:]): wheel for entry, wheel in built.items()}
+    own.refuse(lock, {entry.name: wheel for entry, wheel in wheels.items()})
+    report(f"installing {len(lock.python)} locked distributions")
+    requirements = scratch / "requirements.txt"
+    requirements.write_text(lockfile.format_python(wheels))
     argv = [
         uv, "pip", "sync", "--quiet", "--python", str(new / "bin" / "python"), "--require-hashes",
-        "--offline", "--no-index", "--find-links", str(links), "--only-binary", ":all:",
-        "--cache-dir", str(cache or scratch / "uv"), str(requirements),
+        "--offline", "--no-index", *(f"--find-links={folder}" for folder in cache.links(wheels)),
+        "--only-binary", ":all:", "--cache-dir", str(cache.uv), str(requirements),
     ]  # fmt: skip
     process.check(f"installing {lock.name}", argv, env=env, next_step=f"vetted lock --check {lock.name}")
 
@@ -139,11 +161,7 @@ def finish(
 
     It gets the system libraries and the patches. `identity`: what it is sealed as, if it will be used again.
     """
-    if lock.debian:
-        _system_libraries(project, lock, scratch, new / SYSTEM)
-    _toolkit(lock, new)
-    report("applying patches")
-    _patch(lock, new / lock.site_packages, scratch / "patched")
+    _complete(project, lock, new, scratch, report)
     if identity is not None:
         report("compiling")
         _compile(new, new / lock.site_packages)
@@ -155,6 +173,14 @@ def finish(
     for other in final.parent.glob(f"{lock.name}-????????????"):
         if other != final:
             remove(other)
+
+
+def _complete(project: Project, lock: Lock, new: Path, scratch: Path, report: Callable[[str], None]) -> None:
+    if lock.debian:
+        _system_libraries(project, lock, scratch, new / SYSTEM)
+    _toolkit(lock, new)
+    report("applying patches")
+    _patch(lock, new / lock.site_packages, scratch / "patched")
 
 
 def remove(environment: Path) -> None:
@@ -216,6 +242,10 @@ def _toolkit(lock: Lock, new: Path) -> None:
         link.parent.mkdir(exist_ok=True)
         if not link.is_symlink() and not link.exists():
             link.symlink_to(target)
+    script = home / render.STUB
+    if not script.exists():
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(render.stub(lock) + "\n")
 
 
 def _cuda_home(prepared: Path) -> Path | None:
@@ -241,6 +271,10 @@ def environment(prepared: Path) -> dict[str, str]:
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(path)
     if home := _cuda_home(prepared):
         variables["CUDA_HOME"] = str(home)
+    headers = (prepared / "bin" / "python").resolve().parents[1] / "include"
+    if headers != Path("/usr/include") and (headers / "x86_64-linux-gnu").is_dir():
+        # Debian's Python.h includes a file of this folder, which compilers know only below /usr.
+        variables["CPATH"] = str(headers)
     return variables
 
 

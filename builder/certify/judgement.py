@@ -32,6 +32,7 @@ from builder.lock.lockfile import Lock
 ENGINES = {
     "docker": ({"name", "version", "buildkit", "kernel"}, set[str]()),
     "host": ({"name", "system", "kernel"}, {"bundle"}),
+    "chroot": ({"name", "system", "kernel", "buildkit", "bundle"}, set[str]()),  # an image on a host without Docker
 }
 LONGEST = 400  # characters of a text that nobody can check
 LARGEST = sys.float_info.max
@@ -79,6 +80,11 @@ def doubts(statement: Statement, terms: Terms, image: str | None = None) -> list
 def is_valid(statement: Statement, terms: Terms, image: str | None = None) -> bool:
     """Whether nothing speaks against a certificate."""
     return not doubts(statement, terms, image)
+
+
+def is_of_today(statement: Statement, terms: Terms) -> bool:
+    """Whether lock, suite and inputs are today's, so that the suite at hand can judge its numbers."""
+    return not any(_origin(statement, terms))
 
 
 # --- subject, lock, suite and inputs -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder.base.project import Project
 from builder.base.project import write as write_file
-from builder.certify import certificate, judgement
+from builder.certify import certificate, conditional, judgement
 from builder.certify.certificate import Statement
 from builder.image import context
 from builder.lock.lockfile import Lock
@@ -31,7 +31,7 @@ def write(
 ) -> None:
     """Write the verdict on an image (its digest) to the folder `target`, in place of an earlier one.
 
-    It lists only certificates that are valid today.
+    It lists only certificates that are valid today. Beside it are the advisories that depend on a run's options.
     """
     terms = judgement.terms(project, lock)
     certificates = [statement for statement in statements if judgement.is_valid(statement, terms, image)]
@@ -56,5 +56,6 @@ def write(
     }
     (target / CERTIFICATES).mkdir(parents=True, exist_ok=True)
     write_file(target / VERDICT, json.dumps(document, indent=2, ensure_ascii=False) + "\n", scratch)
+    conditional.write(project, lock, target, scratch)
     for path in {*(target / CERTIFICATES).iterdir()} - {target / CERTIFICATES / name for name in names}:
         path.unlink()

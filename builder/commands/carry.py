@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 from pathlib import Path
@@ -12,8 +13,9 @@ import typer
 from builder import console
 from builder.base import machine, project, quantities
 from builder.base.project import Project
-from builder.bundle import archive, bundle, freeze, offline
+from builder.bundle import archive, bundle, inside, offline, present, routes
 from builder.bundle.contents import read_unpacked
+from builder.bundle.journal import Journal
 from builder.certify import certificate
 from builder.certify.certify import Options
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
@@ -25,18 +27,32 @@ from builder.lock.lockfile import Lock
 from builder.publish import airgap
 
 
+class Route(enum.StrEnum):
+    """How a stack comes to a host without Docker."""
+
+    host = routes.HOST
+    image = routes.IMAGE
+
+
 def bundle_(
     name: OneStack,
     output: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write to.", show_default=False)],
-    part_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")] = "60M",
+    part_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")] = "54M",
     have: Annotated[
         Path | None,
         typer.Option(
-            metavar="FREEZE", help="`pip freeze` of the host, whose packages are left out.", show_default=False
+            metavar="LOOK",
+            help="The folder that scripts/first_contact.py wrote on the host: its files are left out.",
+            show_default=False,
         ),
     ] = None,
     python: Annotated[
-        str | None, typer.Option(help="The host's Python, such as 3.12.", show_default="the stack's")
+        str | None,
+        typer.Option(help="Use the host's Python, such as 3.12: for a report.", show_default="the stack's"),
+    ] = None,
+    route: Annotated[
+        Route | None,
+        typer.Option(help="The locked files, or the layers of the image.", show_default="the smaller one"),
     ] = None,
     image: Annotated[
         bool, typer.Option("--image", help="Bundle the certified image instead, signed, with its public key.")
@@ -51,8 +67,10 @@ def bundle_(
 
     The folder has everything that the host needs to run the suite, in parts of limited size.
     """
-    if image != (key is not None) or (image and (have or python)):
-        raise typer.BadParameter("--image goes with --key, and without --have and --python", param_hint="--image")
+    if image != (key is not None) or (image and (have or python or route)):
+        raise typer.BadParameter("--image goes with --key, and without --have, --python, --route", param_hint="--image")
+    if python and route == Route.image:
+        raise typer.BadParameter("an image has its own Python", param_hint="--python")
     home = project.find()
     lock = lockfile.load(home, name)
     if key is not None:
@@ -64,19 +82,22 @@ def bundle_(
         raise typer.BadParameter(str(error), param_hint="--part-size") from error
     if python is not None and not re.fullmatch(r"3\.[0-9]{1,2}", python):
         raise typer.BadParameter(f"{python!r} is not a version such as 3.12", param_hint="--python")
-    host = freeze.read(have) if have else {}
+    # Unasked, an image goes only where it is known to run, and where files of the host make it small.
+    unasked = None if have and not python and present.can_mount(have) else Route.host
+    request = bundle.Request(python, present.read(have) if have else {}, route or unasked)
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
         with console.Working(name) as work:
             written = bundle.make(
-                home, lock, output, scratch, size, python or lock.stack.python, host,
-                lambda what: work.step(Step(0, 0, what)),
+                home, lock, request, output, scratch, size, lambda what: work.step(Step(0, 0, what))
             )  # fmt: skip
     if as_json:
         print_json(
             {
                 "stack": name, "output": str(output), "manifest": written.digest, "parts": written.parts,
-                "bytes": written.size, "python": written.contents.python, "left_out": written.contents.left_out,
+                "bytes": written.size, "python": written.contents.python, "carried": written.contents.carried,
+                "route": written.route, "routes": dict(written.routes),
+                "hollow": [file.name for file in written.contents.hollow],
             }
         )  # fmt: skip
     else:
@@ -86,10 +107,18 @@ def bundle_(
 def _print(name: str, output: Path, written: bundle.Bundle) -> None:
     contents = written.contents
     console.out.print(f"{name}: {written.parts} parts, {quantities.size(written.size)}, in {output}")
-    console.out.print(
-        f"  {len(contents.distributions)} distributions for Python {contents.python}, {len(contents.left_out)} left out"
-    )
-    command = f"python{contents.python} {output.name}/{bundle.ENTRY}"
+    if contents.image:
+        console.out.print(
+            f"  the image {contents.image.manifest}: {len(contents.image.layers)} layers; needs root there"
+        )
+    else:
+        whose = "the stack's own Python" if contents.carried else f"the host's Python {contents.python}: for a report"
+        console.out.print(
+            f"  {len(contents.distributions)} distributions, {len(contents.hollow)} filled from the host; {whose}"
+        )
+    for route, size in written.routes.items():
+        console.out.print(f"  route {route}: {quantities.size(size)}{', chosen' if route == written.route else ''}")
+    command = f"python{'3' if contents.carried else contents.python} {output.name}/{bundle.ENTRY}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
 
 
@@ -111,8 +140,9 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
 
 
 def run_bundle(
-    host: Annotated[Path, typer.Option()],
+    python: Annotated[Path, typer.Option()],
     device: Annotated[Device, typer.Option()],
+    host: Annotated[list[Path] | None, typer.Option()] = None,
     probe: Annotated[list[str] | None, typer.Option()] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -122,8 +152,10 @@ def run_bundle(
     request = Options(device, offline.ENGINE, tuple(probe or ()))
     machine.hardware(device)  # a missing GPU is reported before any work begins
     advisories = advisory.load_all(home)
+    place = offline.Host(python, tuple(host or ()))
     with home.holding(lock.name) as scratch, console.Working(lock.name) as work:
-        outcome = offline.run(home, lock, contents, request, host, scratch, work.step, work.event)
+        journal = Journal(home.state, work.step, work.event)
+        outcome = offline.run(home, lock, contents, request, place, scratch, journal.step, journal.event)
     statement, earned = outcome.statement, outcome.certificate is not None
     where = outcome.certificate or outcome.report
     different = statement.resource(certificate.DIFFERENCES).annotations or {}
@@ -146,7 +178,10 @@ def run_bundle(
         console.out.print("certified" if earned else "a report, and no certificate")
         console.out.print(f"  {where}")
         if earned:
-            back = f"lockfiles/{lock.name}/certificates/{device}-{offline.ENGINE}.json"
+            engine = inside.ENGINE if contents.image else offline.ENGINE
+            back = f"lockfiles/{lock.name}/certificates/{device}-{engine}.json"
             console.out.print(f"next: copy it back to {back}")
-    if not statement.earned or outcome.doubts:
+    good = statement.earned and not outcome.doubts
+    journal.end(0 if good else 1, f"{'certified' if earned else 'a report, and no certificate'}: {where}")
+    if not good:
         raise typer.Exit(1)

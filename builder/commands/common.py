@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from builder import console
 from builder.base import errors
 from builder.base.project import Project
+from builder.console import print_json as print_json
 from builder.image import daemon
 from builder.intent import stack
-from builder.lock.audit import Finding
+from builder.lock.audit import AuditFinding
 from builder.lock.change import Change
 
 Stacks = Annotated[
@@ -37,8 +37,15 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))
+class OnePlatform(StrEnum):
+    amd64 = "amd64"
+    arm64 = "arm64"
+
+
+class PlatformName(StrEnum):
+    amd64 = "amd64"
+    arm64 = "arm64"
+    all = "all"
 
 
 def changes_json(changes: Iterable[Change]) -> list[dict[str, str | None]]:
@@ -55,7 +62,7 @@ def selected(home: Project, stacks: list[str] | None) -> list[str]:
     return chosen
 
 
-def refuse(name: str, findings: list[Finding]) -> None:
+def refuse(name: str, findings: list[AuditFinding]) -> None:
     """Raise for a stack whose lock is stale or unsound: it is neither built nor run."""
     for finding in findings:
         if finding.got:

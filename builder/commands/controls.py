@@ -15,7 +15,8 @@ from builder import console
 from builder.base import errors, project, sources
 from builder.base.project import Project
 from builder.certify import control
-from builder.certify.control import ControlResult
+from builder.certify.cache import Cache
+from builder.certify.control import ControlResult, Side
 from builder.commands.common import AsJson, print_json
 from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
@@ -34,7 +35,7 @@ def controls_(
 ) -> None:
     """Run the suite on known-bad version sets and their good twins."""
     home = project.find()
-    selected = names or stack.control_names(home)
+    selected = list(dict.fromkeys(names or stack.control_names(home)))
     for name in selected:
         stack.load_control(home, name)
     if not selected:
@@ -68,19 +69,28 @@ def _lock(home: Project, names: Sequence[str]) -> None:
 def _run(
     home: Project, controls: Sequence[control.Locked], scratch: Path, jobs: int | None, full: bool
 ) -> list[ControlResult]:
-    """Run the suite on each control and its twin, several side by side."""
+    """Run the suite on all sides of the controls, several at a time; sides with the same lock are one run."""
     sources.copy(home.smoke, scratch)
+    cache = Cache(scratch / "cache")
+    sides: dict[str, Side] = {}
+    results: dict[str, ControlResult] = {}
     with console.Counting("controls", len(controls)) as work, ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
 
-        def run(locked: control.Locked) -> ControlResult:
-            folder = scratch / locked.name
+        def run(numbered: tuple[int, control.Run]) -> Side:
+            number, side_run = numbered
+            folder = scratch / f"side-{number}"
             folder.mkdir()
-            result = control.run(home, locked, scratch, folder, work.say, full=full)
+            side = control.run(home, side_run, scratch, folder, work.say, cache)
             shutil.rmtree(folder, ignore_errors=True)
-            work.done(result.name, result.good)
-            return result
+            return side
 
-        return list(pool.map(run, controls))
+        for side in pool.map(run, enumerate(control.runs(controls, full=full))):
+            sides[side.lock] = side
+            for locked in controls:
+                if locked.name not in results and {locked.bad.digest, locked.twin.digest} <= sides.keys():
+                    result = results[locked.name] = control.result(locked, sides, full=full)
+                    work.done(result.name, result.good)
+    return [results[locked.name] for locked in controls]
 
 
 def _print(results: Sequence[ControlResult], summary: control.Summary, advisories: Sequence[Advisory]) -> None:

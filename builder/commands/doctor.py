@@ -21,7 +21,7 @@ from builder.pages import doctorfile
 
 CONTAINER = (
     "--pull", "never", "--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-    "--memory", "2g", "--pids-limit", "64", "--env", "VETTED_DOCTOR=vetted doctor",
+    "--memory", "2g", "--pids-limit", "64",
 )  # fmt: skip
 SECONDS, OUTPUT = 120, 16 * 1024 * 1024  # limits on what an image's Python answers, which may be anything
 QUOTED = 4000  # characters of the output of a container that failed
@@ -54,6 +54,7 @@ LogOption = Annotated[str | None, typer.Option(metavar="FILE", help="A log of th
 LockOption = Annotated[
     str | None, typer.Option(metavar="STACK", help="Print the lock of a stack, and nothing else.", hidden=True)
 ]
+AllOption = Annotated[bool, typer.Option("--all", help="Print every finding in full.", show_default=False)]
 FileOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the doctor as one file that any Python 3.9 runs.", show_default=False),
@@ -78,6 +79,7 @@ def doctor_(
     log: LogOption = None,
     lock_of: LockOption = None,
     single_file: FileOption = None,
+    everything: AllOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Diagnose an environment: what is wrong, and the fix.
@@ -89,7 +91,7 @@ def doctor_(
     if single_file:
         _write(single_file, as_json)
         return
-    arguments = ["--json"] if as_json else []
+    arguments = [*(["--json"] if as_json else []), *(["--all"] if everything else [])]
     for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         arguments += [f"{option}={value}"] if value is not None else []
     files = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]
@@ -103,6 +105,11 @@ def doctor_(
     raise typer.Exit(_here(arguments))
 
 
+def _command() -> str:
+    """The command that runs the doctor, as the user's shell has it: `./vetted` is not on PATH."""
+    return f"{shlex.quote(os.environ.get('VETTED_COMMAND') or 'vetted')} doctor"
+
+
 def _here(arguments: list[str]) -> int:
     """Run the doctor in this process."""
     # Not at the top: a bundle carries this tool, and no doctor.
@@ -111,10 +118,10 @@ def _here(arguments: list[str]) -> int:
     from doctor.read.files import UnreadableError
 
     try:
-        return program.answer(arguments, "vetted doctor")
+        return program.answer(arguments, _command(), str(Path(sys.prefix) / "bin"))
     except UnreadableError as unreadable:
         raise errors.BadInputError(
-            terminal.line(str(unreadable)), cause="another path was meant", next_step="vetted doctor --help"
+            terminal.line(str(unreadable)), cause="another path was meant", next_step=f"{_command()} --help"
         ) from unreadable
 
 
@@ -128,7 +135,7 @@ def _usual_python() -> str:
         if executable and not Path(executable).absolute().is_relative_to(own):
             return executable
     raise errors.BadInputError(
-        "the only Python on PATH is this tool's own", next_step="vetted doctor --python PATH, or --requirements FILE"
+        "the only Python on PATH is this tool's own", next_step=f"{_command()} --python PATH, or --requirements FILE"
     )
 
 
@@ -159,7 +166,8 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
             mounts += _mount(Path(path).absolute(), f"/vetted/{place}")
             arguments = [*arguments, f"{option}=/vetted/{place}"]
         container = f"vetted-doctor-{secrets.token_hex(8)}"
-        argv = ["docker", "run", "--rm", "--name", container, *CONTAINER, *mounts,
+        argv = ["docker", "run", "--rm", "--name", container, *CONTAINER,
+                "--env", f"VETTED_DOCTOR={_command()}", *mounts,
                 "--entrypoint", "python3", image, "/vetted/doctor.py", *arguments]  # fmt: skip
         answer = _run(argv, container, scratch)
     if answer.code in (0, 1):
@@ -168,7 +176,7 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
     if "No such image" in answer.stderr or "Unable to find image" in answer.stderr:
         raise errors.BadInputError(f"Docker has no image {image}", next_step=f"docker pull {image}")
     if answer.code in (126, 127):
-        raise errors.BadInputError(f"{image} has no python3", next_step="vetted doctor --requirements FILE")
+        raise errors.BadInputError(f"{image} has no python3", next_step=f"{_command()} --requirements FILE")
     output = terminal.text((answer.stdout + answer.stderr)[-QUOTED:])
     raise errors.from_tool(f"looking into {image}", output, next_step=f"docker image inspect {image}")
 
@@ -197,7 +205,7 @@ def _run(argv: list[str], container: str, scratch: Path) -> Answer:
                         f"its Python printed more than {quantities.size(OUTPUT)}" if large else
                         f"its Python gave no answer within {SECONDS} seconds",
                         cause="python3 in this image is not a Python, or something runs whenever it starts",
-                        next_step="vetted doctor --requirements FILE, with the output of pip freeze",
+                        next_step=f"{_command()} --requirements FILE, with the output of pip freeze",
                     )  # fmt: skip
                 time.sleep(0.02)
             ended = True

@@ -9,7 +9,8 @@ import typer
 from builder import console
 from builder.base import errors, project
 from builder.base.project import Project
-from builder.commands.common import AsJson, OneStack, print_json, refuse
+from builder.commands.common import AsJson, OnePlatform, OneStack, print_json, refuse
+from builder.intent.platform import PLATFORMS
 from builder.lock import architecture, audit, kernels, lockfile
 from builder.lock import gpus as known
 from builder.lock.kernels import Kernels
@@ -23,20 +24,24 @@ def gpus_(
         bool,
         typer.Option("--record", help="Read the locked files, gigabytes of them. Write gpus.json beside the lock."),
     ] = False,
+    platform: Annotated[OnePlatform, typer.Option(help="The processor of the host.")] = OnePlatform.amd64,
     as_json: AsJson = False,
 ) -> None:
     """Show which GPUs the kernels of a stack are for."""
     home = project.find()
-    lock = lockfile.load(home, name)
+    lock = lockfile.load(home, name, PLATFORMS[platform])
     if kernels.cuda(lock) is None:
         raise errors.BadInputError(f"{name} is a stack for CPUs: it has no kernels", next_step="vetted list --gpus")
-    read = _record(home, lock) if record else kernels.load(home, name)
+    read = _record(home, lock) if record else kernels.load(home, name, lock.platform)
     if read is None:
-        raise errors.BadInputError(f"nobody has read the kernels of {name}", next_step=f"vetted gpus {name} --record")
+        raise errors.BadInputError(
+            f"nobody has read the kernels of {lock.image}", next_step=kernels.command(name, lock.platform)
+        )
     refuse(name, kernels.stale(home, lock))
     parts = known.architectures(read)
     if as_json:
-        print_json({"stack": name, "cuda": read.cuda, "parts": parts, "gpus": _verdicts(read)})
+        document = {"stack": name, "platform": lock.platform.name, "cuda": read.cuda, "parts": parts}
+        print_json({**document, "gpus": _verdicts(read)})
         return
     table = console.plain("GPU", "capability", "stack", *parts, "driver")
     for gpu in known.GPUS:
@@ -49,7 +54,7 @@ def gpus_(
 def _record(home: Project, lock: Lock) -> Kernels:
     with home.holding(lock.name) as scratch:
         refuse(lock.name, audit.stale(lock))
-        with console.spinner(f"{lock.name}: reading the kernels of the locked files"):
+        with console.spinner(f"{lock.image}: reading the kernels of the locked files"):
             read = kernels.record(home, lock, scratch, lambda _: None)
     with home.holding("documents") as scratch:
         generate.refresh(home, scratch)

@@ -12,13 +12,15 @@ import typer
 
 from builder import console
 from builder.base import errors, project, quantities, text
+from builder.base.project import Project
 from builder.certify import certificate, standing
-from builder.commands.common import AsJson, OneStack, Stacks, print_json, refuse, selected
-from builder.image import bake, build, daemon, render
+from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
+from builder.image import bake, build, daemon, index, render
 from builder.intent import stack
+from builder.intent.platform import AMD64, PLATFORMS
 from builder.lock import audit, kernels, lockfile, resolve
 from builder.lock import gpus as known
-from builder.lock.audit import Finding
+from builder.lock.audit import AuditFinding
 from builder.pages import generate, gpus, matrix, weight
 
 
@@ -35,14 +37,16 @@ def list_(
     for name in stack.names(home):
         lock = lockfile.load(home, name)
         places = standing.certified_on(home, lock, certificate.today())
-        rows.append(Row(name, lock.stack.device, matrix.versions(lock), places))
+        others = matrix.other_platforms(home, name)
+        rows.append(Row(name, lock.stack.device, matrix.versions(lock), places, others))
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
         return
     table = console.plain("stack", *matrix.COLUMNS, "certified on")
     for row in rows:
-        places = [text.line(place) for place in row.certified_on]
-        table.add_row(row.stack, *row.versions.values(), "\n".join(places) or "not certified")
+        places = [text.line(place) for place in row.certified_on] or ["not certified"]
+        places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
+        table.add_row(row.stack, *row.versions.values(), "\n".join(places))
     console.out.print(table)
 
 
@@ -65,9 +69,10 @@ class Row:
     device: str
     versions: dict[str, str]
     certified_on: list[str]
+    other_platforms: dict[str, str]
 
 
-def _print_findings(name: str, findings: list[Finding]) -> None:
+def _print_findings(name: str, findings: list[AuditFinding]) -> None:
     for finding in findings:
         console.out.print(f"{name}: {finding.what}")
         if finding.got:
@@ -99,11 +104,13 @@ def lock_(
                 with console.spinner(f"{name}: resolving"):
                     packages = None if upgrade is None else [] if "all" in upgrade else upgrade
                     changed = resolve.make(home, name, intent, scratch, packages)
-            lock = lockfile.load(home, name)
+            lock, *others = lockfile.load_all(home, name)
             with console.spinner(f"{name}: auditing"):
                 findings = audit.sound(lock, scratch)
+                for other in others:
+                    findings += audit.sound_on(lock, other, scratch)
                 if check:
-                    findings = [*findings, *kernels.stale(home, lock)]
+                    findings += [stale for locked in (lock, *others) for stale in kernels.stale(home, locked)]
         answer[name] = {
             "changed": changed, "digest": lock.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip
@@ -115,6 +122,8 @@ def lock_(
                     f"{name}: {state}: {len(lock.python)} distributions, {len(lock.debian)} Debian packages"
                 )
                 console.out.print(f"  {lock.digest}")
+                for other in others:
+                    console.out.print(f"  {other.digest}, for {other.platform.name}")
     if as_json:
         print_json(answer)
     if any(row["findings"] for row in answer.values()):
@@ -132,13 +141,13 @@ def render_(
     home = project.find()
     differences: dict[str, str] = {}
     for name in selected(home, stacks):
-        lock = lockfile.load(home, name)
         with home.holding(name) as scratch:
-            difference = render.difference(home, lock)
-            if difference:
-                differences[home.relative(home.dockerfile(name))] = difference
-                if not check:
-                    project.write(home.dockerfile(name), render.dockerfile(home, lock), scratch)
+            for lock in lockfile.load_all(home, name):
+                if difference := render.difference(home, lock):
+                    path = render.path_of(home, lock)
+                    differences[home.relative(path)] = difference
+                    if not check:
+                        project.write(path, render.dockerfile(home, lock), scratch)
     if not stacks:
         with home.holding("documents") as scratch:
             changed = generate.stale(home) if check else generate.refresh(home, scratch)
@@ -159,43 +168,81 @@ def render_(
 
 def build_(
     name: OneStack,
-    prove: Annotated[bool, typer.Option("--prove", help="Build twice without cache. Compare every digest.")] = False,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Build twice without cache, compare every digest, and keep the image.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Copy the OCI layout there.", show_default=False)
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Write its sizes to docs/evidence/images.json.")] = False,
+    platform: Annotated[
+        PlatformName, typer.Option(help="The processor to build for; `all` also makes one index of the images.")
+    ] = PlatformName.amd64,
     as_json: AsJson = False,
 ) -> None:
     """Build the image of a lock, reproducible bit for bit."""
     home = project.find()
-    lock = lockfile.load(home, name)
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
+    if platform is PlatformName.all:
+        _build_all(home, name, output, as_json)
+        return
+    lock = lockfile.load(home, name, PLATFORMS[platform])
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
-        with console.Working(name) as work:
-            if prove:
-                _print_proof(build.prove(home, lock, scratch, work.step), as_json)
-                return
-            built = build.build(home, lock, scratch, work.step)
+        with console.Working(lock.image) as work:
+            proof = build.prove(home, lock, scratch, work.step) if prove else None
+            built = None if proof else build.build(home, lock, scratch, work.step)
+        if proof:
+            _print_proof(proof, as_json)  # a difference ends it
+        built = built or build.needed(home, lock)
         if output is not None:
             shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
         if record:
-            with home.holding("documents") as documents, console.spinner(f"{name}: weighing"):
-                weight.record(home, lock, built, f"vetted build {name} --record", documents)
+            with home.holding("documents") as documents, console.spinner(f"{lock.image}: weighing"):
+                options = (" --prove" if prove else "") + (
+                    "" if lock.platform is AMD64 else f" --platform {lock.platform.name}"
+                )
+                weight.record(home, lock, built, f"vetted build {name}{options} --record", documents)
                 generate.refresh(home, documents)
+    if prove:
+        return
     if as_json:
         print_json(
             {
-                "stack": name, "manifest": built.image.manifest, "config": built.image.config,
+                "stack": name, "platform": lock.platform.name,
+                "manifest": built.image.manifest, "config": built.image.config,
                 "layers": [layer.digest for layer in built.image.layers], "bytes": built.image.size,
                 "layout": str(output or built.image.layout), "buildkit": built.buildkit,
             }
         )  # fmt: skip
         return
-    console.out.print(f"{name}: {built.image.manifest}")
+    console.out.print(f"{lock.image}: {built.image.manifest}")
     where = home.relative(output or built.image.layout)
     console.out.print(f"  {len(built.image.layers)} layers, {quantities.size(built.image.size)} to pull, in {where}")
+
+
+def _build_all(home: Project, name: str, output: Path | None, as_json: bool) -> None:
+    """Build the images of a stack for all of its platforms, and one index of them."""
+    locks = lockfile.load_all(home, name)
+    target = output or home.state / "images" / f"{name}.index"
+    with home.holding(name) as scratch:
+        images = []
+        for lock in locks:
+            refuse(name, audit.stale(lock))
+            (folder := scratch / lock.platform.name).mkdir()
+            with console.Working(lock.image) as work:
+                images.append(build.build(home, lock, folder, work.step).image)
+        digest = index.make(images, scratch / "index")
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.move(scratch / "index", target)
+    if as_json:
+        manifests = {lock.platform.name: image.manifest for lock, image in zip(locks, images, strict=True)}
+        print_json({"stack": name, "index": digest, "manifests": manifests, "layout": str(target)})
+        return
+    console.out.print(f"{name}: {digest}, in {home.relative(target)}")
+    for lock, image in zip(locks, images, strict=True):
+        console.out.print(f"  {lock.platform.docker}: {image.manifest}, {quantities.size(image.size)} to pull")
 
 
 def bake_(

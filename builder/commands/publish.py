@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from builder.commands.remote import Insecure
 from builder.image import build
 from builder.image.buildx import Step
 from builder.lock import audit, lockfile
-from builder.publish import keys, publish, timestamp
+from builder.lock.lockfile import Lock
+from builder.publish import keys, platforms, publish, timestamp
 from builder.publish.reference import Repository
 
 
@@ -63,17 +65,25 @@ def publish_(
                 home, lock, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
                 timestamp_server,
             )  # fmt: skip
+            (own := scratch / "platforms").mkdir()
+            index = platforms.publish(
+                home, lock, built, repository, key, own, lambda what: work.step(Step(0, 0, what)), timestamp_server
+            )
+        absent = [] if index else platforms.missing(home, lock)
     if as_json:
         print_json(
             {
                 "stack": name, "registry": str(repository), "image": publication.image,
                 "attestations": publication.attestations,
                 "tags": list(publication.tags), "changed": publication.changed,
+                "index": {"tag": index.tag, "digest": index.digest, "images": index.images} if index else None,
                 "certificates": [json.loads(statement.to_json()) for statement in publication.certificates],
             }
         )  # fmt: skip
     else:
         _print(name, repository, publication, timestamped=timestamp_server is not None)
+        _print_index(repository, index, absent)
+        console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub")
 
 
 def _print(name: str, repository: Repository, publication: publish.Publication, *, timestamped: bool) -> None:
@@ -85,4 +95,15 @@ def _print(name: str, repository: Repository, publication: publish.Publication, 
     console.note(
         f"signed with {'the key and a timestamp' if timestamped else 'the key alone'}: it is in no transparency log"
     )
-    console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub")
+
+
+def _print_index(repository: Repository, index: platforms.Index | None, absent: Sequence[Lock]) -> None:
+    """`absent`: the locks for other platforms without an image."""
+    if index:
+        console.out.print(f"for {' and '.join(index.images)}: {repository}:{index.tag}\n  {repository}@{index.digest}")
+        console.note("only the image for linux/amd64 is certified: the suite has run on no other processor")
+    for lock in absent:
+        console.note(
+            f"no index: the image for {lock.platform.docker} was not built here; "
+            f"vetted build {lock.name} --platform {lock.platform.name}, then publish again"
+        )

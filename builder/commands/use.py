@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,22 +14,24 @@ from builder import console
 from builder.base import errors, project, text
 from builder.base.project import Project
 from builder.certify import certificate
+from builder.certify import choice as choices
 from builder.certify import verdict as verdicts
 from builder.certify.certificate import Statement
+from builder.certify.choice import Choice
 from builder.commands import remote
 from builder.commands.common import AsJson, print_json
 from builder.commands.remote import AllowRollback, Insecure
 from builder.image import build, daemon
 from builder.image.build import Built
-from builder.intent import stack
 from builder.lock import lockfile
-from builder.publish import dotenv, keys, publish, registry, verify
+from builder.publish import dotenv, keys, publish, registry, standalone, verify
 from builder.publish.reference import Reference, Repository
+from builder.publish.standalone import Written
 
 
 def use_(
     name: Annotated[
-        str | None, typer.Argument(metavar="[STACK]", help="Default: the newest CPU stack.", show_default=False)
+        str | None, typer.Argument(metavar="[STACK]", help="Default: the one for this machine.", show_default=False)
     ] = None,
     where: Annotated[
         str | None,
@@ -39,20 +43,50 @@ def use_(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A public key. Verify the image first. May be repeated.", show_default=False),
     ] = None,
+    network: Annotated[
+        bool | None,
+        typer.Option(
+            "--network/--no-network", help="Let train reach the network: the Hub, W&B. Stays until it is taken back."
+        ),
+    ] = None,
+    server: Annotated[
+        bool | None,
+        typer.Option("--server/--no-server", help="Start vLLM as a server beside train, on GPUs of its own."),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+            show_default=False,
+            help="Write a compose.yaml that stands alone to this folder, such as your own repository.",
+        ),
+    ] = None,
     allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose the image that compose.yaml runs.
 
-    It is written to .env, pinned by its digest.
+    It is written to .env, pinned by its digest; with --into to a compose.yaml of your own.
     """
     repository = remote.repository(where, insecure) if where else None
     if key and not repository:
         raise typer.BadParameter("what is built here has no signature: --key goes with --registry", param_hint="--key")
     home = project.find()
+    overlays = dotenv.Overlays(network, server)
+    earlier = standalone.read(into) if into else None  # nothing is loaded for a folder that cannot be written
+    if into and earlier and not (name or where):
+        _keep(home, into, earlier, overlays, as_json)
+        return
+    if not (into or name or where) and overlays != dotenv.Overlays() and (current := dotenv.chosen(home)):
+        _overlay(home, current, overlays, as_json)
+        return
     public = keys.trusted(home, key or [])
-    chosen = name or _cpu_stack(home)
+    choice = Choice(name, "") if name else choices.choose(home)
+    chosen = choice.name
     lock = lockfile.load(home, chosen)
     with home.holding(chosen) as scratch:
         statements: Iterable[Statement] = certificate.of_stack(home, chosen).values()
@@ -63,23 +97,62 @@ def use_(
             built = build.needed(home, lock)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
-        certificates = verdicts.folder(home, chosen)
-        verdicts.write(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
-        changed = dotenv.pin(home, lock.stack, chosen, image, certificates, scratch)
+        if into:
+            file, source = into / standalone.FILE, standalone.Source(image, repository, public)
+            changed = standalone.put(home, lock, source, statements, overlays, into, scratch)
+        else:
+            file, certificates = dotenv.path(home), verdicts.folder(home, chosen)
+            verdicts.write(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
+            changed = dotenv.pin(home, lock.stack, chosen, image, certificates, scratch, overlays)
     if as_json:
-        print_json({"stack": chosen, "image": image, "file": str(dotenv.path(home)), "changed": changed})
+        print_json({"stack": chosen, "image": image, "file": str(file), "changed": changed})
         return
+    if choice.reason:
+        console.out.print(choice.reason)
     what = "written to" if changed else "already in"
-    console.out.print(f"{chosen}: {image}\n  {what} {home.relative(dotenv.path(home))}")
+    console.out.print(f"{chosen}: {image}\n  {what} {home.relative(file)}")
+    day = datetime.datetime.fromtimestamp(lock.epoch, datetime.UTC).date()
+    console.out.print(f"  `docker images` dates it {day}, whenever it was built: so two builds give the same bytes")
+    if into:
+        _next(into, repository is not None)
     if repository and not public:
         console.note("not verified: add --key cosign.pub, or: vetted verify " + image + " --key cosign.pub")
 
 
-def _cpu_stack(home: Project) -> str:
-    names = [name for name in stack.shipped(home) if stack.load(home, name).device == "cpu"]
-    if not names:
-        raise errors.BadInputError("the project has no stack for the CPU", next_step="vetted use STACK; vetted list")
-    return names[-1]
+def _next(folder: Path, published: bool) -> None:
+    """What comes after a compose.yaml of one's own was written."""
+    where = shlex.quote(str(folder))
+    console.out.print(f"  {standalone.FOLDER}/ has the certificates, runs/ will have the results")
+    console.out.print(
+        f"next: cd {where}; git add {standalone.FILE} {standalone.FOLDER} runs; docker compose run --rm train"
+    )
+    if standalone.committed_by_accident(folder):
+        console.note(f".env is for this machine alone: echo .env >> {where}/.gitignore")
+    if not published:
+        console.note("the image is only on this machine: for others, vetted publish, and then use with --registry")
+
+
+def _overlay(home: Project, name: str, overlays: dotenv.Overlays, as_json: bool) -> None:
+    """Only change the overlays: the image stays."""
+    lock = lockfile.load(home, name)
+    with home.holding(name) as scratch:
+        changed = dotenv.overlay(home, lock.stack.device, overlays, scratch)
+    if as_json:
+        print_json({"stack": name, "file": str(dotenv.path(home)), "changed": changed})
+        return
+    console.out.print(f"{name}: {'written to' if changed else 'already in'} {home.relative(dotenv.path(home))}")
+
+
+def _keep(home: Project, into: Path, written: Written, overlays: dotenv.Overlays, as_json: bool) -> None:
+    """Write a compose.yaml of one's own anew, with other overlays or as it was: the image stays."""
+    lock, file, source = lockfile.load(home, written.stack), into / standalone.FILE, written.source
+    with home.holding(written.stack) as scratch:
+        changed = standalone.put(home, lock, source, None, overlays, into, scratch)
+    if as_json:
+        print_json({"stack": written.stack, "image": source.image, "file": str(file), "changed": changed})
+        return
+    what = "written to" if changed else "already in"
+    console.out.print(f"{written.stack}: {source.image}\n  {what} {home.relative(file)}")
 
 
 def _published(

@@ -22,9 +22,12 @@ from builder.image import build, oci
 from builder.image.oci import DIGEST
 from builder.lock import audit
 from builder.lock.lockfile import Lock
-from builder.publish import airgap, keys, rebuild, refusal, verify
+from builder.publish import airgap, keys, rebuild, refusal, training, verify
+from builder.publish.policy import policyfile, rule
+from builder.publish.policy.rule import Rule
 from builder.publish.rebuild import Rebuild
 from builder.publish.reference import Reference, parse_reference
+from builder.publish.training import RunVerdict
 from builder.publish.verify import Verdict
 
 PublicKeys = Annotated[
@@ -42,13 +45,20 @@ def verify_(
         str,
         typer.Argument(
             metavar="REF",
-            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder or an OCI layout.",
+            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder or an OCI layout; or a run, "
+            "such as runs/20261121-101500.",
             show_default=False,
         ),
     ],
     key: PublicKeys = None,
     hardware: Annotated[
         str | None, typer.Option(help="Require a certificate for this, such as H200.", show_default=False)
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="May it run? The keys and all conditions are those of this policy.", show_default=False
+        ),
     ] = None,
     rebuild_: Annotated[
         bool,
@@ -59,17 +69,25 @@ def verify_(
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a published image and its certificates.
+    """Verify a published image, or a training run.
 
-    Checked are signatures, release, subject, lock, suite, expiry and advisories. Any doubt exits with 1.
+    Of an image, signatures, release, subject, lock, suite, expiry and advisories are checked; of a run, that its
+    certificate is about these files and follows from the numbers of every step. Any doubt or alarm exits with 1.
     """
-    if not key and not rebuild_:
-        raise typer.BadParameter("it is required, or --rebuild", param_hint="--key")
+    if training.is_run(Path(reference)) and not offline:
+        _report_run(training.judge(project.find(), Path(reference)), as_json=as_json)
+        return
+    if policy and (key or hardware):
+        raise typer.BadParameter("the policy names keys and hardware", param_hint="--key" if key else "--hardware")
+    if not key and not policy and not rebuild_:
+        raise typer.BadParameter("it is required, or --policy or --rebuild", param_hint="--key")
     if hardware and not key:
         raise typer.BadParameter("certificates are judged with --key", param_hint="--hardware")
     home = project.find()
-    checks = Checks(keys.trusted(home, key or []), hardware, rebuild_)
     with _temporary() as scratch:
+        accepted = _rule(home, policy, scratch) if policy else None
+        public = keys.trusted(home, accepted.keys if accepted else key or [])
+        checks = Checks(public, hardware, rebuild_, accepted)
         if offline:
             verdict, rebuilt = _carried(home, reference, checks, scratch)
         else:
@@ -77,20 +95,28 @@ def verify_(
     _report(reference, verdict, rebuilt, as_json=as_json)
 
 
+def _rule(home: Project, policy: Path, scratch: Path) -> Rule:
+    with console.spinner("reading suites and locks"):
+        return rule.of(home, policyfile.read(policy), policy.absolute().parent, scratch)
+
+
 @dataclass(frozen=True)
 class Checks:
-    """What an image is checked against: public keys and hardware, or a build of one's own."""
+    """What an image is checked against: public keys and hardware, a policy's rule, or a build of one's own."""
 
     public: Sequence[Path]
     hardware: str | None
     rebuild: bool
+    rule: Rule | None
 
 
 def _carried(home: Project, reference: str, checks: Checks, scratch: Path) -> tuple[Verdict | None, Rebuild | None]:
     """Judge a carried folder, or an OCI layout."""
     folder, image = _folder(reference)
     layout, around = airgap.layout(folder)
-    verdict = verify.local(home, layout, image, checks.public, scratch, checks.hardware) if checks.public else None
+    verdict = None
+    if checks.public:
+        verdict = verify.local(home, layout, image, checks.public, scratch, checks.hardware, checks.rule)
     if verdict and around is not None:
         doubts = min((airgap.check(around, key, scratch) for key in checks.public), key=len)
         verdict = dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts))
@@ -107,8 +133,9 @@ def _published(
     if checks.public:
         with console.spinner(f"asking {reference.repository.host}"):
             verdict = verify.remote(
-                home, reference, checks.public, scratch, checks.hardware, allow_rollback=allow_rollback
-            )
+                home, reference, checks.public, scratch, checks.hardware, allow_rollback=allow_rollback,
+                rule=checks.rule,
+            )  # fmt: skip
     if not checks.rebuild:
         return verdict, None
     # The digest that was judged: the tag may have moved since.
@@ -164,6 +191,40 @@ def _report(reference: str, judged: Verdict | None, rebuilt: Rebuild | None, *, 
             console.out.print(line, style=style)
     if not good:
         raise typer.Exit(1)
+
+
+def _report_run(verdict: RunVerdict, *, as_json: bool) -> None:
+    """Print the verdict on a training run. A doubt or an alarm ends with 1."""
+    if as_json:
+        fields = ("folder", "good", "doubts", "alarms", "advice", "notes")
+        predicate = verdict.statement.predicate.model_dump(mode="json")
+        print_json({**{name: getattr(verdict, name) for name in fields}, "predicate": predicate})
+    else:
+        for line, style in run_lines(verdict):
+            console.out.print(line, style=style)
+    if not verdict.good:
+        raise typer.Exit(1)
+
+
+def run_lines(verdict: RunVerdict) -> Iterator[tuple[str, str]]:
+    """What a person reads of a run, each line with its style."""
+    predicate = verdict.statement.predicate
+    steps, image = predicate.steps, predicate.image
+    yield text.line(verdict.folder), "bold"
+    if image:
+        yield text.line(f"  image     {image[0]}@{image[1]}"), ""
+    judged = f"{steps.get('first')} to {steps.get('last')}, {len(verdict.statement.subject)} files"
+    yield text.line(f"  steps     {judged}"), ""
+    counts = (
+        f"{len(predicate.passedTests)} passed, {len(predicate.warnedTests)} advice, {len(predicate.failedTests)} alarms"
+    )
+    yield text.line(f"  checks    {counts}, {len(predicate.notRun)} do not apply"), ""
+    yield from ((text.line(f"  alarm: {alarm}"), "red") for alarm in verdict.alarms)
+    yield from ((text.line(f"  advice: {advice}"), "yellow") for advice in verdict.advice)
+    yield from _doubts(verdict.doubts)
+    yield from ((text.line(f"  {line}"), "") for note in verdict.notes for line in note.splitlines())
+    yield text.line(f"  not seen: {len(predicate.blindSpots)} blind spots, in {training.NAME}"), ""
+    yield ("the run is as its certificate says, without an alarm", "green") if verdict.good else ("not verified", "red")
 
 
 @contextmanager

@@ -4,9 +4,9 @@ from builder.console.bisection import BisectionProgress, tried_table
 from builder.console.failures import reasons, surprises
 from builder.console.progress import Counting, Working
 from builder.console.tables import bound, controls_table, number, plain, results_table
-from builder.console.terminal import Console, err, note, out, spinner, verbatim
+from builder.console.terminal import Console, err, note, out, print_json, spinner, verbatim
 
 __all__ = [
     "BisectionProgress", "Console", "Counting", "Working", "bound", "controls_table", "err", "note", "number", "out",
-    "plain", "reasons", "results_table", "spinner", "surprises", "tried_table", "verbatim",
+    "plain", "print_json", "reasons", "results_table", "spinner", "surprises", "tried_table", "verbatim",
 ]  # fmt: skip

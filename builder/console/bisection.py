@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from builder.base import text
-from builder.bisect.journal import Trial, TriedSet
 from builder.console.progress import Line
+
+if TYPE_CHECKING:  # each takes a tenth of a second
+    from builder.bisect.journal import Trial, TriedSet
 
 VERDICTS = {"green": "green", "red": "red", "other": "yellow", "unclear": "yellow", "flaky": "yellow"}
 NAMED = 3  # changes of a set that are named in a line

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from builder.base import text
-from builder.certify.certificate import ProbeResult
-from builder.certify.control import ControlResult
 from builder.console.tables import bound, number
 from builder.intent import explanation, ranges
-from builder.intent.advisory import Advisory
+
+if TYPE_CHECKING:  # each takes a tenth of a second
+    from builder.certify.certificate import ProbeResult
+    from builder.certify.control import ControlResult
+    from builder.intent.advisory import Advisory
 
 LINES = 20  # of a reason
 TAIL = 8  # lines of a log

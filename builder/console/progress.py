@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from builder.base import text
-from builder.certify.transcript import Event
 from builder.console import terminal
 from builder.console.tables import STYLES
-from builder.image.buildx import Step
+
+if TYPE_CHECKING:  # each takes a tenth of a second
+    from builder.certify.transcript import Event
+    from builder.image.buildx import Step
 
 WIDTH = 60  # characters of what is under way
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from builder.base import quantities, text
-from builder.certify.certificate import Measurement, ProbeResult
-from builder.certify.control import ControlResult
+
+if TYPE_CHECKING:  # each takes a tenth of a second
+    from builder.certify.certificate import Measurement, ProbeResult
+    from builder.certify.control import ControlResult
 
 STYLES = {"passed": "green", "not-run": "yellow"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,3 +56,8 @@ def verbatim(content: str) -> None:
 def note(message: str) -> None:
     """One line for the person, apart from the answer."""
     print(text.printable(message), file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """The answer of a command for programs."""
+    print(json.dumps(value, indent=2))

@@ -11,7 +11,19 @@ from pathlib import Path
 from builder.base import errors, reading
 from builder.base.project import Project, write
 from builder.certify import certificate
-from builder.pages import attacks, cells, gpus, images, knowledge, matrix, stackfile, suite
+from builder.pages import (
+    attacks,
+    cells,
+    diagnoses,
+    fakes,
+    gpus,
+    images,
+    knowledge,
+    lighthouse,
+    matrix,
+    stackfile,
+    suite,
+)  # fmt: skip
 
 # The generated parts: between a mark that names one and its end, in the documents that have such marks.
 PARTS: dict[str, Callable[[Project], str]] = {
@@ -27,12 +39,17 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "mutants": suite.mutants,
     "speed": suite.speed,
     "images": images.images,
+    "image parts": images.parts,
     "layer sharing": images.layer_sharing,
     "layers": images.layers,
     "builds": images.builds,
     "without gpu": images.without_gpu,
+    "fake gpus": fakes.fakes,
     "gpus": gpus.gpus,
+    "gpu drivers": gpus.drivers,
     "gpu libraries": gpus.libraries,
+    "diagnoses": diagnoses.results,
+    "lighthouse": lighthouse.scores,
     "attack count": attacks.attack_count,
     "attacks": attacks.attacks,
 }

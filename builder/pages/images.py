@@ -8,44 +8,76 @@ from builder.base.project import Project
 from builder.image import target
 from builder.intent import stack
 from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 from builder.pages import cells, evidence, records, suite
 from builder.pages.cells import Markdown
 from builder.pages.records import Image, Layer
 
+BASE = "base"  # the layer of the Debian packages
 GOAL = 0.9  # an image's bytes over those of its locked files, at most; where it is missed, the documents say so
 
 
 def measured(project: Project) -> dict[str, Image]:
-    """What was measured of each stack's image, by the stack's name."""
+    """What was measured of each image, by its name: that of the stack, with .arm64 behind it for that platform."""
     record = evidence.read(project, records.Images)
     return record.images if record else {}
+
+
+def _locks(project: Project) -> list[Lock]:
+    """Those of the images that the project ships."""
+    return [lock for name in stack.shipped(project) for lock in lockfile.load_all(project, name)]
+
+
+def _weighed(project: Project) -> dict[str, Image]:
+    """Those of them that were measured."""
+    rows = measured(project)
+    return {lock.image: rows[lock.image] for lock in _locks(project) if lock.image in rows}
 
 
 def images(project: Project) -> str:
     """Every image that was built and weighed, beside the locked files that it is made of."""
     rows: list[list[object]] = []
     weighed = measured(project)
-    for name in stack.shipped(project):
-        if (image := weighed.get(name)) is None:
-            rows.append([cells.code(name), "not built yet", *[""] * 5])
+    for lock in _locks(project):
+        if (image := weighed.get(lock.image)) is None:
+            rows.append([cells.code(lock.image), "not built yet", *[""] * 5])
             continue
-        lock = lockfile.load(project, name)
         today = target.inputs_of(project, lock)
         ratio = image.bytes / image.files_bytes
         rows.append(
             [
-                cells.code(name), cells.short(image.manifest), cells.size(image.bytes),
+                cells.code(lock.image), cells.short(image.manifest), cells.size(image.bytes),
                 cells.size(image.files_bytes), f"{ratio:.2f}{'' if ratio <= GOAL else ' (missed)'}",
                 len(image.layers), f"{image.date}{'' if image.inputs == today else ', an earlier image'}",
             ]
         )  # fmt: skip
-    columns = ["stack", "digest", "to pull", "locked files", f"of them, at most {GOAL}", "layers", "built"]
+    columns = ["image", "digest", "to pull", "locked files", f"of them, at most {GOAL}", "layers", "built"]
+    return cells.table(columns, rows)
+
+
+def parts(project: Project) -> str:
+    """What makes an image larger than its locked files: the base and the bytecode; and the rest, beside the goal."""
+    rows: list[list[object]] = []
+    for name, image in _weighed(project).items():
+        base = sum(layer.bytes for layer in image.layers if layer.name == BASE)
+        others = [layer for layer in image.layers if layer.name != BASE]  # whose own bytecode counts as base
+        measured_ = [layer.bytecode_bytes for layer in others if layer.bytecode_bytes is not None]
+        rest = image.bytes - base - sum(measured_)
+        ratio = rest / image.files_bytes
+        if len(measured_) < len(others):
+            sizes = ["not measured", cells.size(rest), f"{ratio:.2f} with bytecode"]
+        else:
+            missed = "" if ratio <= GOAL else " (missed)"
+            sizes = [cells.size(sum(measured_)), cells.size(rest), f"{ratio:.2f}{missed}"]
+        rows.append([cells.code(name), cells.size(image.bytes), cells.size(base), *sizes])
+    if not rows:
+        return suite.NOT_MEASURED
+    columns = ["image", "to pull", "base", "bytecode", "the rest", f"the rest of the locked files, at most {GOAL}"]
     return cells.table(columns, rows)
 
 
 def layer_sharing(project: Project) -> str:
-    weighed = measured(project)
-    rows = [weighed[name] for name in stack.shipped(project) if name in weighed]
+    rows = list(_weighed(project).values())
     if not rows:
         return suite.NOT_MEASURED
     stored = sum({layer.digest: layer.bytes for image in rows for layer in image.layers}.values())
@@ -55,8 +87,8 @@ def layer_sharing(project: Project) -> str:
 
 def layers(project: Project) -> str:
     """The size of every layer in every image; then every layer that a registry stores, once, with its digest."""
-    weighed = measured(project)
-    names = [name for name in stack.shipped(project) if name in weighed]
+    weighed = _weighed(project)
+    names = list(weighed)
     if not names:
         return suite.NOT_MEASURED
     stacks: dict[str, list[str]] = {}  # that have a layer, by its digest

@@ -7,7 +7,7 @@ from builder.certify import standing
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
-from builder.pages import cells
+from builder.pages import cells, images
 from builder.pages.cells import Markdown
 
 COLUMNS = ("trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes")
@@ -20,10 +20,20 @@ def versions(lock: Lock) -> dict[str, str]:
     }
 
 
+def other_platforms(project: Project, name: str) -> dict[str, str]:
+    """Every platform of a stack but amd64, and how far it came. None is certified: the suite runs on amd64."""
+    weighed = images.measured(project)
+    return {
+        lock.platform.name: f"{'built' if lock.image in weighed else 'locked'}, not certified"
+        for lock in lockfile.load_all(project, name)[1:]
+    }
+
+
 def matrix(project: Project) -> str:
     rows = []
     for name in stack.shipped(project):
         lock = lockfile.load(project, name)
-        places = cells.joined(standing.certified_on(project, lock), "<br>") or Markdown("**not certified**")
-        rows.append([cells.code(name), *versions(lock).values(), places])
+        places = standing.certified_on(project, lock) or [Markdown("**not certified**")]
+        others = [f"{platform}: {state}" for platform, state in other_platforms(project, name).items()]
+        rows.append([cells.code(name), *versions(lock).values(), cells.joined([*places, *others], "<br>")])
     return cells.table(["stack", *COLUMNS, "certified on"], rows)

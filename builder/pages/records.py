@@ -37,6 +37,38 @@ class SuiteRecord(Record):
     suite: str
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Score(Model):
+    """Shares of the reports of a batch, and how many without a culprit raised an alarm."""
+
+    top1: Share
+    mends_top1: Share
+    mends_top3: Share
+    confident_wrong: Share
+    confident_on_negatives: Count
+
+
+class Batch(Model):
+    name: str
+    reports: Count
+    causes: Count
+    others: Count
+    first: Score | None
+    unseen: Score | None
+    now: Score | None
+
+
+class Diagnoses(Record):
+    FILE = "doctor"
+
+    batches: list[Batch]
+    slowest_s: Seconds
+    memory_mib: Count
+    seconds_per_step: dict[str, Seconds]
+
+
 class ProbeOutcome(Model):
     probe: str
     outcome: str
@@ -140,6 +172,7 @@ class Layer(Model):
     digest: str
     bytes: Count
     files_bytes: Count | None
+    bytecode_bytes: Count | None = None  # of its bytecode, compressed by itself; None in earlier records
 
 
 class WithoutGpu(Model):
@@ -166,11 +199,84 @@ class Image(Model):
 
 
 class Images(File):
-    """One row for each stack: they are measured one at a time."""
+    """One row for each image: they are measured one at a time. A stack for two platforms has two."""
 
     FILE = "images"
 
     images: dict[str, Image]
+
+
+class Check(Model):
+    """A line of `vetted preflight`."""
+
+    level: str
+    says: str
+
+
+class Container(Model):
+    """What compose gives a container: parts of the driver, and CUDA_VISIBLE_DEVICES."""
+
+    driver: list[str]
+    visible: str
+
+
+class FakeMachine(Model):
+    """What is said on a machine that does not exist. `chosen`: None where `vetted use` refuses, and `reason` is why.
+
+    `hardware`: as a certificate would name it, or why `vetted certify` does not begin.
+    """
+
+    title: str
+    gpus: list[str]
+    driver: str
+    chosen: str | None
+    reason: str
+    container: Container | None
+    preflight: list[Check]
+    hardware: str
+
+
+class Attempt(Model):
+    """A run of the suite for a certificate. `red` and `not_run`: probes by the reason. `whole`: all were asked."""
+
+    whole: bool
+    passed: list[str]
+    red: dict[str, list[str]]
+    not_run: dict[str, list[str]]
+    certified: bool
+
+
+class Attempts(Model):
+    """Those on machines that do not exist, by their title: measured by themselves, because they take half an hour."""
+
+    date: str
+    machine: str
+    command: str
+    suite: str
+    lock: str
+    by_machine: dict[str, Attempt]
+
+
+class FakeGpus(Record):
+    FILE = "fake-gpus"
+
+    stack: str
+    machines: list[FakeMachine]
+    attempts: Attempts | None = None
+
+
+Hundredths = Annotated[int, Field(ge=0, le=100)]
+
+
+class Lighthouse(Record):
+    """Scores of the pages of `vetted site`: page -> device -> category."""
+
+    FILE = "lighthouse"
+
+    program: str
+    runs: dict[str, Count]
+    least: dict[str, Hundredths]
+    pages: dict[str, dict[str, dict[str, Hundredths]]]
 
 
 class Way(Model):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from builder.base.project import Project
 from builder.base.tomlfile import Table
+from builder.intent.extension import Extends
 from builder.intent.stack import Expect, Override, Patch, Stack
 from builder.pages import cells
 from builder.pages.cells import Markdown
@@ -15,6 +16,7 @@ TABLES: dict[str, type[Table]] = {
     "The file": Stack,
     "`[[override]]`": Override,
     "`[[patch]]`": Patch,
+    "`[extends]`, in an extension": Extends,
     "`[expect]`, in a control": Expect,
 }
 

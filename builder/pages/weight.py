@@ -1,14 +1,17 @@
-"""What an image weighs: every layer, and the locked files that went into it."""
+"""What an image weighs: every layer, the bytecode in it, and the locked files that went into it."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+
+import zstandard
 
 from builder.base import errors
 from builder.base.project import Project
 from builder.certify import certificate
-from builder.image import oci, render
+from builder.image import oci, render, target
 from builder.image.build import Built
 from builder.lock import index
 from builder.lock.index import File
@@ -17,6 +20,7 @@ from builder.pages import evidence
 from builder.pages.records import Image, Images, Layer, WithoutGpu
 
 AT_ONCE = 16  # requests to an index
+PART = 1 << 20  # bytes that are read at once
 
 
 def measure(project: Project, lock: Lock, built: Built, command: str, scratch: Path) -> Image:
@@ -24,6 +28,9 @@ def measure(project: Project, lock: Lock, built: Built, command: str, scratch: P
     files = locked_files(lock, scratch)
     groups = {group.name: sum(files[entry.name] for entry in group.entries) for group in render.groups(lock)}
     names = render.layers(lock)
+    layers = _checked(built.image, names)
+    with ThreadPoolExecutor() as pool:
+        bytecode = list(pool.map(lambda layer: bytecode_bytes(built.image, layer), layers))
     row: dict[str, object] = {
         **evidence.head(command),
         "lock": lock.digest,
@@ -33,8 +40,10 @@ def measure(project: Project, lock: Lock, built: Built, command: str, scratch: P
         "bytes": built.image.size,
         "files_bytes": sum(files.values()),
         "layers": [
-            Layer(name=name, digest=layer.digest, bytes=layer.size, files_bytes=groups.get(name))
-            for name, layer in zip(names, _checked(built.image, names), strict=True)
+            Layer(
+                name=name, digest=layer.digest, bytes=layer.size, files_bytes=groups.get(name), bytecode_bytes=compiled
+            )
+            for name, layer, compiled in zip(names, layers, bytecode, strict=True)
         ],
     }
     if report := without_gpu(project, lock, built):
@@ -50,6 +59,18 @@ def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
             next_step=f"rm -r {image.layout}, then build again",
         )
     return image.layers
+
+
+def bytecode_bytes(image: oci.Image, layer: oci.Layer) -> int:
+    """The bytes of a layer's bytecode, compressed as the layer is, but by itself. Raises BadInputError."""
+    compressor = zstandard.ZstdCompressor(level=target.LEVEL).compressobj()
+    unpacked = packed = 0
+    for _, size, content in oci.members(replace(image, layers=(layer,)), lambda name: name.endswith(".pyc")):
+        if not isinstance(content, str):
+            unpacked += size
+            while part := content.read(PART):
+                packed += len(compressor.compress(part))
+    return packed + len(compressor.flush()) if unpacked else 0
 
 
 def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
@@ -99,8 +120,8 @@ def without_gpu(project: Project, lock: Lock, built: Built) -> WithoutGpu | None
 
 
 def record(project: Project, lock: Lock, built: Built, command: str, scratch: Path) -> Path:
-    """Put this stack's row into docs/evidence/images.json; those of the others stay."""
+    """Put this image's row into docs/evidence/images.json; those of the others stay."""
     earlier = evidence.read(project, Images)
-    rows = {**(earlier.images if earlier else {}), lock.name: measure(project, lock, built, command, scratch)}
+    rows = {**(earlier.images if earlier else {}), lock.image: measure(project, lock, built, command, scratch)}
     images = Images(images=dict(sorted(rows.items())))
     return evidence.store(project, Images.FILE, images.model_dump(exclude_unset=True), scratch)

@@ -34,6 +34,9 @@ def isolated(monkeypatch: pytest.MonkeyPatch, uv_cache: Path) -> None:
         if name.startswith(FOREIGN) or name in ("SSL_CERT_FILE", "FORCE_COLOR"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(uv_cache.with_name("huggingface")))
+    monkeypatch.setenv("VETTED_SECRETS", str(uv_cache.with_name("secrets")))  # not this user's
+    monkeypatch.setenv("XDG_CACHE_HOME", str(uv_cache.with_name("cache")))
     monkeypatch.setenv("UV_CACHE_DIR", str(uv_cache))
     # uv looks for the interpreter of an environment on PATH: this one will do.
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]]))

@@ -19,6 +19,11 @@ PACKAGES = ("builder", "doctor", "runtime", "smoke")
     [
         ("builder/lock/audit.py", "import builder.certify.certify", "A stage imports what lies below it"),
         ("smoke/run/child.py", "import smoke.kit.tiny", "A probe stands on the kit, the kit on the runner"),
+        (
+            "runtime/config/look.py",
+            "import runtime.train.launch",
+            "No check imports the run",
+        ),
         ("doctor/case.py", "import builder.base.errors", "What runs elsewhere does not know the builder"),
     ],
 )

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.base import download, errors
+from builder.base import credentials, download, errors
 from builder.base.download import Downloader
+from tests.commands import EVERYTHING
 
 CONTENT = b"a wheel" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -212,7 +213,7 @@ def test_the_password_of_the_index_goes_to_its_own_host_only(
     monkeypatch: pytest.MonkeyPatch, url: str, sent: bool
 ) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://me:a%40b@mirror.test/simple")
-    assert download.credentials(url) == (("me", "a@b") if sent else None)
+    assert credentials.of(url) == (("me", "a@b") if sent else None)
 
 
 def test_a_redirect_takes_the_password_to_no_other_host(
@@ -259,5 +260,5 @@ def test_a_password_in_a_url_is_not_shown(server: Server, downloader: Downloader
 
 
 def test_the_tool_starts_without_the_library_for_downloads() -> None:
-    code = "import sys, builder.cli; sys.exit('httpx' in sys.modules)"
+    code = f"import sys; {EVERYTHING}; sys.exit('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

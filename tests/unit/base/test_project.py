@@ -29,7 +29,7 @@ with Project(Path.cwd()).holding({TINY!r}) as scratch:
 """
 
 
-def said(stream: object) -> str:
+def line_of(stream: object) -> str:
     assert hasattr(stream, "readline")
     return str(stream.readline())
 
@@ -118,23 +118,23 @@ def hold(small: Small) -> subprocess.Popen[str]:
 
 def test_a_second_process_waits_and_says_so(small: Small) -> None:
     with hold(small) as first:
-        assert said(first.stdout) == "held\n"
+        assert line_of(first.stdout) == "held\n"
         with hold(small) as second:
-            assert said(second.stderr) == f"another vetted is at work on {TINY}; waiting for it to finish\n"
+            assert line_of(second.stderr) == f"another vetted is at work on {TINY}; waiting for it to finish\n"
             assert second.poll() is None
             assert second.stdout is not None
             assert select.select([second.stdout], [], [], 0.3)[0] == []  # it is not in, and waits
             assert (small.project.scratch(TINY) / "half-done").exists()
             first.communicate("\n")
             assert first.returncode == 0
-            assert said(second.stdout) == "held\n"
+            assert line_of(second.stdout) == "held\n"
             second.communicate("\n")
             assert second.returncode == 0
 
 
 def test_a_killed_holder_frees_the_stack_and_its_scratch_is_wiped(small: Small) -> None:
     with hold(small) as first:
-        assert said(first.stdout) == "held\n"
+        assert line_of(first.stdout) == "held\n"
         first.send_signal(signal.SIGKILL)
         first.wait()
     assert tree(small.project.scratch(TINY)) == ["half-done"]

@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import multiprocessing
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
+from builder import cli
 from builder.base import machine, sources
 from builder.certify import certificate, certify, hostenv
 from builder.certify.certify import Certification, Options
@@ -108,6 +113,27 @@ def test_a_run_that_passes_writes_the_certificate_and_is_reused(wheels: Small) -
     assert statement.resource("suite").digest == certificate.bare(sources.digest(wheels.project.smoke))
     again = run(wheels)
     assert (again.reused, again.statement) == (True, statement)
+    assert run(wheels, Options("cpu", "host", force=True)).reused is False
+
+
+def test_two_at_once_wait_for_each_other(wheels: Small, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    note = f"with open({str(journal)!r}, 'a') as journal:\n    print({{!r}}, file=journal)\n"
+    wheels.suite(note.format("begin") + "import time; time.sleep(0.3)\n" + GOOD_RUN + note.format("end"))
+
+    def certify_in_child() -> None:
+        os.chdir(wheels.root)
+        sys.argv = ["vetted", "certify", TINY, "--engine", "host", "--force"]
+        cli.main()
+
+    fork = multiprocessing.get_context("fork")  # with the patches of the fixture
+    children = [fork.Process(target=certify_in_child) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0]
+    assert journal.read_text().split() == ["begin", "end"] * 2
 
 
 def test_the_suite_runs_in_the_stacks_own_patched_environment(wheels: Small) -> None:

@@ -1,84 +1,19 @@
-"""Controls: what must fail fails for the right reason, its twin passes, and everything else is said."""
+"""Controls as they are written and locked: the bad set, its twin, and what is refused."""
 
 from __future__ import annotations
 
-import json
 import tomllib
 
 import pytest
 
-from builder.base import errors, sources
+from builder.base import errors
 from builder.base.project import Project
 from builder.certify import control
-from builder.certify.certificate import ProbeResult
-from builder.certify.control import ControlResult, Side
 from builder.intent import stack
 from builder.lock import lockfile
-from tests.conftest import LIBRARY, PATCH, PYTHON, RUNNER, Small, make_wheel
+from tests.conftest import PATCH, Small
 from tests.engine import test_old_torch
-from tests.unit.conftest import Command
-
-NAME = "rude"
-CONTROL = f"""\
-title = "Tiny 1.0 greets nobody"
-device = "cpu"
-python = "{PYTHON}"
-debian = "bookworm"
-requires = ["tiny-lib==1.0"]
-
-[expect]
-fails = ["greeting"]
-reason = "nobody"
-twin = {{ tiny-lib = "2.0" }}
-"""
-BY_VERSION = 'twin = { tiny-lib = "2.0" }'
-BY_PATCH = f'patch = "{PATCH}"'
-# Asks two probes; the second is a true defect of both sides.
-SUITE = (
-    RUNNER
-    + """\
-import tiny_lib
-probes = request["probes"] or ["greeting", "other"]
-say("start", probes=probes, python="3.11.2")
-if "greeting" in probes:
-    good = tiny_lib.greeting == "somebody"
-    end("greeting", "passed" if good else "failed", reason=None if good else f"it greets {tiny_lib.greeting}")
-if "other" in probes:
-    end("other", "failed", reason="something else")
-say("finish")
-"""
-)
-
-
-@pytest.fixture
-def rude(wheels: Small) -> Small:
-    """A project with a control whose wheels are all there."""
-    make_wheel(wheels.wheelhouse, "tiny-lib", "1.0", {"tiny_lib.py": "greeting = 'nobody'\n"})
-    make_wheel(wheels.wheelhouse, "tiny-lib", "2.0", {"tiny_lib.py": "greeting = 'somebody'\n"})
-    write(wheels, CONTROL)
-    (wheels.project.smoke / "__main__.py").write_text(SUITE)
-    return wheels
-
-
-def write(small: Small, text: str) -> None:
-    folder = small.project.control_dir(NAME)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stack.toml").write_text(text)
-
-
-@pytest.fixture
-def locked(rude: Small) -> Small:
-    assert control.make(rude.project, NAME, rude.scratch())
-    return rude
-
-
-@pytest.fixture
-def patched(rude: Small) -> Small:
-    """A control that a patch makes good, locked; the patch says `somebody` in the second line."""
-    make_wheel(rude.wheelhouse, "tiny-lib", "1.0", {"tiny_lib.py": LIBRARY})
-    write(rude, CONTROL.replace(BY_VERSION, BY_PATCH))
-    assert control.make(rude.project, NAME, rude.scratch())
-    return rude
+from tests.unit.certify.conftest import BY_PATCH, BY_VERSION, CONTROL, NAME, write
 
 
 def test_the_twin_is_the_same_set_with_one_distribution_changed(locked: Small) -> None:
@@ -105,15 +40,6 @@ def test_a_patch_of_the_control_itself_stays_on_its_twin(patched: Small) -> None
     pair = control.load(patched.project, NAME)
     assert [path.name for path in pair.bad.patches] == ["0000-own.patch"]
     assert [path.name for path in pair.twin.patches] == ["0000-own.patch", "0001-greet.patch"]
-
-
-def test_a_patched_twin_is_run_and_judged(patched: Small, command: Command) -> None:
-    answer = command(patched.root, "controls", "--json")
-    assert answer.code == 0
-    (row,) = answer.json["rows"]
-    assert (row["caught"], row["false_alarm"]) == (True, False)
-    assert (row["twin"], row["patches"]) == ("tiny-lib/1.0/0001-greet.patch", [PATCH])
-    assert row["control_lock"] != row["twin_lock"]
 
 
 def test_the_lock_of_a_twin_that_became_a_patch_goes(locked: Small) -> None:
@@ -166,83 +92,6 @@ def test_a_control_that_expects_nothing_clear_is_refused(rude: Small, old: str, 
 def test_a_control_is_no_stack(locked: Small) -> None:
     assert NAME not in stack.names(locked.project)
     assert stack.control_names(locked.project) == [NAME]
-
-
-def test_both_sides_are_run_and_judged(locked: Small, command: Command) -> None:
-    answer = command(locked.root, "controls")
-    assert answer.code == 0
-    assert "1 of 1 controls caught" in answer.out
-    assert "false alarms  0 on 1 twins" in answer.out
-    assert not list((locked.project.state / "host").glob("*")), "no environment is left behind"
-
-
-def test_every_probe_is_run_when_asked_and_other_reds_are_said(locked: Small, command: Command) -> None:
-    answer = command(locked.root, "controls", NAME, "--full")
-    assert answer.code == 0
-    assert "on the control also other: something else" in answer.out
-    assert "on the twin also other: something else" in answer.out
-
-
-def test_a_control_that_passes_is_a_no(locked: Small, command: Command) -> None:
-    (locked.project.smoke / "__main__.py").write_text(SUITE.replace('== "somebody"', "!= 5"))
-    answer = command(locked.root, "controls")
-    assert answer.code == 1
-    assert "0 of 1 controls caught" in answer.out
-    assert "rude: must fail greeting, saying 'nobody'" in answer.out
-
-
-def test_a_twin_that_fails_is_a_false_alarm(locked: Small, command: Command) -> None:
-    (locked.project.smoke / "__main__.py").write_text(SUITE.replace('== "somebody"', "== 5"))
-    answer = command(locked.root, "controls", "--json")
-    assert answer.code == 1
-    assert (answer.json["caught"], answer.json["false_alarms"]) == (1, 1)
-
-
-def test_the_evidence_is_recorded_on_demand(locked: Small, command: Command) -> None:
-    assert command(locked.root, "controls", "--record").code == 0
-    document = json.loads((locked.root / "docs" / "evidence" / "controls.json").read_text())
-    assert document["suite"] == sources.digest(locked.project.smoke)
-    assert document["command"] == "vetted controls --record"
-    assert (document["sensitivity"], document["false_alarms"]) == (1.0, 0)
-    (row,) = document["rows"]
-    assert (row["control"], row["twin"], row["caught"]) == (NAME, "tiny-lib 2.0", True)
-
-
-def test_an_unknown_control_is_named_with_the_closest(locked: Small, command: Command) -> None:
-    answer = command(locked.root, "controls", "rudee")
-    assert answer.code == 3
-    assert "did you mean rude?" in answer.err
-
-
-def result(
-    bad: str, twin: str, reason: str = "it greets nobody", fails: tuple[str, ...] = ("greeting",)
-) -> ControlResult:
-    def side(outcome: str) -> Side:
-        return Side(
-            "sha256:", (ProbeResult.model_validate({"name": "greeting", "outcome": outcome, "reason": reason}),)
-        )
-
-    return ControlResult(NAME, "", fails, "nobody", "tiny-lib 2.0", side(bad), side(twin))
-
-
-@pytest.mark.parametrize("outcome", ["failed", "crashed", "timeout", "oom"])
-def test_red_is_red_however_it_ended(outcome: str) -> None:
-    assert result(outcome, "passed").good
-
-
-def test_red_for_another_reason_is_not_caught() -> None:
-    assert not result("failed", "passed", "ModuleNotFoundError").caught
-
-
-def test_not_run_is_neither_caught_nor_passed() -> None:
-    assert not result("not-run", "passed").caught
-    assert result("failed", "not-run").false_alarm
-
-
-def test_a_probe_without_a_result_is_neither_caught_nor_passed() -> None:
-    both = result("failed", "passed", fails=("greeting", "missing"))
-    assert not both.caught
-    assert both.false_alarm
 
 
 def test_the_projects_own_controls_are_locked_and_differ_in_one_distribution_or_in_patches(real: Project) -> None:

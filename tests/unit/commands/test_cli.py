@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import spawn, vetted
+from tests.commands import EVERYTHING, spawn, vetted
 from tests.conftest import ROOT, TINY, Small
 from tests.unit.conftest import Command
 
@@ -99,7 +99,7 @@ def test_a_state_that_cannot_be_written_ends_with_6(
 
 def test_the_tool_imports_nothing_that_a_bundle_leaves_behind(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "builder", tmp_path / "builder", ignore=shutil.ignore_patterns("__pycache__"))
-    code = "from builder import cli; assert cli.__file__.startswith(__import__('os').getcwd()), cli.__file__"
+    code = f"{EVERYTHING}; assert cli.__file__.startswith(__import__('os').getcwd()), cli.__file__"
     with spawn(["-c", code], tmp_path, PYTHONPATH=str(tmp_path)) as child:
         _, stderr = child.communicate()
     assert child.returncode == 0, stderr

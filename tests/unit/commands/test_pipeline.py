@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from builder.certify import hostenv
+from builder.image import build
 from builder.lock import audit
-from builder.lock.audit import Finding
+from builder.lock.audit import AuditFinding
+from builder.pages import generate, weight
 from tests.conftest import BAD_RUN, GREET, PYTHON, TINY, Small
+from tests.registry.conftest import make_image
 from tests.unit.conftest import Command
 
 
@@ -151,6 +154,22 @@ def test_build_into_a_folder_that_holds_something_ends_with_6(command: Command, 
     assert "is not an empty folder" in answer.err
 
 
+def test_a_build_that_is_proven_is_weighed_and_copied_too(
+    command: Command, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = make_image(small)
+    proof = build.Proof(built.image.manifest, built.image.manifest, None)
+    weighed: list[str] = []
+    monkeypatch.setattr(build, "prove", lambda *_: proof)
+    monkeypatch.setattr(weight, "record", lambda *fields: weighed.append(fields[3]))
+    monkeypatch.setattr(generate, "refresh", lambda *_: None)
+    answer = command(small.root, "build", TINY, "--prove", "--record", "--output", str(tmp_path / "copy"))
+    assert answer.code == 0, answer.err
+    assert f"identical: two builds without cache gave {built.image.manifest}" in answer.out
+    assert weighed == [f"vetted build {TINY} --prove --record"]
+    assert (tmp_path / "copy" / "index.json").is_file()
+
+
 def test_a_patch_that_does_not_apply_ends_certify_with_3(command: Command, wheels: Small) -> None:
     wheels.patch.write_text(GREET.replace("-greeting = 'nobody'", "-greeting = 'anybody'"))
     wheels.render()
@@ -170,7 +189,7 @@ def test_square_brackets_are_printed_as_they_are(
     command: Command, wheels: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix = "record an [[override]] with its [bold]reason[/]"
-    monkeypatch.setattr(audit, "sound", lambda *_: [Finding("[red]violated[/red]", fix)])
+    monkeypatch.setattr(audit, "sound", lambda *_: [AuditFinding("[red]violated[/red]", fix)])
     answer = command(wheels.root, "lock", "--check")
     assert answer.code == 1
     assert answer.out == f"{TINY}: [red]violated[/red]\n  fix: {fix}\n"

@@ -52,7 +52,9 @@ ONE = {"id": "one", "package": "tiny-math", "file": "sums.py", "find": "a + b", 
 
 def write_list(path: Path, *mutants: dict[str, str]) -> Path:
     """A list as TOML; what JSON calls a string is one in TOML, too."""
-    lines = [line for one in mutants for line in ("[[mutant]]", *(f"{k} = {json.dumps(v)}" for k, v in one.items()))]
+    lines = [
+        line for mutant in mutants for line in ("[[mutant]]", *(f"{k} = {json.dumps(v)}" for k, v in mutant.items()))
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -60,9 +60,9 @@ def test_a_run_tells_the_killed_from_the_survivors(mutants: Mutants, calculator:
     assert answer.json["command"] == (
         f"./nox -s mutants -- --file mutants.toml --stack {TINY} --json --output docs/evidence/mutants.json"
     )
-    one, slow, unseen = answer.json["mutants"]
-    assert (one["outcome"], one["by"]) == ("killed", "sums")
-    assert one["reason"] == "failed: answer is -2, must be exactly 4"
+    killed, slow, unseen = answer.json["mutants"]
+    assert (killed["outcome"], killed["by"]) == ("killed", "sums")
+    assert killed["reason"] == "failed: answer is -2, must be exactly 4"
     assert (slow["outcome"], slow["by"]) == ("killed", "sums")
     assert slow["reason"] == "timeout: still running after 2 s"
     assert (unseen["outcome"], unseen["why"]) == ("survived", "differs")
@@ -76,7 +76,7 @@ def test_one_mutant_leaves_nothing_to_the_next(mutants: Mutants) -> None:
         ("a + b", "a - b"), ("return add(a, a)", "return a + a"), ("a + b", "a * b"), ("SLOW = False", "SLOW = 0"),
     ])]  # fmt: skip
     answer = mutants(*many, options=("--jobs", "1", "--json"))
-    outcomes = [one["outcome"] for one in answer.json["mutants"]]
+    outcomes = [mutant["outcome"] for mutant in answer.json["mutants"]]
     assert outcomes == ["killed", "survived", "killed", "survived"]
 
 

@@ -14,12 +14,12 @@ from tests.unit.mutants.conftest import ONE, load
 
 
 def test_a_list_is_read(tmp_path: Path) -> None:
-    (one,) = load(tmp_path, ONE)
-    assert one.model_dump() == {**ONE, "survives": ""}
+    (mutant,) = load(tmp_path, ONE)
+    assert mutant.model_dump() == {**ONE, "survives": ""}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"find": ""}, "`mutant[1].find`: must say something"),
         ({"why": " "}, "`mutant[1].why`: must say something"),
@@ -33,12 +33,12 @@ def test_a_list_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_in_a_list_is_named_by_file_key_and_mutant(
-    tmp_path: Path, change: dict[str, Any], said: str
+    tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     two = {key: value for key, value in {**ONE, "id": "two", **change}.items() if value is not None}
     with pytest.raises(errors.BadInputError) as caught:
         load(tmp_path, ONE, two)
-    assert f"list.toml: {said}" in caught.value.what
+    assert f"list.toml: {message}" in caught.value.what
     assert "list.toml" in caught.value.next_step
 
 
@@ -55,4 +55,4 @@ def test_the_projects_own_list_is_long_enough_and_spread_over_the_stack() -> Non
     listed = mutant.load(ROOT / "tests" / "mutants.toml", "tests/mutants.toml")
     assert len(listed) >= 40
     packages = {"trl", "transformers", "peft", "bitsandbytes", "deepspeed", "accelerate", "vllm"}
-    assert {one.package for one in listed} >= packages
+    assert {mutant.package for mutant in listed} >= packages

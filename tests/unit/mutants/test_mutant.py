@@ -33,7 +33,7 @@ def test_a_module_that_is_no_folder_is_found_too(calculator: Small, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"find": "a * b"}, "`find` of one: must stand exactly once in tiny_math/sums.py of tiny-math 1.0, and is not"),
         ({"find": "add"}, "`find` of one: must stand exactly once in tiny_math/sums.py of tiny-math 1.0, and stands"),
@@ -46,13 +46,13 @@ def test_a_module_that_is_no_folder_is_found_too(calculator: Small, tmp_path: Pa
     ],
 )
 def test_a_mutant_without_its_one_place_is_a_bad_input(
-    calculator: Small, tmp_path: Path, change: dict[str, str], said: str
+    calculator: Small, tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
     (site_packages(calculator) / "smuggled").mkdir()
     (site_packages(calculator) / "smuggled" / "sums.py").write_text(SUMS)
     with pytest.raises(errors.BadInputError) as caught:
         place(calculator, tmp_path, **change)
-    assert said in caught.value.what
+    assert message in caught.value.what
     assert "list.toml" in caught.value.next_step
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_what_is_recorded_names_date_suite_machine_and_command(small: Small) -> 
 
 def test_nothing_recorded_is_none_and_said(listed: Small) -> None:
     assert evidence.read(listed.project, records.Controls) is None
-    assert text(listed).count("Not measured yet.") == 9
+    assert text(listed).count("Not measured yet.") == 13
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff"])
@@ -120,7 +120,9 @@ def test_a_mark_that_nothing_generates_is_refused(listed: Small) -> None:
 
 
 RECORDS = [
-    records.Builds, records.Controls, records.FalseAlarms, records.Images, records.Mutants, records.SuiteSpeed,
+    records.Builds, records.Controls, records.FakeGpus, records.FalseAlarms, records.Images, records.Mutants,
+    records.SuiteSpeed,
+    records.Lighthouse,
 ]  # fmt: skip
 REMOVED = object()
 
@@ -140,6 +142,24 @@ def places(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[s
         yield from places(entry, (*place, key))
 
 
+def readers(project: Project, model: type[records.File]) -> list[Callable[[Project], str]]:
+    """The parts of pages that show this evidence."""
+    read, requests = evidence.read, list[type[records.File]]()
+
+    def watched(home: Project, record: type[records.File]) -> records.File | None:
+        requests.append(record)
+        return read(home, record)
+
+    showing = []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(evidence, "read", watched)
+        for part in generate.PARTS.values():
+            requests.clear()
+            part(project)
+            showing += [part] if model in requests else []
+    return showing
+
+
 @pytest.mark.parametrize("spoiled", [REMOVED, None, True, [], {}, "", -1, 0, 1 << 99, 1e308])
 @pytest.mark.parametrize("model", RECORDS, ids=lambda model: model.FILE)
 def test_evidence_that_was_spoiled_is_refused_or_shown(
@@ -149,6 +169,8 @@ def test_evidence_that_was_spoiled_is_refused_or_shown(
     monkeypatch.setattr(catalogue, "read", lambda _: probes)
     document = trimmed(json.loads(evidence.path(real, model.FILE).read_text()))
     scratch, refused = small.scratch(), 0
+    evidence.store(small.project, model.FILE, document, scratch)
+    showing = readers(small.project, model)
     for *parents, key in places(document):
         changed = copy.deepcopy(document)
         parent = functools.reduce(lambda value, step: value[step], parents, changed)
@@ -158,7 +180,7 @@ def test_evidence_that_was_spoiled_is_refused_or_shown(
             parent[key] = spoiled
         evidence.store(small.project, model.FILE, changed, scratch)
         try:
-            for part in generate.PARTS.values():
+            for part in showing:
                 part(small.project)
         except errors.BadInputError as error:
             refused += 1

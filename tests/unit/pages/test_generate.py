@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 
 import pytest
 
 from builder.base import errors
 from builder.base.project import Project
 from builder.certify import certificate
+from builder.intent.platform import ARM64
 from builder.pages import evidence, generate, matrix
 from tests.conftest import GOOD_RUN, PATCH, README, TINY, Small
 
@@ -18,6 +20,16 @@ def row(small: Small) -> list[str]:
     """The cells of the stack's row in the matrix."""
     (line,) = [line for line in matrix.matrix(small.project).splitlines() if line.startswith(f"| `{TINY}`")]
     return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_another_platform_is_never_shown_as_certified(small: Small) -> None:
+    small.issue()
+    certified = row(small)[-1]
+    assert "certified" not in certified and "arm64" not in certified
+    small.edit("stack.toml", 'debian = "bookworm"', 'debian = "bookworm"\nplatforms = ["amd64", "arm64"]')
+    for file in ("requirements.txt", "debian.txt"):
+        shutil.copy(small.file(file), small.file(ARM64.file(file)))
+    assert row(small)[-1] == f"{certified}<br>arm64: locked, not certified"
 
 
 def test_the_projects_own_documents_are_up_to_date(real: Project) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +17,13 @@ from builder.certify import certificate
 from builder.image import oci, render
 from builder.image.build import Built
 from builder.intent import stack
+from builder.intent.platform import ARM64
 from builder.lock import lockfile
 from builder.pages import evidence, images, records, weight
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
+
+MB = 1_000_000
 
 
 def built(small: Small, root: Path, count: int | None = None) -> Built:
@@ -47,6 +52,58 @@ def test_every_layer_is_measured_beside_the_locked_files_in_it(wheels: Small, tm
     by_name = {layer.name: layer for layer in row.layers}
     assert by_name["base"].files_bytes is None
     assert sum(layer.files_bytes or 0 for layer in row.layers) == row.files_bytes
+
+
+def test_bytecode_is_what_it_takes_when_it_is_packed_by_itself(wheels: Small, tmp_path: Path) -> None:
+    code = random.Random(1).randbytes(40_000)  # nothing packs it smaller
+    layers = [[File(f"layer/{number}")] for number in range(len(render.layers(wheels.lock)))]
+    layers[0] += [File("opt/a.pyc", code), File("opt/a.py", code * 9), File("opt/link.pyc", link="a.pyc")]
+    layers[1] += [File("opt/twice.pyc", code * 2)]
+    image = Built(oci.read(Layout(tmp_path / "layout", layers).root), "vetted/tiny:1", "0.13", "sha256:" + "1" * 64)
+    row = weight.measure(wheels.project, wheels.lock, image, "vetted build", wheels.scratch())
+    first, second, *rest = [layer.bytecode_bytes for layer in row.layers]
+    assert first is not None and 40_000 <= first < 40_200
+    assert second is not None and 40_000 <= second < 40_400
+    assert set(rest) == {0}
+
+
+@pytest.mark.parametrize(
+    ("bytecode", "row"),
+    [
+        (50, "| 1000 MB | 200 MB | 50 MB | 750 MB | 0.75 |"),
+        (None, "| 1000 MB | 200 MB | not measured | 800 MB | 0.80 with bytecode |"),
+        (0, "| 1000 MB | 200 MB | 0.0 kB | 800 MB | 0.80 |"),
+    ],
+)
+def test_base_and_bytecode_explain_what_an_image_has_beside_its_files(
+    bytecode: int | None, row: str, wheels: Small, tmp_path: Path
+) -> None:
+    assert images.parts(wheels.project) == "Not measured yet.\n"
+    weight.record(wheels.project, wheels.lock, built(wheels, tmp_path / "layout"), "it", wheels.scratch())
+    path = evidence.path(wheels.project, records.Images.FILE)
+    document = json.loads(path.read_text())
+    layers = [
+        {"name": "base", "digest": "sha256:1", "bytes": 200 * MB, "files_bytes": None, "bytecode_bytes": 9 * MB},
+        {"name": "torch", "digest": "sha256:2", "bytes": 800 * MB, "files_bytes": 1000 * MB},
+    ]
+    if bytecode is not None:
+        layers[1]["bytecode_bytes"] = bytecode * MB
+    document["images"][TINY] |= {"bytes": 1000 * MB, "files_bytes": 1000 * MB, "layers": layers}
+    path.write_text(json.dumps(document))
+    assert images.parts(wheels.project).splitlines()[-1] == f"| `{TINY}` {row}"
+
+
+def test_an_image_for_another_platform_has_a_row_of_its_own(wheels: Small, tmp_path: Path) -> None:
+    wheels.edit("stack.toml", 'debian = "bookworm"', 'debian = "bookworm"\nplatforms = ["amd64", "arm64"]')
+    for file in ("requirements.txt", "debian.txt"):
+        shutil.copy(wheels.file(file), wheels.file(ARM64.file(file)))
+    weight.record(wheels.project, wheels.lock, built(wheels, tmp_path / "layout"), "it", wheels.scratch())
+    arm = lockfile.load(wheels.project, TINY, ARM64)
+    assert f"| `{TINY}.arm64` | not built yet |" in images.images(wheels.project)
+    weight.record(wheels.project, arm, built(wheels, tmp_path / "arm"), "it --platform arm64", wheels.scratch())
+    assert list(images.measured(wheels.project)) == [TINY, f"{TINY}.arm64"]
+    assert "not built yet" not in images.images(wheels.project)
+    assert f"| layer | `{TINY}` | `{TINY}.arm64` |" in images.layers(wheels.project)
 
 
 def test_an_image_with_other_layers_than_its_dockerfile_is_refused(wheels: Small, tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""Own packages on a stack: extend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import project
+from builder.base.project import Project
+from builder.commands.common import AsJson, OneStack, print_json, refuse
+from builder.image import extend
+from builder.image.extend import Request
+from builder.intent.extension import DEBIAN_NAME
+from builder.lock import audit, lockfile
+from builder.lock import requirements as requirements_file
+from builder.lock.antique import Behind
+from builder.lock.lockfile import Lock
+from builder.pages import generate
+
+
+def extend_(
+    parent: OneStack,
+    requirements: Annotated[
+        Path | None, typer.Argument(metavar="[REQUIREMENTS]", help="A requirements file.", show_default=False)
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="The new stack.", show_default=False)] = "",
+    debian: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PACKAGE", help="A Debian package. May be repeated.", show_default=False),
+    ] = None,
+    allow_old: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PACKAGE", help="May be far behind its newest release. May be repeated.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put your own packages on a stack, as one more layer. Its packages stay as they are."""
+    if not name:
+        raise typer.BadParameter("the new stack needs a name", param_hint="--name")
+    if requirements is None and not debian:
+        raise typer.BadParameter("name a requirements file, or --debian PACKAGE", param_hint="REQUIREMENTS")
+    if wrong := [each for each in debian or () if not DEBIAN_NAME.fullmatch(each)]:
+        raise typer.BadParameter(f"{wrong[0]!r} is not the name of a Debian package", param_hint="--debian")
+    home = project.find()
+    base = lockfile.load(home, parent)
+    refuse(parent, audit.stale(base))
+    extend.refuse_names(home, base, name)
+    listed = requirements_file.read(requirements) if requirements else requirements_file.Requirements({})
+    allowed = tuple(map(lockfile.normalise, allow_old or ()))
+    request = Request(name, listed, tuple(dict.fromkeys(debian or ())), allowed)
+    with home.holding(name) as scratch:
+        with console.Working(name) as work:
+            lock, behind = extend.make(home, base, request, scratch, work.say)
+        folder = extend.put(home, lock, scratch)
+    if not home.owns(name):
+        with home.holding("documents") as scratch:
+            generate.refresh(home, scratch)
+    if as_json:
+        print_json(_as_json(lock, behind, folder))
+        return
+    _print(home, base, lock, behind, folder)
+
+
+def _as_json(lock: Lock, behind: Sequence[Behind], folder: Path) -> dict[str, object]:
+    assert lock.stack.extends is not None
+    return {
+        "stack": lock.name, "folder": str(folder), "digest": lock.digest,
+        "extends": {"stack": lock.stack.extends.stack, "digest": lock.stack.extends.lock},
+        "own": {name: lock.versions[name] for name in lock.own.python},
+        "debian": list(lock.own.debian),
+        "behind": [{"name": each.name, "version": each.version, "newest": each.newest, "far": each.far,
+                    "in_the_way": list(each.conflict.pins) if each.conflict else []} for each in behind],
+    }  # fmt: skip
+
+
+def _print(home: Project, base: Lock, lock: Lock, behind: Sequence[Behind], folder: Path) -> None:
+    out = console.out
+    added = [
+        f"{len(names)} {kind}{'s' if len(names) > 1 else ''}"
+        for names, kind in ((lock.own.python, "distribution"), (lock.own.debian, "Debian package"))
+        if names
+    ]
+    out.print(f"{lock.name}: {base.name} and {' and '.join(added) or 'nothing more'}, in {home.relative(folder)}/")
+    out.print(f"  {lock.digest}")
+    for name in (name for name in lock.stack.packages if name in lock.own.python):
+        out.print(f"  {name} {lock.versions[name]}")
+    for each in behind:
+        out.print(f"  not the newest: {each}")
+    out.print(f"next: vetted certify {lock.name}")

@@ -1,0 +1,74 @@
+"""From a policy to the rules of registries' clients and clusters: policy."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import project
+from builder.commands.common import AsJson, print_json
+from builder.publish import keys
+from builder.publish.policy import manifests, policyfile, rego, rule
+from builder.publish.policy.rule import Rule
+
+
+def policy_(
+    policy: Annotated[Path, typer.Argument(metavar="FILE", help="The policy, such as policy.toml.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Where the rules are written.", show_default=False)
+    ],
+    check: Annotated[bool, typer.Option("--check", help="Write nothing. Exit 1 when a file is stale.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a policy for cosign, policy-controller and Kyverno."""
+    home = project.find()
+    with tempfile.TemporaryDirectory(prefix="vetted-") as temporary, console.spinner("reading suites and locks"):
+        resolved = rule.of(home, policyfile.read(policy), policy.absolute().parent, Path(temporary))
+    keys.trusted(home, resolved.keys)
+    files = _files(resolved)
+    stale = [name for name, text in files.items() if not _is(output / name, text)]
+    for name in stale if not check else ():
+        output.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text(files[name], encoding="utf-8")
+    if as_json:
+        print_json(
+            {
+                "suites": resolved.suites, "hardware": resolved.hardware, "device": resolved.device,
+                "withdrawn": len(resolved.withdrawn) + len(resolved.withdrawals), "files": list(files), "stale": stale,
+            }
+        )  # fmt: skip
+    else:
+        _print(resolved, output, files, stale, check=check)
+    if check and stale:
+        raise typer.Exit(1)
+
+
+def _files(resolved: Rule) -> dict[str, str]:
+    """The rules by the names of their files. A cluster must be told which images they are about."""
+    files = {"cosign.rego": rego.render(resolved, "cosign")}
+    if resolved.images:
+        files["policy-controller.yaml"] = manifests.cluster_image_policy(resolved)
+        files["kyverno.yaml"] = manifests.kyverno(resolved)
+    return files
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
+
+
+def _print(resolved: Rule, output: Path, files: dict[str, str], stale: list[str], *, check: bool) -> None:
+    certain = sum(not withdrawal.published for withdrawal in resolved.withdrawals)
+    console.out.print(
+        f"suites {len(resolved.suites)}; hardware {' or '.join(resolved.hardware) or 'any'}; "
+        f"locks withdrawn {len(resolved.withdrawn)} by the policy, {certain} by advisories"
+    )
+    for name in files:
+        console.out.print(f"  {output / name}: {'unchanged' if name not in stale else 'stale' if check else 'written'}")
+    if not resolved.images:
+        console.note("`images` names no repository: there are no rules for a cluster")
+    if check and stale:
+        console.note("next: the same command without --check, then apply the files")

@@ -1,0 +1,23 @@
+"""How the pages of `vetted site` score in Lighthouse, in the documents."""
+
+from __future__ import annotations
+
+from builder.base.project import Project
+from builder.pages import cells, evidence, records, suite
+
+
+def scores(project: Project) -> str:
+    """A row for each page and device, a column for each category; first the least of each."""
+    record = evidence.read(project, records.Lighthouse)
+    if record is None:
+        return suite.NOT_MEASURED
+    categories = list(record.least)
+    least = ", ".join(f"{cells.escaped(name)} **{record.least[name]}**" for name in categories)
+    rows = [
+        [cells.code(page), device, *(by_category.get(name, cells.DASH) for name in categories)]
+        for page, by_device in record.pages.items()
+        for device, by_category in by_device.items()
+    ]
+    runs = ", ".join(f"{count} on a {cells.escaped(device)}" for device, count in record.runs.items())
+    head = f"The least: {least}. {suite.measured(record)} with {cells.code(record.program)}; medians of runs ({runs})."
+    return f"{head}\n\n{cells.table(['page', 'device', *categories], rows)}"

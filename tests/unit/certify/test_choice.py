@@ -1,0 +1,73 @@
+"""The stack for a machine: what `vetted use` takes without a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.base import errors, machine
+from builder.base.machine import Gpu
+from builder.base.project import Project
+from builder.certify import choice
+from tests.conftest import ROOT
+
+PROJECT = Project(ROOT)
+
+
+def listing(folder: Path, monkeypatch: pytest.MonkeyPatch, *rows: str) -> None:
+    """An nvidia-smi for a GPU that is not there."""
+    program = folder / "nvidia-smi"
+    program.write_text("#!/bin/sh\ncat <<'END'\n" + "".join(f"{row}\n" for row in rows) + "END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_gpus_are_listed_with_driver_and_capability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ("NVIDIA H200, 580.95.05, 9.0, GPU-a", "NVIDIA L4, 580.95.05, 8.9, GPU-b")
+    listing(tmp_path, monkeypatch, *rows)
+    h200, l4 = Gpu("NVIDIA H200", "580.95.05", (9, 0)), Gpu("NVIDIA L4", "580.95.05", (8, 9))
+    assert machine.gpus() == [h200, l4]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
+    assert machine.gpus() == [l4]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert machine.gpus() == []
+
+
+@pytest.mark.parametrize("row", ["", "NVIDIA H200, 470.1, [N/A], GPU-a", "no devices were found"])
+def test_an_answer_that_lists_no_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    listing(tmp_path, monkeypatch, row)
+    assert machine.gpus() == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        (Gpu("NVIDIA H200", "580.95.05", (9, 0)), "trl1.16-cu130"),
+        (Gpu("NVIDIA H200", "550.54.15", (9, 0)), "trl1.13-cu128"),
+        (Gpu("NVIDIA GeForce RTX 5090", "580.95.05", (12, 0)), "trl1.16-cu130"),
+        (Gpu("Tesla V100", "580.95.05", (7, 0)), "trl1.13-cu128"),
+        (Gpu("Tesla K80", "580.95.05", (3, 7)), None),
+        (Gpu("NVIDIA H200", "470.82.01", (9, 0)), None),
+    ],
+)
+def test_the_newest_stack_that_the_gpu_and_its_driver_run_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, gpu: Gpu, name: str | None
+) -> None:
+    monkeypatch.setattr(machine, "gpus", lambda: [gpu])
+    monkeypatch.setattr(machine, "hardware", lambda _device: machine.Hardware("x", 1, (gpu.name,), gpu.driver))
+    if name is None:
+        with pytest.raises(errors.BadInputError) as error:
+            choice.choose(PROJECT)
+        assert gpu.name in str(error.value)
+        assert "trl1.16-cu130: " in str(error.value)
+    else:
+        chosen = choice.choose(PROJECT)
+        assert chosen.name == name
+        assert gpu.name in chosen.reason
+
+
+def test_a_machine_without_a_gpu_gets_the_cpu_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "gpus", list)
+    assert choice.choose(PROJECT) == choice.Choice("trl1.16-cpu", "no NVIDIA GPU is visible here")

@@ -1,1 +1,1 @@
-"""How the doctor's history of names and fixes is made, from published wheels and git tags. Run with `python -m`."""
+"""How the doctor's history of names is made, and of who uses them, from published wheels. Run with `python -m`."""

@@ -1,4 +1,4 @@
-"""What came and went between the releases of a package, in the form of doctor/know/apis.json.gz."""
+"""What came and went between the releases of a package, in the form of the files in doctor/know/apis/."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ CALLED = re.compile(
 class History(TypedDict):
     """The history of a package. `changes`: module or class, then the changes, then the names, separated by spaces."""
 
-    first: str
-    last: str
+    date: str  # when it was read
+    read: list[str]  # the releases, in their order
+    unread: list[str]  # the releases between the first and the last of these that were not read
     requires: dict[str, list[str]]
     changes: dict[str, dict[str, str]]
 
@@ -80,11 +81,20 @@ def history(package: str, cache: Path, every: bool) -> History | None:
     # Where the first release of a minor version was read, even if x.y.0 was withdrawn: the minor version begins there.
     edges = {version: str(version) if every else f"{version.major}.{version.minor}.0" for version in order}
     return {
-        "first": str(order[0]),
-        "last": str(order[-1]),
-        "requires": requires,
+        "date": "",
+        "read": [str(version) for version in order],
+        "unread": [],
+        "requires": {str(version): requires[str(version)] for version in order},
         "changes": grouped(turns(facts, order, edges), edges[order[0]]),
     }
+
+
+def unread(read: list[str], releases: list[str]) -> list[str]:
+    """The releases of a package from the first to the last that was read, which were not."""
+    known = {Version(release) for release in read}
+    first, last = min(known), max(known)
+    others = sorted(version for version in map(Version, releases) if first < version < last and version not in known)
+    return [str(version) for version in others if not version.is_prerelease]
 
 
 def turns(facts: dict[Version, set[str]], order: list[Version], edges: dict[Version, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ A fact is `module:name`, `module:` for the module itself, `callable(parameter`, 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 import tarfile
 import zipfile
@@ -16,8 +17,7 @@ from typing import TypedDict
 # Of these, only what they declare to need: errors name nothing of theirs.
 DECLARED = {
     "scipy", "numba", "pyarrow", "pandas", "fastapi", "starlette", "lm-format-enforcer", "llguidance", "lmdeploy",
-    "fsspec", "ray", "axolotl", "xformers", "diffusers", "sentence-transformers", "optimum", "ms-swift", "unsloth",
-    "unsloth-zoo",
+    "fsspec", "ray", "axolotl", "xformers", "diffusers", "sentence-transformers", "optimum", "ms-swift",
 }  # fmt: skip
 # Classes whose members are named in errors.
 CLASSES = re.compile(
@@ -41,6 +41,7 @@ ARCHITECTURE = re.compile(r"^ +\"(\w+)\": ?\(", re.MULTILINE)  # in vLLM's regis
 # torch's stubs declare what its compiled part offers.
 COMPILED = ("torch/_C/__init__.pyi", "torch/_C/_VariableFunctions.pyi")
 REGISTRY = "vllm/model_executor/models/registry.py"
+KNOWN: dict[bytes, set[str]] = {}  # what was read of a file: releases have most of them in common
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -63,7 +64,10 @@ def scan(path: Path, package: str) -> Release:
             stub = re.findall(r"^(?:def |class )?([a-zA-Z]\w+)(?=[:(]| *=)", source, re.MULTILINE)
             facts |= {f"torch:{word}" for word in stub}
         if package not in DECLARED and name.endswith(".py") and not any(part in f"/{name}" for part in SKIPPED):
-            facts |= facts_of(name, source)
+            digest = hashlib.sha256(f"{name}\0{source}".encode()).digest()
+            if digest not in KNOWN:
+                KNOWN[digest] = facts_of(name, source)
+            facts |= KNOWN[digest]
     return {"facts": sorted(facts), "requires": requires}
 
 

@@ -1,20 +1,22 @@
 """Which names the packages of the stack have had, by release.
 
     python -m scripts.api_history --fetch CACHE
-    python -m scripts.api_history CACHE > doctor/know/apis.json.gz
+    python -m scripts.api_history CACHE
+    python -m scripts.api_history --check
 
 Reads published wheels (or source distributions) with `ast`, importing nothing, and writes what came or went: what can
 be imported from a module, the parameters of classes, methods and functions, the members of a class, the models that
 vLLM lists, and what each release declares to need. `vetted doctor` looks an error's name up there: "cannot import name
 X", "unexpected keyword argument Y", "object has no attribute Z".
 
-With --fetch, pip downloads the files, one at a time: the first release of every minor version, of small packages every
-release, and of those that are released daily the first of every month.
+With --fetch, pip downloads the files, one at a time: every release of the packages that errors name most, of the others
+the first of every minor version.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import gzip
 import json
 import subprocess
@@ -25,8 +27,10 @@ from pathlib import Path
 from packaging.version import Version
 
 from scripts import api_changes, api_facts
+from scripts.api_changes import History
 
-# Every release of a small package; of a large one the first of every minor version, from a release on.
+FOLDER = Path(__file__).resolve().parents[1] / "doctor" / "know" / "apis"
+# Every release, or the first of every minor version, from a release on.
 EVERY = {
     "trl": "0.8.1",
     "peft": "0.10.0",
@@ -37,13 +41,15 @@ EVERY = {
     "verl": "0.2",
     "torchao": "0.5.0",
     "sglang": "0.4.3",
+    "transformers": "4.38.0",
+    "vllm": "0.5.5",
+    "unsloth": "2024.11",
+    "unsloth-zoo": "2024.11",
 }
 MINORS = {
-    "transformers": "4.38.0",
     "huggingface-hub": "0.23.0",
     "datasets": "2.18.0",
     "tokenizers": "0.19.0",
-    "vllm": "0.5.5",
     "torch": "2.2.0",
     "triton": "2.2.0",
     "bitsandbytes": "0.43.0",
@@ -88,7 +94,6 @@ MINORS = {
     "typing-extensions": "4.8",
     "flash-linear-attention": "0.1",
 }
-MONTHS = {"unsloth": "2024.11", "unsloth-zoo": "2024.11"}
 # Where the wheel for Linux is large, one for another system or device has the same names.
 TWINS = {
     "torch": "macos",
@@ -113,7 +118,7 @@ def releases(package: str) -> list[Version]:
 
 def chosen(package: str) -> list[Version]:
     """The releases of a package to read."""
-    start = Version(EVERY.get(package) or MONTHS.get(package) or MINORS[package])
+    start = Version(EVERY.get(package) or MINORS[package])
     later = [version for version in releases(package) if version >= start]
     if package in EVERY:
         return later
@@ -142,7 +147,8 @@ def download(package: str, version: Version, folder: str) -> Path | None:
 
 
 def fetch(package: str, cache: Path) -> None:
-    """Read every chosen release that the folder lacks."""
+    """Read every chosen release that the folder lacks, and list all releases."""
+    (cache / f"{package}.releases.json").write_text(json.dumps(list(map(str, releases(package)))))
     for version in chosen(package):
         path = cache / f"{package}=={version}.json.gz"
         if path.is_file():
@@ -154,23 +160,83 @@ def fetch(package: str, cache: Path) -> None:
             print(path.name, "read" if file is not None else "CANNOT BE DOWNLOADED", file=sys.stderr)
 
 
-def main() -> None:
+def entry_of(package: str, cache: Path, folder: Path, today: str) -> History | None:
+    """A package's history: of the releases in the cache, else the one that is kept; with what was not read."""
+    kept = folder / f"{package}.json.gz"
+    old: History | None = json.loads(gzip.decompress(kept.read_bytes())) if kept.is_file() else None
+    entry = api_changes.history(package, cache, package in EVERY) or (None if old is None else dict_of(old))
+    listed = cache / f"{package}.releases.json"
+    if entry is not None and listed.is_file():
+        entry["unread"] = api_changes.unread(entry["read"], json.loads(listed.read_text()))
+    if entry is not None and old is not None:
+        entry["date"] = old["date"]  # the day on which its content last changed
+    if entry is not None and entry != old:
+        entry["date"] = today
+    return entry
+
+
+def dict_of(entry: History) -> History:
+    """A copy."""
+    copy: History = json.loads(json.dumps(entry))
+    return copy
+
+
+def packed(entry: object) -> bytes:
+    """A file's bytes: the same for the same facts, without a time of writing."""
+    return gzip.compress((json.dumps(entry, indent=0, separators=(",", ":")) + "\n").encode(), mtime=0)
+
+
+def write(packages: list[str], cache: Path, folder: Path, today: str) -> None:
+    """Write one file for each package, and the list of them."""
+    folder.mkdir(exist_ok=True)
+    for package in packages:
+        entry = entry_of(package, cache, folder, today)
+        if entry is not None:
+            (folder / f"{package}.json.gz").write_bytes(packed(entry))
+    names = sorted(path.name.removesuffix(".json.gz") for path in folder.glob("*.json.gz"))
+    (folder / "index.json").write_text(json.dumps({"packages": names}, indent=0) + "\n")
+
+
+def wrong(folder: Path) -> list[str]:
+    """What is wrong with the files: not as the generator writes them, or not in the list."""
+    faults = []
+    listed = json.loads((folder / "index.json").read_text())["packages"]
+    names = sorted(path.name.removesuffix(".json.gz") for path in folder.glob("*.json.gz"))
+    if listed != names:
+        faults.append("index.json does not list the files beside it")
+    for name in names:
+        content = (folder / f"{name}.json.gz").read_bytes()
+        entry: History = json.loads(gzip.decompress(content))
+        read = [Version(release) for release in entry["read"]]
+        if packed(entry) != content:
+            faults.append(f"{name}: its bytes are not those of its content")
+        if not entry["date"] or not read or read != sorted(read) or set(entry["read"]) & set(entry["unread"]):
+            faults.append(f"{name}: its date or its lists of releases are not right")
+    return faults
+
+
+def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cache", type=Path, help="a folder for the facts of each release")
+    parser.add_argument("cache", type=Path, nargs="?", help="a folder for the facts of each release")
     parser.add_argument("--fetch", action="store_true", help="download and read what the folder lacks")
     parser.add_argument("--package", action="append", help="only this one; may be repeated")
+    parser.add_argument("--check", action="store_true", help="check the files in doctor/know/apis and write nothing")
     options = parser.parse_args()
-    packages = options.package or (*EVERY, *MINORS, *MONTHS)
+    if options.check:
+        faults = wrong(FOLDER)
+        print("\n".join(faults), file=sys.stderr)
+        return 1 if faults else 0
+    if options.cache is None:
+        parser.error("a folder for the facts of each release is needed")
+    packages = options.package or [*EVERY, *MINORS]
     if options.fetch:
         for package in packages:
             fetch(package, options.cache)
-        return
-    histories = {package: api_changes.history(package, options.cache, package in EVERY) for package in packages}
-    # Packed, and without a time of writing: the same facts are the same bytes.
-    text = json.dumps({name: entry for name, entry in histories.items() if entry}, indent=0, separators=(",", ":"))
-    sys.stdout.buffer.write(gzip.compress((text + "\n").encode(), mtime=0))
+        return 0
+    write(packages, options.cache, FOLDER, datetime.datetime.now(datetime.UTC).date().isoformat())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

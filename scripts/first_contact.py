@@ -5,7 +5,7 @@
 
 `look` first: scripts/first_contact_wheels.py then collects the wheels that the machine lacks. `run` writes each event
 as it comes, so that a visit that ends early loses nothing. Both need the standard library only. What comes back is a
-report: the machine's packages are not a lock's, so it earns no certificate.
+report: the machine's packages are not a lock's, so it earns no certificate. `vetted bundle --have OUT` can earn one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("nvidia-smi", "gcc", "nvcc", "uv", "docker", "bwrap")
+LEAST = 16 << 10  # bytes of a file that is worth leaving out of a transfer
 PATIENCE_S = 30.0  # for a program that describes the machine
 
 
@@ -44,7 +46,10 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     look(options.out)
-    return 0 if options.command == "look" else run(options.out, options.wheels, options.probes, options.device)
+    if options.command == "run":
+        return run(options.out, options.wheels, options.probes, options.device)
+    write_files(options.out)
+    return 0
 
 
 # --- what the machine has ------------------------------------------------------------------------------------------
@@ -70,6 +75,7 @@ def look(out: Path) -> None:
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
         "free_mib": shutil.disk_usage(out).free >> 20,
         "user": os.geteuid(),
+        "mounts": _output("unshare", "--mount", "--net", "mount", "-t", "tmpfs", "none", "/mnt") == "",
         "devices": sorted(path.name for path in Path("/dev").glob("nvidia*")),
         "libcuda": [str(path) for folder in ("/usr/lib", "/usr/local") for path in Path(folder).rglob("libcuda.so*")],
         "programs": {name: shutil.which(name) for name in PROGRAMS},
@@ -80,6 +86,41 @@ def look(out: Path) -> None:
     write(out / "machine.json", machine)
     write(out / "records.json", dict(sorted(records.items())))
     print(f"{len(pins)} distributions, {machine['gpus']}", flush=True)
+
+
+def package_folders() -> list[str]:
+    """The folders of sys.path that distributions are installed in.
+
+    PYTHONPATH often names a project's root: what is below it comes and goes, a container's files for instance.
+    """
+    return [folder for folder in sys.path[1:] if any(Path(folder).glob("*.dist-info"))]
+
+
+def write_files(out: Path) -> None:
+    """Write files.json: the sha256 of each file of this Python's packages, and its size, for `vetted bundle --have`."""
+    walks = (os.walk(folder) for folder in package_folders())
+    paths = sorted({Path(parent, name) for walk in walks for parent, _, names in walk for name in names})
+    with ThreadPoolExecutor() as pool:
+        sizes = dict(filter(None, pool.map(_large, paths)))
+    write(out / "files.json", dict(sorted(sizes.items())))
+    print(f"{len(sizes)} files of {LEAST} bytes or more, {sum(sizes.values()) / 1e9:.1f} GB", flush=True)
+
+
+def _large(path: Path) -> tuple[str, int] | None:
+    """The digest and the size of a large file; None for a small one, and for one that is gone or closed to us."""
+    try:
+        size = path.stat().st_size if path.is_file() else 0
+        return (_sha256(path), size) if size >= LEAST else None
+    except OSError:
+        return None
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _output(*argv: str) -> str:

@@ -14,6 +14,9 @@ from typing import Any
 
 from tests.conftest import ROOT
 
+# Imports every command, as a program for `python -c`.
+EVERYTHING = "from builder import cli; [cli.load(name) for name in (*cli.COMMANDS, *cli.HIDDEN)]"
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -24,6 +24,7 @@ from builder.certify.certificate import ProbeResult, Resource
 from builder.image import render, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
+from tests.distribution import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.distribution import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 ROOT = Path(__file__).parents[1]

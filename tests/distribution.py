@@ -1,23 +1,65 @@
-"""Which tests one worker runs: those of a file, and of the file whose image they use."""
+"""Which tests one worker runs: those of a file, and of the file whose image they use. Long files come first."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 # By file, the one that it follows: in the order of their names, as pytest collects them.
-FOLLOWS = {"tests/engine/test_docker_compose.py": "tests/engine/test_docker.py"}
+FOLLOWS = {
+    f"tests/engine/test_docker_{name}.py": "tests/engine/test_docker.py"
+    for name in ("compose", "extend", "hub", "into", "nodes", "runtimes", "tutorial")
+}
+# A minute and more each, longest first: one that began last would leave the other workers idle until it ends. The
+# first two are begun at the same time, and bisection does not wait for the environment that the others share.
+LONG = (
+    "tests/engine/test_docker.py",
+    "tests/engine/test_bisect.py",
+    "tests/engine/test_host.py",
+    "tests/engine/test_sabotage.py",
+    "tests/engine/test_prove.py",
+    "tests/engine/test_bundle.py",
+    "tests/engine/test_train.py",
+    "tests/engine/test_doctor.py",
+    "tests/engine/test_site.py",
+    "tests/unit/test_kills.py",
+    "tests/gpu/test_first_contact.py",
+    "tests/gpu/test_kernels.py",
+    "tests/engine/test_old_torch.py",
+    "tests/engine/test_old_trl.py",
+    "tests/engine/test_use.py",
+)
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Distribution by file, but for files that follow another."""
+    """Distribution by file, but for files that follow another; in the order of the collected tests."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # by the number of tests in a file, which says little of its time
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return FOLLOWS.get(file, file)
+        return scope(super()._split_scope(nodeid))
+
+
+def scope(file: str) -> str:
+    """The file whose worker runs a file."""
+    return FOLLOWS.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of long files first; those of a file stay together, and in their order."""
+
+    def place(item: pytest.Item) -> int:
+        file = scope(Path(item.path).relative_to(config.rootpath).as_posix())
+        return LONG.index(file) if file in LONG else len(LONG)
+
+    items.sort(key=place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 Place = tuple[str | int, ...]
@@ -25,14 +24,15 @@ def observed(path: Place) -> bool:
     return path[:2] == ("predicate", "probes") or path[:2] == ("predicate", "configuration")
 
 
-def places(document: Any, path: Place = ()) -> Iterator[Place]:
-    """Every place of a document: each key, each member of a list, and the document itself."""
-    yield path
+def places(document: Any, path: Place = ()) -> list[Place]:
+    """Every place of a document: the document itself, each key, and each member of a list."""
+    paths = [path]
     members = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
     for key, member in members:
-        yield from places(member, (*path, key))
+        paths += places(member, (*path, key))
+    return paths
 
 
 def at(document: Any, path: Place) -> Any:
@@ -42,15 +42,14 @@ def at(document: Any, path: Place) -> Any:
 
 
 def put(document: Any, path: Place, value: Any) -> Any:
-    """A copy with another value at a place; `...` removes it."""
+    """A document with another value at a place, or without it (`...`); the rest is the same objects."""
     if not path:
         return value
-    changed = copy.deepcopy(document)
-    holder = at(changed, path[:-1])
-    if value is ...:
-        del holder[path[-1]]
+    key, changed = path[0], copy.copy(document)
+    if value is ... and len(path) == 1:
+        del changed[key]
     else:
-        holder[path[-1]] = value
+        changed[key] = put(document[key], path[1:], value)
     return changed
 
 

@@ -9,16 +9,17 @@ import pytest
 from tests.unit.runtime.test_compose import BASE, RESET, read
 
 
-@pytest.mark.parametrize("name", ["train", "smoke", "preflight", "vllm"])
+@pytest.mark.parametrize("name", ["train", "shell", "smoke", "preflight", "vllm"])
 def test_code_in_a_container_asks_a_service_of_the_host(name: str) -> None:
     """A network, an `internal` one too, has the host as its gateway: who needs none has none."""
     assert BASE["services"][name]["network_mode"] == "none"
     assert "networks" not in BASE["services"][name]
 
 
-def test_code_behind_tensorboard_sends_what_it_reads_to_the_internet() -> None:
+@pytest.mark.parametrize("name", ["tensorboard", "notebook"])
+def test_code_behind_a_published_port_sends_what_it_reads_to_the_internet(name: str) -> None:
     """A published port needs a network; on this one no address beyond the host answers."""
-    (network,) = BASE["services"]["tensorboard"]["networks"]
+    (network,) = BASE["services"][name]["networks"]
     assert BASE["networks"][network]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
 
 

@@ -139,7 +139,9 @@ def test_the_doctor_is_killed_while_it_asks(how: signal.Signals, tmp_path: Path)
     """What it asked ends with it, and what that started too."""
     unique = f"98763{os.getpid()}{how.value}"
     hostile = script(tmp_path / "x", f"sleep {unique} &\ntouch {shlex.quote(str(tmp_path))}/begun\nsleep {unique}\n")
-    asking = f"from doctor.read import programs; programs.ask([{str(hostile)!r}], 60, 10)"
+    # A shell starts what runs in its background with SIGINT ignored, and the test may run there.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    asking = f"{heard}; from doctor.read import programs; programs.ask([{str(hostile)!r}], 60, 10)"
     with subprocess.Popen([sys.executable, "-c", asking], cwd=ROOT, stderr=subprocess.DEVNULL) as child:
         while not (tmp_path / "begun").exists():
             assert child.poll() is None

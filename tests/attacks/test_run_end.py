@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime import parent, train
+from runtime import parent
+from runtime.train import process
 from tests.conftest import ROOT
 
 # A launcher as torch's: its ranks have sessions of their own. A rank says who it is and works until it is asked to end.
@@ -24,9 +25,10 @@ print(os.getpid(), flush=True)
 while not pathlib.Path('.stop').exists(): time.sleep(0.01)
 """
 RUN = (
-    "import os, pathlib, signal, sys; from runtime import parent, train; parent.NO_INPUT = 0; train.AGAIN = {again};"
+    "import os, pathlib, signal, sys; from runtime import parent; from runtime.train import process;"
+    "parent.NO_INPUT = 0; process.AGAIN = {again};"
     "parent.on_disconnect(lambda: os.kill(os.getpid(), signal.SIGHUP));"
-    "sys.exit(train._run([sys.executable, '-m', 'runtime.parent', 'launcher'], pathlib.Path('.stop')))"
+    "sys.exit(process.run([sys.executable, '-m', 'runtime.parent', 'launcher'], pathlib.Path('.stop'), os.environ))"
 )
 
 
@@ -82,7 +84,7 @@ def test_a_rank_in_a_session_of_its_own_survives_the_second_interrupt(tmp_path: 
         command.send_signal(signal.SIGTERM)
         assert (command.stderr.readline(), command.stderr.readline()[:7]) == ("\n", "vetted:")
         command.send_signal(signal.SIGTERM)
-        assert command.wait(timeout=30) == train.INTERRUPTED
+        assert command.wait(timeout=30) == process.INTERRUPTED
         assert ended(rank)
 
 
@@ -108,11 +110,11 @@ def test_one_interrupt_that_comes_twice_costs_the_checkpoint(tmp_path: Path, num
         command.send_signal(number)
         command.stdin.close()
         (tmp_path / "go").touch()
-        assert command.wait(timeout=30) == train.INTERRUPTED
+        assert command.wait(timeout=30) == process.INTERRUPTED
     assert (tmp_path / "checkpoint").exists()
 
 
-@pytest.mark.parametrize("number", train.SIGNALS)
+@pytest.mark.parametrize("number", process.SIGNALS)
 def test_an_interrupt_is_lost_when_nobody_reads_what_is_said(tmp_path: Path, number: int) -> None:
     """The pipe behind standard error is closed: the run ends with a checkpoint all the same."""
     with start(tmp_path) as command:
@@ -120,7 +122,7 @@ def test_an_interrupt_is_lost_when_nobody_reads_what_is_said(tmp_path: Path, num
         rank = int(command.stdout.readline())
         command.stderr.close()
         command.send_signal(number)
-        assert command.wait(timeout=30) == train.INTERRUPTED
+        assert command.wait(timeout=30) == process.INTERRUPTED
         assert ended(rank)
 
 
@@ -130,12 +132,12 @@ def test_a_run_in_a_container_goes_on_when_the_client_that_was_attached_to_it_is
         assert command.stdin is not None and command.stdout is not None
         rank = int(command.stdout.readline())
         command.stdin.close()
-        assert command.wait(timeout=30) == train.INTERRUPTED
+        assert command.wait(timeout=30) == process.INTERRUPTED
         assert ended(rank)
 
 
-@pytest.mark.parametrize(("no_input", "said"), [(600, ""), (0, "asked\n")])
-def test_an_input_that_was_empty_from_the_beginning_ends_a_run(no_input: float, said: str) -> None:
+@pytest.mark.parametrize(("no_input", "output"), [(600, ""), (0, "asked\n")])
+def test_an_input_that_was_empty_from_the_beginning_ends_a_run(no_input: float, output: str) -> None:
     """`< /dev/null` is no client that goes."""
     watch = (
         f"from runtime import parent; parent.NO_INPUT = {no_input};parent.on_disconnect(lambda: print('asked')).join()"
@@ -144,4 +146,4 @@ def test_an_input_that_was_empty_from_the_beginning_ends_a_run(no_input: float, 
         [sys.executable, "-c", watch], env={**os.environ, "PYTHONPATH": str(ROOT), parent.CLIENT: "1"},
         input="", capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == said
+    assert done.stdout == output

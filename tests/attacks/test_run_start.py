@@ -21,7 +21,15 @@ SITE = sysconfig.get_path("purelib").lstrip("/")
 # A stack as small as the script of a run needs it: it says whose modules it was given, and runs the reward function.
 STACK = {
     "torch.py": "WHOSE = 'stack'\n",
-    "transformers.py": "class TrainerCallback: ...\nclass Trainer:\n    def train(self): ...\nclass trainer: ...\n",
+    "datasets.py": "def load_dataset(): ...\n",
+    "transformers.py": """
+class TrainerCallback: ...
+class Trainer:
+    def train(self): ...
+class TrainingArguments:
+    def __post_init__(self): ...
+class trainer: ...
+""",
     "trl/__init__.py": "",
     "trl/scripts/__init__.py": "",
     "trl/scripts/grpo.py": """
@@ -32,7 +40,7 @@ class GRPOScriptArguments:
     reward_funcs: list = None
 
 class Parser:
-    def parse_args_and_config(self):
+    def parse_args_and_config(self, arguments):
         return ()
 
 def make_parser():
@@ -69,19 +77,36 @@ def test_a_module_beside_the_config_takes_the_place_of_one_of_the_stack(tmp_path
     """`torch.py`, `trl.py` and `json.py` lie beside the config: only `mine.py` is imported."""
     stack = lay(tmp_path / "stack", STACK)
     here = lay(
-        tmp_path / "here", {"mine.py": "WHOSE = 'mine'\n"} | dict.fromkeys(("torch.py", "trl.py", "json.py"), EVIL)
+        tmp_path / "here",
+        {"config.yaml": "", "mine.py": "WHOSE = 'mine'\n"} | dict.fromkeys(("torch.py", "trl.py", "json.py"), EVIL),
     )
     # The script is started as `vetted train` starts it: in an environment that it has prepared.
     prepared = (
-        "import os, sys, subprocess; from runtime import train; train._environment();"
+        "import os, sys, subprocess; from runtime.train import environment;"
+        "os.environ |= environment.complete(os.environ);"
         f"os.environ['PYTHONPATH'] = os.pathsep.join([{str(ROOT)!r}, {str(stack)!r}]);"
-        f"sys.exit(subprocess.call([sys.executable, *{worker!r}, '-m', 'runtime.script'], cwd={str(here)!r}))"
+        f"os.environ |= {{'VETTED_OUTPUT': {str(here)!r}, 'VETTED_CHECKPOINT': ''}};"
+        f"command = [sys.executable, *{worker!r}, '-m', 'runtime.script', 'grpo'];"
+        f"sys.exit(subprocess.call(command, cwd={str(here)!r}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", prepared], env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "stack json mine\n", done.stderr
+
+
+def test_a_script_in_a_folder_finds_the_modules_beside_it(tmp_path: Path) -> None:
+    """As with `python folder/my.py`; but the stack wins."""
+    stack = lay(tmp_path / "stack", STACK)
+    here = lay(tmp_path / "here", {"folder/my.py": "import mine, torch; print(mine.WHOSE, torch.WHOSE)\n"})
+    lay(here / "folder", {"mine.py": "WHOSE = 'mine'\n", "torch.py": EVIL})
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "runtime.script", "folder/my.py"], cwd=here,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(stack)]), "VETTED_OUTPUT": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "mine stack\n", done.stderr
 
 
 def test_a_pythonpath_of_the_user_comes_before_the_stack(tmp_path: Path) -> None:
@@ -113,8 +138,8 @@ def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) ->
     machine.write(f"{SITE}/datasets/__init__.py", "")
     for name in ("torch.py", "json/__init__.py", "datasets/train.jsonl", "rewards.py"):
         machine.write(f"here/{name}", "")
-    advice = [said for level, said in machine.findings() if level == "advice" and "imported" in said]
-    assert [said.splitlines()[0] for said in advice] == [
+    advice = [message for level, message in machine.checks() if level == "advice" and "imported" in message]
+    assert [message.splitlines()[0] for message in advice] == [
         "json, torch in /here will not be imported: the stack or Python has a module of that name"
     ]
     assert machine.stops() == []
@@ -124,9 +149,9 @@ def test_a_clone_of_this_project_raises_no_alarm(tmp_path: Path) -> None:
     """Its folder `runtime` is what the image carries; another one of that name is not."""
     machine = Machine(tmp_path, CPU)
     machine.write("here/runtime/__init__.py", "")
-    assert any("runtime in /here" in said for _, said in machine.findings())
+    assert any("runtime in /here" in message for _, message in machine.checks())
     machine.write("here/runtime/collisions.py", "")
-    assert not any("runtime in /here" in said for _, said in machine.findings())
+    assert not any("runtime in /here" in message for _, message in machine.checks())
 
 
 # --- what a run could read -----------------------------------------------------------------------------------------
@@ -190,7 +215,7 @@ def test_an_unsigned_certificate_in_the_container_covers_the_machine(small: Smal
     issued = small.issue("docker", subject="sha256:" + "a" * 64).read_text()
     machine.write("run/vetted/certificates/cpu-docker.json", issued)
     environ = {"VETTED_IMAGE": "there/tiny@sha256:" + "a" * 64, "VETTED_STACK": "tiny"}
-    assert machine.findings(environ)[0][1].startswith(NONE)
+    assert machine.checks(environ)[0][1].startswith(NONE)
 
 
 @pytest.mark.parametrize("field", ["stack", "lock", "runtime"])
@@ -199,9 +224,9 @@ def test_the_record_of_one_image_covers_another(tmp_path: Path, field: str) -> N
     machine = Machine(tmp_path, CPU)
     other: dict[str, Any] = {field: "another"}
     machine.judged(**other)
-    level, said = machine.findings({"VETTED_IMAGE": "there/tiny@sha256:" + "c" * 64})[0]
+    level, message = machine.checks({"VETTED_IMAGE": "there/tiny@sha256:" + "c" * 64})[0]
     assert level == "advice"
-    assert "not this image" in said
+    assert "not this image" in message
 
 
 def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path: Path) -> None:
@@ -209,7 +234,7 @@ def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path:
     machine = Machine(tmp_path, CPU)
     machine.judged()
     machine.write("etc/vetted/stack.json", "{}")
-    assert machine.findings()[0][0] == "advice"
+    assert machine.checks()[0][0] == "advice"
 
 
 @pytest.mark.parametrize(
@@ -230,8 +255,8 @@ def test_a_record_with_what_use_never_writes_is_believed(tmp_path: Path, field: 
         "hardware": preflight.hardware(tmp_path, []), "issued": "2026-01-01", "expires": "9999-12-31", "file": "0.json"
     }  # fmt: skip
     machine.judged(certificates=[good])
-    assert machine.findings()[0][0] == "ok"
+    assert machine.checks()[0][0] == "ok"
     machine.judged(certificates=[good | {field: value}])
-    level, said = machine.findings()[0]
+    level, message = machine.checks()[0]
     assert level == "advice"
-    assert "\x1b" not in said
+    assert "\x1b" not in message

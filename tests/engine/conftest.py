@@ -25,6 +25,8 @@ from builder.image import build, daemon, oci, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from tests import parts
+from tests.registry.conftest import PASSWORD, make_keys
+from tests.registry.server import serving
 
 ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"
@@ -132,6 +134,13 @@ def workshop(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shutil.rmtree(root)
 
 
+@pytest.fixture(scope="session")
+def python(workshop: Workshop) -> Path:
+    """Python in the stack's environment on the host."""
+    with workshop.project.holding(STACK) as scratch:
+        return hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None) / "bin" / "python"
+
+
 @pytest.fixture
 def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
     """A second project with the same environment and downloads, to be spoiled by one test."""
@@ -194,6 +203,34 @@ def certified(workshop: Workshop, built: oci.Image, planted: dict[str, str]) -> 
     return certificate.read(workshop.certificate("docker"))
 
 
+@pytest.fixture(scope="session")
+def registry(
+    workshop: Workshop, certified: certificate.Statement, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, ...]]:
+    """Options that name the registry where the certified image was published, and its key; it is gone from Docker."""
+    assert certified.predicate.result == "PASSED"
+    folder = tmp_path_factory.mktemp("registry")
+    keys = make_keys(folder / "keys")
+    with serving(folder / "store") as host:
+        where = ("--registry", f"{host}/images")
+        done = workshop.vetted("publish", STACK, *where, "--key", str(keys.private), COSIGN_PASSWORD=PASSWORD)
+        assert done.returncode == 0, done.stdout + done.stderr
+        images = subprocess.run(
+            ["docker", "images", "-q", f"vetted/{STACK}"], capture_output=True, text=True, check=True
+        )
+        subprocess.run(["docker", "image", "rm", "--force", *images.stdout.split()], capture_output=True, check=True)
+        yield (*where, "--key", str(keys.public))
+
+
+@pytest.fixture(scope="session")
+def chosen(workshop: Workshop, built: oci.Image, registry: tuple[str, ...]) -> Iterator[Workshop]:
+    """The published image, chosen from the registry."""
+    answer = workshop.json("use", STACK, *registry)
+    assert answer["image"].endswith(f"/images@{built.manifest}")
+    yield workshop
+    subprocess.run(["docker", "image", "rm", "--force", answer["image"]], capture_output=True, check=False)
+
+
 def containers() -> list[str]:
     listed = subprocess.run(
         ["docker", "ps", "--all", "--quiet", "--filter", f"label={engine.RUN_LABEL}"],
@@ -204,7 +241,7 @@ def containers() -> list[str]:
 
 def processes(folder: Path) -> list[str]:
     """The command lines of processes that work in or from a folder."""
-    found = []
+    lines = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -214,8 +251,8 @@ def processes(folder: Path) -> list[str]:
         except OSError:
             continue
         if inside or str(folder) in line:
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def killed_while(workshop: Workshop, argv: tuple[str, ...], program: str) -> None:

@@ -103,11 +103,11 @@ def test_the_same_key_again_starts_no_container(workshop: Workshop, certified: c
 def test_the_image_says_what_it_holds(workshop: Workshop, certified: certificate.Statement) -> None:
     assert certified.predicate.result == "PASSED"
     reference = target.reference(workshop.project, workshop.lock)
-    said = subprocess.run(
+    done = subprocess.run(
         ["docker", "run", "--rm", "--network", "none", reference, "cat", "/etc/vetted/stack.json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(said.stdout) == context.description(workshop.project, workshop.lock)
+    assert json.loads(done.stdout) == context.description(workshop.project, workshop.lock)
 
 
 def test_no_file_of_the_image_is_younger_than_the_lock_says(
@@ -115,7 +115,7 @@ def test_no_file_of_the_image_is_younger_than_the_lock_says(
 ) -> None:
     assert certified.predicate.result == "PASSED"
 
-    def found(*condition: str) -> list[str]:
+    def files(*condition: str) -> list[str]:
         argv = ["find", "/opt", "/usr", "/var", "/home", "/etc/vetted", *condition]
         reference = target.reference(workshop.project, workshop.lock)
         return subprocess.run(
@@ -125,8 +125,8 @@ def test_no_file_of_the_image_is_younger_than_the_lock_says(
             check=False,
         ).stdout.splitlines()
 
-    assert found("-newermt", f"@{workshop.lock.epoch}") == []
-    assert len(found("!", "-newermt", f"@{workshop.lock.epoch}")) > 10_000
+    assert files("-newermt", f"@{workshop.lock.epoch}") == []
+    assert len(files("!", "-newermt", f"@{workshop.lock.epoch}")) > 10_000
 
 
 PRIVILEGES = """
@@ -176,12 +176,12 @@ def test_probes_run_without_privileges_and_cannot_reach_the_supervisor(
     tmp_path.chmod(0o755)
     loaded = daemon.load(built.image, built.reference)
     command = engine.in_image(tmp_path, "dev.vetted.run=test", loaded.reference, "3.11", "cpu", 2048)
-    asked = suite.Request("cpu", {})
+    request = suite.Request("cpu", {})
     runner = suite.Runner([*command, "--probes", "/vetted/own"])
     (tmp_path / "scratch").mkdir()
-    (result,) = suite.run(runner, asked, tmp_path / "scratch", lambda _: None).results
+    (result,) = suite.run(runner, request, tmp_path / "scratch", lambda _: None).results
     assert result.outcome == "passed", result.log_tail
-    assert {one.name: one.value for one in result.measurements} == {
+    assert {measurement.name: measurement.value for measurement in result.measurements} == {
         "uid": 1000, "gid": 1000, "capabilities": 0, "no_new_privileges": 1, "written": 0, "interfaces": 0,
         "supervisor_opened": 0,
     }  # fmt: skip

@@ -6,65 +6,18 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from builder.certify import certificate
 from builder.image import oci, target
 from tests.engine.conftest import STACK, Workshop
+from tests.engine.training import compose, rows, runs, train
 from tests.registry.conftest import PASSWORD, make_keys
-from tests.registry.server import serving
 
 pytestmark = pytest.mark.usefixtures("docker")
-
-
-@pytest.fixture(scope="session")
-def chosen(
-    workshop: Workshop, built: oci.Image, certified: certificate.Statement, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Workshop]:
-    """The certified image: published, chosen from the registry, and gone from this machine."""
-    assert certified.predicate.result == "PASSED"
-    folder = tmp_path_factory.mktemp("registry")
-    keys = make_keys(folder / "keys")
-    with serving(folder / "store") as host:
-        registry = ("--registry", f"{host}/images")
-        done = workshop.vetted("publish", STACK, *registry, "--key", str(keys.private), COSIGN_PASSWORD=PASSWORD)
-        assert done.returncode == 0, done.stdout + done.stderr
-        images = subprocess.run(
-            ["docker", "images", "-q", f"vetted/{STACK}"], capture_output=True, text=True, check=True
-        )
-        subprocess.run(["docker", "image", "rm", "--force", *images.stdout.split()], capture_output=True, check=True)
-        answer = workshop.json("use", STACK, *registry, "--key", str(keys.public))
-        assert answer["image"] == f"{host}/images@{built.manifest}"
-        yield workshop
-        subprocess.run(["docker", "image", "rm", "--force", answer["image"]], capture_output=True, check=False)
-
-
-def compose(shop: Workshop, *argv: str, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """`docker compose` of the workshop, typed in another folder."""
-    where = cwd or shop.root
-    return subprocess.Popen(
-        ["docker", "compose", "--file", str(shop.root / "compose.yaml"), *argv],
-        cwd=where, env={**os.environ, "PWD": str(where)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def train(shop: Workshop, *argv: str, cwd: Path | None = None) -> tuple[int, str]:
-    with compose(shop, "run", "--rm", "train", *argv, cwd=cwd) as child:
-        output, _ = child.communicate()
-    return child.returncode, output
-
-
-def runs(shop: Workshop) -> list[Path]:
-    return sorted(path for path in (shop.root / "runs").iterdir() if path.is_dir())
-
-
-def rows(run: Path) -> list[dict[str, float]]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [row for row in map(json.loads, lines) if "reward" in row]
 
 
 def test_from_a_registry_to_a_rising_reward(chosen: Workshop, built: oci.Image) -> None:
@@ -76,7 +29,7 @@ def test_from_a_registry_to_a_rising_reward(chosen: Workshop, built: oci.Image) 
     assert len(rewards) == 40
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3
     assert "is certified for this hardware" in output
-    assert json.loads((run / "image.json").read_text())["image"].endswith(built.manifest)
+    assert json.loads((run / "run.json").read_text())["image"].endswith(built.manifest)
     (kept,) = map(certificate.read, (run / "certificates").iterdir())
     assert kept.subject[0].digest == certificate.bare(built.manifest)
     assert (run / "plot.png").read_bytes().startswith(b"\x89PNG")
@@ -128,10 +81,19 @@ def test_a_config_of_ones_own_is_interrupted_and_resumed(chosen: Workshop, tmp_p
     done = len(rows(run))
     assert 3 <= done < 30
     assert (run / f"checkpoint-{done}").is_dir()
-    code, output = train(chosen, "--resume", "--max_steps", str(done + 2), cwd=own)
-    assert code == 0, output
-    assert f"from checkpoint-{done}" in output
-    assert [row["step"] for row in rows(run)] == list(range(1, done + 3))
+    # A start that fails later is not the one to resume, and leaves nothing. Options hold until they are set again.
+    code, output = train(chosen, "--config", "my.yaml", "--max_step", "9", cwd=own)
+    assert code == 2
+    assert "--max_step: there is no option max_step" in output
+    assert "did you mean max_steps?" in output
+    assert runs(chosen)[-1] == run
+    for last in (done + 2, done + 4):
+        code, output = train(chosen, "--resume", "--max_steps", str(last), cwd=own)
+        assert code == 0, output
+        assert [row["step"] for row in rows(run)] == list(range(1, last + 1))
+    assert f"from checkpoint-{done + 2}" in output
+    assert yaml.safe_load((run / "config.yaml").read_text())["max_steps"] == done + 4
+    assert len(json.loads((run / "run.json").read_text())["commands"]) == 3
 
 
 def test_two_runs_at_once_have_a_folder_each(chosen: Workshop) -> None:
@@ -145,7 +107,7 @@ def test_two_runs_at_once_have_a_folder_each(chosen: Workshop) -> None:
 @pytest.mark.parametrize(
     ("mode", "what", "then"),
     [
-        (0o755, "other.yaml is not there", "next: name the config relative to that folder"),
+        (0o755, "other.yaml is not there", "next: name the file relative to that folder"),
         (0o700, "other.yaml cannot be read: Permission denied", "next: chmod -R a+rX on that folder"),
     ],
 )
@@ -181,8 +143,8 @@ def test_a_folder_that_was_carried_trains_without_a_network_and_without_this_pro
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr
         assert "is certified for this hardware" in ran.stderr
-        (run,) = [path for path in (carried / "runs").iterdir() if path.is_dir()]
+        (run,) = [path for path in (carried / "runs").iterdir() if not path.name.startswith(".")]
         assert len(rows(run)) == 3
-        assert json.loads((run / "image.json").read_text())["image"].endswith(built.manifest)
+        assert json.loads((run / "run.json").read_text())["image"].endswith(built.manifest)
     finally:
         subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=False)

@@ -48,15 +48,17 @@ def probed(locked: Locked, environment: Path, home: Project, work: Path) -> list
     """What the probes that must fail on a control say of an environment."""
     work.mkdir()
     sources.copy(home.smoke, work / "suite")
-    asked = Request(locked.control.device, locked.bad.versions, tuple(locked.control.expect.fails))
-    answer = suite.run(suite.on_host(environment, work / "suite", work / "run"), asked, work, lambda _: None)
+    request = Request(locked.control.device, locked.bad.versions, tuple(locked.control.expect.fails))
+    answer = suite.run(suite.on_host(environment, work / "suite", work / "run"), request, work, lambda _: None)
     return list(answer.results)
 
 
 def doctor(*argv: str) -> Any:
+    path = f"{Path(machine.uv_binary()).parent}{os.pathsep}{os.environ['PATH']}"  # its commands are for uv then
     done = subprocess.run(
-        [sys.executable, "-m", "doctor", "--json", *argv], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-m", "doctor", "--json", *argv],
+        cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -67,9 +69,9 @@ def test_its_first_finding_is_right_and_its_commands_help(
 ) -> None:
     locked, environment = broken
     before = probed(locked, environment, home, tmp_path / "before")
-    assert "failed" in {one.outcome for one in before}
+    assert "failed" in {result.outcome for result in before}
     (tmp_path / "config.yaml").write_text(config)
-    (tmp_path / "run.log").write_text("\n".join(f"{one.reason}\n{one.log_tail}" for one in before))
+    (tmp_path / "run.log").write_text("\n".join(f"{result.reason}\n{result.log_tail}" for result in before))
     answer = doctor(
         "--python", str(environment), "--config", str(tmp_path / "config.yaml"), "--log", str(tmp_path / "run.log")
     )
@@ -83,7 +85,7 @@ def test_its_first_finding_is_right_and_its_commands_help(
         done = subprocess.run([machine.uv_binary(), *arguments], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     after = probed(locked, environment, home, tmp_path / "after")
-    assert [(one.name, one.outcome) for one in after] == [(one.name, "passed") for one in before], after
+    assert [(result.name, result.outcome) for result in after] == [(result.name, "passed") for result in before], after
 
 
 @pytest.mark.usefixtures("docker")

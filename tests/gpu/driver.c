@@ -1,6 +1,7 @@
 /* A libcuda.so.1 without a GPU. Every call writes its name, the process and the Python stack to the file calls beside
-   this library, once in a process, and answers CUDA_ERROR_NO_DEVICE. functions.h has the functions that the stack's
-   libraries link, one a line: FUNCTION(cuInit). All others are handed out by cuGetProcAddress. */
+   this library, once in a process, and answers CUDA_ERROR_NO_DEVICE. The version of the driver is that of the file gpus
+   beside it (management.c). functions.h has the functions that the stack's libraries link, one a line: FUNCTION(cuInit).
+   All others are handed out by cuGetProcAddress. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,6 +12,16 @@
 enum { SUCCESS = 0, NO_DEVICE = 100, MOST = 4096 };
 
 static struct { const char *name; pid_t pid; } noted[MOST];
+
+/* The path of a file beside this library. */
+static const char *beside(const char *name)
+{
+    static char path[4096];
+    Dl_info own;
+    dladdr((void *)noted, &own);
+    snprintf(path, sizeof path, "%.*s/%s", (int)(strrchr(own.dli_fname, '/') - own.dli_fname), own.dli_fname, name);
+    return path;
+}
 
 static int note(const char *name)
 {
@@ -23,11 +34,7 @@ static int note(const char *name)
         noted[place].name = name;
         noted[place].pid = getpid();
     }
-    Dl_info own;
-    char path[4096];
-    dladdr((void *)noted, &own);
-    snprintf(path, sizeof path, "%.*s/calls", (int)(strrchr(own.dli_fname, '/') - own.dli_fname), own.dli_fname);
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    int file = open(beside("calls"), O_WRONLY | O_CREAT | O_APPEND, 0666);
     dprintf(file, "call %s %d\n", name, getpid());
     void *(*thread)(void) = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
     const char *(*dump)(int, void *) = dlsym(RTLD_DEFAULT, "_Py_DumpTraceback");
@@ -54,7 +61,13 @@ static int other(void) { return note("another function"); }
 /* What every driver answers, with a GPU or without one. */
 int cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    FILE *file = fopen(beside("gpus"), "r");
+    *version = 0;
+    if (file) {
+        if (fscanf(file, "%*[^|]|%d", version) != 1)
+            *version = 0;
+        fclose(file);
+    }
     return SUCCESS;
 }
 

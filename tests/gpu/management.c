@@ -1,5 +1,5 @@
-/* A libnvidia-ml.so.1 that reports what the file gpus beside it says: the driver's version in the first line, then a GPU
-   in each: name|major|minor|MiB. */
+/* A libnvidia-ml.so.1 that reports what the file gpus beside it says. First line: the driver's version and the newest
+   CUDA that it runs, 580.95.05|13000. Then a line for each GPU: name|major|minor|MiB. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@ static Gpu gpus[MOST];
 static unsigned count;
 
 static char driver[80];
+static int cuda;
 
 static void read_gpus(void)
 {
@@ -25,8 +26,8 @@ static void read_gpus(void)
     FILE *file = fopen(path, "r");
     if (!file)
         return;
-    if (fgets(driver, sizeof driver, file))
-        driver[strcspn(driver, "\n")] = 0;
+    if (!fgets(line, sizeof line, file) || sscanf(line, "%79[^|]|%d", driver, &cuda) != 2)
+        driver[0] = 0;
     while (count < MOST && fgets(line, sizeof line, file)) {
         Gpu *gpu = &gpus[count];
         if (sscanf(line, "%95[^|]|%d|%d|%llu", gpu->name, &gpu->major, &gpu->minor, &gpu->mib) == 4)
@@ -91,7 +92,7 @@ int nvmlSystemGetDriverVersion(char *text, unsigned size)
 
 int nvmlSystemGetCudaDriverVersion_v2(int *version)
 {
-    *version = 13000;
+    *version = cuda;
     return SUCCESS;
 }
 

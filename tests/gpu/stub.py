@@ -15,6 +15,9 @@ from doctor.read.elf import NotElfError, SharedObject
 from tests import parts
 
 HERE = Path(__file__).parent
+DRIVER = "580.95.05"
+# The newest CUDA that a branch of the driver runs, as cuDriverGetVersion says it.
+BRANCHES = {525: 12000, 535: 12020, 550: 12040, 570: 12080, 575: 12090, 580: 13000}
 # name | compute capability | MiB, as management.c reads it
 H200 = "NVIDIA H200|9|0|143771"
 V100 = "Tesla V100-SXM2-32GB|7|0|32768"
@@ -66,13 +69,14 @@ def machine(
     libraries: Path,
     gpus: Sequence[str] = (H200,),
     nodes: Sequence[str] | None = None,
-    driver: str = "580.95.05",
+    driver: str = DRIVER,
     more: Mapping[str, str] | None = None,
 ) -> Machine:
     """Make a machine in a new folder. `nodes`: its device files, by default one a GPU and CUDA's."""
     shutil.copytree(libraries, folder, copy_function=os.link)
     # The suite hands on few environment variables, so the libraries read files beside themselves.
-    (folder / "gpus").write_text("".join(f"{line}\n" for line in (driver, *gpus)))
+    head = f"{driver}|{BRANCHES[int(driver.partition('.')[0])]}"
+    (folder / "gpus").write_text("".join(f"{line}\n" for line in (head, *gpus)))
     numbered = [*(f"nvidia{number}" for number in range(len(gpus))), "nvidia-uvm"]
     return Machine(folder, numbered if nodes is None else nodes, more or {})
 
@@ -86,11 +90,14 @@ class Call:
     stack: str
 
 
-def libraries(folder: Path, site_packages: Path) -> Path:
-    """The folder of the fake libcuda.so.1 and libnvidia-ml.so.1; the first has what the libraries of a stack link."""
+def libraries(folder: Path, site_packages: Path | None = None) -> Path:
+    """The folder of the fake libcuda.so.1 and libnvidia-ml.so.1.
+
+    The first has what the libraries below `site_packages` link; without that, it is there only to be found.
+    """
     parts.programs("gcc", how="apt-get install gcc libc6-dev")
     folder.mkdir(parents=True)
-    functions = sorted(linked(site_packages) | {"cuDeviceGetCount"})
+    functions = sorted((linked(site_packages) if site_packages else set()) | {"cuDeviceGetCount"})
     (folder / "functions.h").write_text("".join(f"FUNCTION({name})\n" for name in functions))
     for source, library in (("driver.c", "libcuda.so.1"), ("management.c", "libnvidia-ml.so.1")):
         options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-I", str(folder), f"-Wl,-soname,{library}"]

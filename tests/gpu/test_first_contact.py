@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.image import render
 from smoke import probe
 from smoke.run.zygote import PRELOAD
 from tests.conftest import ROOT
@@ -39,6 +40,13 @@ def h200(cuda_stack: CudaStack, tmp_path_factory: pytest.TempPathFactory) -> Mac
 def whole(cuda_stack: CudaStack, h200: Machine) -> Run:
     """The whole suite on one H200."""
     return run(cuda_stack, h200)
+
+
+def test_no_wheel_brings_a_driver_or_a_stub_of_one(cuda_stack: CudaStack) -> None:
+    """So preflight, which looks for libcuda.so.1, can find none but the host's."""
+    site_packages = cuda_stack.environment / cuda_stack.lock.site_packages
+    (script,) = site_packages.rglob("libcuda.so*")
+    assert script.match(f"nvidia/cu13/{render.STUB}") and script.read_text().strip() == render.stub(cuda_stack.lock)
 
 
 def test_importing_the_stack_calls_the_driver_in_no_way(whole: Run, h200: Machine) -> None:

@@ -7,33 +7,39 @@ from pathlib import Path
 
 import pytest
 
-from builder.base import project, sources
-from builder.certify import certify
-from builder.certify.certify import Options
+from builder.base import project
 from tests.conftest import ROOT
-from tests.gpu import stub
+from tests.gpu import attempt
 from tests.gpu.conftest import CudaStack
+from tests.gpu.machines import FAKES, Fake
+
+BY_TITLE = {fake.title: fake for fake in FAKES}
 
 
-@pytest.mark.parametrize("nodes", [("nvidia0", "nvidia-uvm"), ()], ids=["a device", "no device"])
-def test_a_machine_that_only_claims_a_gpu(
-    nodes: tuple[str, ...], cuda_stack: CudaStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smi = tmp_path / "bin" / "nvidia-smi"
-    smi.parent.mkdir()
-    smi.write_text("#!/bin/sh\necho 'NVIDIA H200, 580.95.05, GPU-00000000'\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{smi.parent}:/usr/bin:/bin")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    machine = stub.machine(tmp_path / "machine", cuda_stack.libraries, nodes=nodes)
-    home, lock, root, scratch = project.Project(ROOT), cuda_stack.lock, tmp_path / "suite", tmp_path / "scratch"
-    scratch.mkdir()
-    identity = sources.copy(home.smoke, root)
-    subject = certify.on_host(lock, cuda_stack.environment, root, scratch)
-    environment = {**machine.environment, **subject.runner.environment, "LD_LIBRARY_PATH": str(machine.folder)}
-    runner = replace(subject.runner, command=machine.command(subject.runner.command), environment=environment)
-    statement = certify.examine(
-        lock, Options("cuda", "host"), replace(subject, runner=runner), identity, scratch, lambda _: None
+@pytest.mark.parametrize(
+    "fake", [BY_TITLE["H200"], replace(BY_TITLE["H200 without device files"], probes=())], ids=lambda fake: fake.title
+)
+def test_a_machine_that_only_claims_a_gpu(fake: Fake, cuda_stack: CudaStack, tmp_path: Path) -> None:
+    statement = attempt.certify_on(
+        fake, project.Project(ROOT), cuda_stack.lock, cuda_stack.environment, cuda_stack.libraries, tmp_path / "new"
     )
     assert (statement.hardware, statement.predicate.result) == ("1x NVIDIA H200, driver 580.95.05", "FAILED")
     assert statement.predicate.issued is None
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("H200, an old driver", "The NVIDIA driver on your system is too old (found version 12040)"),
+        ("H200 in WSL", "No CUDA GPUs are available"),
+    ],
+)
+def test_a_probe_says_why_it_cannot_use_the_gpu(
+    title: str, words: str, cuda_stack: CudaStack, tmp_path: Path
+) -> None:  # fmt: skip
+    fake = replace(BY_TITLE[title], probes=("nf4-parity",))
+    statement = attempt.certify_on(
+        fake, project.Project(ROOT), cuda_stack.lock, cuda_stack.environment, cuda_stack.libraries, tmp_path / "new"
+    )
+    (result,) = statement.predicate.probes
+    assert result.reason is not None and words in result.reason

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from builder.base.project import sha256
 from builder.certify import certificate
@@ -23,7 +22,7 @@ from builder.image import build, oci, target
 from builder.image.build import Built
 from builder.publish import registry
 from builder.publish.reference import Repository, parse_repository
-from tests import parts
+from tests import layouts, parts
 from tests.commands import Answer
 from tests.conftest import TINY, Small
 from tests.registry.server import serving
@@ -201,21 +200,9 @@ def image_of(
     labels: Mapping[str, str] | None = None,
 ) -> oci.Image:
     """An OCI layout of an image with these files, as BuildKit writes one; a path is a link."""
-    oci.begin(layout)
-    archives = [tar(files) for files in layers]
-    config = {
-        "architecture": "amd64", "os": "linux", "config": {"Labels": {"dev.vetted.stack": TINY, **(labels or {})}},
-        "rootfs": {"type": "layers", "diff_ids": [sha256(data) for data in archives]},
-    }  # fmt: skip
-    kind = "application/vnd.oci.image.layer.v1.tar+zstd"
-    manifest = {
-        "schemaVersion": 2, "mediaType": oci.MANIFEST,
-        "config": oci.add(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
-        "layers": [oci.add(layout, zstandard.compress(data), kind) for data in archives],
-    }  # fmt: skip
-    descriptor = oci.add(layout, json.dumps(manifest).encode(), oci.MANIFEST)
-    oci.finish(layout, [{**descriptor, "annotations": {"org.opencontainers.image.ref.name": f"docker.io/{name}"}}])
-    return oci.read(layout)
+    labelled = {"Labels": {"dev.vetted.stack": TINY, **(labels or {})}}
+    config = {"architecture": "amd64", "os": "linux", "config": labelled}
+    return layouts.write(layout, [tar(files) for files in layers], config, name=name, zstd=True)
 
 
 def tar(files: Mapping[str, str | Path]) -> bytes:

@@ -22,7 +22,7 @@ def rebuilds(monkeypatch: pytest.MonkeyPatch, certified: Stack) -> None:
     kept = certified.built.image.layout.parent.parent / "again"
     shutil.copytree(certified.built.image.layout, kept)
 
-    def anew(_project: object, _held: Lock, scratch: Path, _report: object) -> oci.Image:
+    def anew(_project: object, _lock: Lock, scratch: Path, _report: object) -> oci.Image:
         return oci.read(Path(shutil.copytree(kept, scratch / "layout")))
 
     monkeypatch.setattr(build, "anew", anew)

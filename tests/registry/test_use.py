@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 from builder.certify import certificate
 from builder.publish.reference import Repository
 from tests.conftest import TINY
@@ -69,3 +73,33 @@ def test_a_stack_that_was_never_published_is_said(command: Command, certified: S
     assert answer.code == 1
     assert f"there is no {repository}:{TINY}" in answer.err
     assert f"next: vetted publish {TINY} --registry {repository}" in answer.err
+
+
+def test_a_repository_of_ones_own_has_the_key_and_the_command_that_checks_the_signature(
+    command: Command, certified: Stack, repository: Repository, keys: Keys, tmp_path: Path
+) -> None:
+    publish(command, certified, repository, keys)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    registry = ("--registry", str(repository), "--key", str(keys.public))
+    answer = command(certified.root, "use", TINY, *registry, "--into", str(mine))
+    assert answer.code == 0, answer.err
+    text = (mine / "compose.yaml").read_text()
+    image = f"{repository}@{certified.image}"
+    assert f"  image: {image}\n" in text
+    assert (mine / "vetted" / "cosign.pub").read_bytes() == keys.public.read_bytes()
+    (brought,) = (mine / "vetted" / "certificates").iterdir()
+    assert certificate.read(brought).subject
+    again = command(certified.root, "use", "--into", str(mine), "--json")
+    assert again.json == {
+        "stack": TINY, "image": image, "file": str(mine / "compose.yaml"), "changed": False,
+    }  # fmt: skip
+    # cosign speaks plain HTTP to localhost by itself.
+    (choose, check, *_) = [
+        line.removeprefix("#   ") for line in text.splitlines() if re.match("#   (image=|cosign )", line)
+    ]
+    script = f"{choose.replace('127.0.0.1', 'localhost')}\n{check}"
+    done = subprocess.run(["sh", "-euc", script], cwd=mine, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    other = script.replace(certified.image, certified.another("other").image)
+    assert subprocess.run(["sh", "-euc", other], cwd=mine, capture_output=True, check=False).returncode != 0

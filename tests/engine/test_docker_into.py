@@ -1,0 +1,145 @@
+"""A repository of the user's own with what `vetted use --into` wrote: cloned elsewhere, it trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.base.project import Project
+from builder.image import oci
+from builder.publish import dotenv, standalone
+from builder.publish.standalone import Source
+from tests import parts
+from tests.conftest import ROOT
+from tests.engine.conftest import STACK, Workshop
+from tests.engine.training import run, runs
+
+IMAGE = f"registry.example/vetted/images@sha256:{'a' * 64}"
+GIT = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+
+
+def config(folder: Path, *options: str, **env: str) -> dict[str, object]:
+    """What Compose reads in a folder, or in one below it, with nothing of this machine's .env."""
+    command = ["docker", "compose", *options, "--profile", "tools", "config", "--format", "json"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("VETTED_", "COMPOSE_"))}
+    done = subprocess.run(
+        command, cwd=folder, env={**clean, "PWD": str(folder), **env}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    model: dict[str, object] = json.loads(done.stdout)
+    return {name: value for name, value in model.items() if not name.startswith("x-")}
+
+
+@pytest.mark.parametrize(
+    "overlays", [[], [dotenv.GPUS], [dotenv.NETWORK], [dotenv.SERVER], [dotenv.GPUS, dotenv.NETWORK, dotenv.SERVER]]
+)
+def test_one_file_says_what_the_files_say_together(overlays: list[str], tmp_path: Path) -> None:
+    parts.compose()
+    files = [dotenv.BASE, *overlays]
+    text = standalone.document(Project(ROOT), STACK, Source(IMAGE), files)
+    alone, together = tmp_path / "alone" / "project", tmp_path / "together" / "project"
+    for folder in (alone, together):
+        folder.mkdir(parents=True)
+    (alone / "compose.yaml").write_text(text)
+    for file in files:
+        shutil.copy(ROOT / file, together)
+    environment = {
+        "VETTED_IMAGE": IMAGE, "VETTED_STACK": STACK, "VETTED_CERTIFICATES": str(alone / "vetted"),
+        "VETTED_CACHE": "/cache", "VETTED_MEMORY": "3g",
+    }  # fmt: skip
+    named = [word for file in files for word in ("--file", file)]
+    expected = json.dumps(config(together, *named, "--profile", "server", **environment))
+    services = json.loads(expected.replace(str(together), str(alone)))
+    served = dotenv.SERVER in overlays
+    for name in ("smoke", *(() if served else ("vllm",))):
+        del services["services"][name]
+    if served:
+        del services["services"]["vllm"]["profiles"]
+    assert config(alone, VETTED_CACHE="/cache", VETTED_MEMORY="3g") == services
+
+
+def test_a_command_in_a_subfolder_sees_that_folder_and_results_stay_with_the_file(
+    tmp_path: Path,
+) -> None:
+    parts.compose()
+    below = tmp_path / "experiments" / "first"
+    below.mkdir(parents=True)
+    (tmp_path / "compose.yaml").write_text(standalone.document(Project(ROOT), STACK, Source(IMAGE), [dotenv.BASE]))
+    (tmp_path / ".env").write_text("VETTED_USER=4321:1234\n")
+
+    def mounts(**env: str) -> dict[str, str]:
+        service = json.loads(json.dumps(config(below, **env)))["services"]["train"]
+        assert service["user"] == "4321:1234"
+        return {volume["target"]: volume["source"] for volume in service["volumes"]}
+
+    root = str(tmp_path)
+    assert mounts() == {
+        "/here": str(below), "/runs": f"{root}/runs", "/run/vetted": f"{root}/vetted",
+        "/cache/hub": f"{root}/runs/.huggingface/hub", "/cache/datasets": f"{root}/runs/.huggingface/datasets",
+    }  # fmt: skip
+    assert mounts(VETTED_WORK=".")["/here"] == root
+
+
+SCRIPT = """\
+import os, sys, torch, trl
+from pathlib import Path
+print(sorted(os.listdir()), os.getcwd(), file=sys.stderr)
+Path(os.environ["VETTED_OUTPUT"], "result.txt").write_text(trl.__version__)
+"""
+
+
+def test_a_clone_trains_from_a_subfolder_without_this_project(
+    workshop: Workshop, registry: tuple[str, ...], built: oci.Image, docker: object, tmp_path: Path
+) -> None:
+    assert docker
+    mine, clone = tmp_path / "mine", tmp_path / "clone"
+    subprocess.run(["git", "init", "--quiet", mine], check=True, capture_output=True)
+    (mine / "work").mkdir()
+    (mine / "work" / "my_train.py").write_text(SCRIPT)
+    assert workshop.json("use", STACK, *registry, "--into", str(mine))["file"] == str(mine / "compose.yaml")
+    subprocess.run(
+        ["git", *GIT, "add", "compose.yaml", "vetted", "runs", "work"], cwd=mine, check=True, capture_output=True
+    )
+    subprocess.run(["git", *GIT, "commit", "--quiet", "--message", "x"], cwd=mine, check=True, capture_output=True)
+    subprocess.run(["git", "clone", "--quiet", str(mine), str(clone)], check=True, capture_output=True)
+    assert not (clone / ".env").exists()
+    if os.geteuid() == 0:  # the clone of a person, who is never root
+        subprocess.run(["chown", "-R", "1000:1000", str(clone)], check=True)
+    subprocess.run(["chmod", "a+rx", str(tmp_path)], check=True)
+    user = f"{(clone / 'runs').stat().st_uid}:{(clone / 'runs').stat().st_gid}"
+    code, output = run(clone, "train", "my_train.py", cwd=clone / "work", env={"VETTED_USER": user})
+    assert code == 0, output
+    assert "['my_train.py'] /here" in output
+    assert "is certified for this hardware" in output
+    (finished,) = runs(clone)
+    assert (finished / "result.txt").read_text() == workshop.lock.versions["trl"]
+    assert json.loads((finished / "run.json").read_text())["image"].endswith(built.manifest)
+
+
+def test_a_shell_has_the_stacks_python_and_sees_what_training_sees(chosen: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("print('of mine')\n")
+    subprocess.run(["chmod", "-R", "a+rX", str(tmp_path)], check=True)
+    ask = (
+        "import trl, mine, os; print(trl.__version__); open('/runs/.shell', 'w').close(); os.remove('/runs/.shell');"
+        "open(os.path.expanduser('~/x'), 'w'); open('/cache/datasets/.shell', 'w'); os.remove('/cache/datasets/.shell')"
+    )
+    code, output = run(chosen, "shell", "python", "-c", ask, cwd=tmp_path)
+    assert code == 0, output
+    assert f"of mine\n{chosen.lock.versions['trl']}\n" in output
+    code, output = run(chosen, "shell", "sh", "-c", "touch /here/x; touch /cache/hub/x", cwd=tmp_path)
+    assert code == 1
+    assert output.count("Read-only file system") == 2
+
+
+def test_a_notebook_without_jupyterlab_says_how_to_get_it(chosen: Workshop) -> None:
+    code, output = run(chosen, "notebook")
+    assert code == 4
+    assert (
+        "this image has no JupyterLab\nnext, in a clone of Vetted: vetted extend STACK examples/notebook.txt" in output
+    )
+    assert (ROOT / "examples" / "notebook.txt").is_file()

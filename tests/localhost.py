@@ -1,0 +1,56 @@
+"""An HTTP server on loopback, which answers GET and HEAD as a test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Server:
+    """Serves until it is closed; a subclass answers."""
+
+    def __init__(self) -> None:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                response = server.respond(self.path.strip("/"), dict(self.headers))
+                self.send_response(response.status)
+                for name, value in response.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(response.body)))
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(response.body)
+
+            def do_HEAD(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._http.serve_forever)
+        self._thread.start()
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def respond(self, path: str, headers: Mapping[str, str]) -> Response:
+        """The answer to a request for a path, which has no slash at its ends."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()

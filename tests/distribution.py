@@ -1,4 +1,4 @@
-"""Which tests one worker runs: those of a file, and of the file whose image they use. Long files come first."""
+"""Which tests one worker runs: those of a file, and of the file whose image or site they use. Long files come first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 FOLLOWS = {
     f"tests/engine/test_docker_{name}.py": "tests/engine/test_docker.py"
     for name in ("compose", "extend", "hub", "into", "nodes", "runtimes", "tutorial")
-}
+} | {"tests/engine/site/test_content.py": "tests/engine/site/test_layout.py"}
 # A minute and more each, longest first: one that began last would leave the other workers idle until it ends. The
 # first two are begun at the same time, and bisection does not wait for the environment that the others share.
 LONG = (
@@ -24,7 +24,7 @@ LONG = (
     "tests/engine/test_bundle.py",
     "tests/engine/test_train.py",
     "tests/engine/test_doctor.py",
-    "tests/engine/test_site.py",
+    "tests/engine/site/test_layout.py",
     "tests/unit/test_kills.py",
     "tests/gpu/test_first_contact.py",
     "tests/gpu/test_kernels.py",

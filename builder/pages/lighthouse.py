@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
 from builder.base.project import Project
-from builder.pages import cells, evidence, records, suite
+from builder.pages import cells, evidence, suite
+from builder.pages.records import Count, Record
+
+Hundredths = Annotated[int, Field(ge=0, le=100)]
+
+
+class Lighthouse(Record):
+    """Scores of the pages of `vetted site`: page -> device -> category."""
+
+    FILE = "lighthouse"
+
+    program: str
+    runs: dict[str, Count]
+    least: dict[str, Hundredths]
+    pages: dict[str, dict[str, dict[str, Hundredths]]]
 
 
 def scores(project: Project) -> str:
     """A row for each page and device, a column for each category; first the least of each."""
-    record = evidence.read(project, records.Lighthouse)
+    record = evidence.read(project, Lighthouse)
     if record is None:
         return suite.NOT_MEASURED
     categories = list(record.least)

@@ -265,20 +265,6 @@ class FakeGpus(Record):
     attempts: Attempts | None = None
 
 
-Hundredths = Annotated[int, Field(ge=0, le=100)]
-
-
-class Lighthouse(Record):
-    """Scores of the pages of `vetted site`: page -> device -> category."""
-
-    FILE = "lighthouse"
-
-    program: str
-    runs: dict[str, Count]
-    least: dict[str, Hundredths]
-    pages: dict[str, dict[str, dict[str, Hundredths]]]
-
-
 class Way(Model):
     """A way to build the same image; seconds of each repetition."""
 

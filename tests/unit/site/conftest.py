@@ -1,4 +1,4 @@
-"""Sites without their charts and their search index, which take seconds: tests/engine/test_site.py has those."""
+"""Sites without their charts and their search index, which take seconds: tests/engine/site has those."""
 
 from __future__ import annotations
 

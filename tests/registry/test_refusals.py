@@ -168,7 +168,7 @@ def answering(code: int, kind: str, page: str, headers: tuple[tuple[str, str], .
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}"

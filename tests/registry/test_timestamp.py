@@ -108,7 +108,7 @@ def server(authority: Path) -> Iterator[Server]:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as listening:
         served = Server(f"http://127.0.0.1:{listening.server_port}/tsr", authority / "chain.pem", [])
-        thread = threading.Thread(target=listening.serve_forever)
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield served
         listening.shutdown()

@@ -16,15 +16,17 @@ from pathlib import Path
 from doctor.answer import commands, diagnose, nearest, report, shell
 from doctor.base import terminal
 from doctor.case import Case
-from doctor.know import data
-from doctor.read import context, files, machine, pythons, requirements, symptoms
+from doctor.know import cuda, data
+from doctor.read import context, files, machine, pythons, requirements, suite, symptoms
 from doctor.read.context import RunContext
 from doctor.read.files import UnreadableError
 from doctor.read.machine import Machine
+from doctor.read.suite import Result
 
 DESCRIPTION = """\
-Finds what is known to be wrong with an environment for GRPO training, without importing any of it. Without --python
-and --requirements it looks at the environment of the Python that runs it."""
+Finds what is known to be wrong with an environment for GRPO training, without importing any of it; with --measure it
+also runs Vetted's probes there. Without --python and --requirements it looks at the environment of the Python that
+runs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +56,8 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
     if options.lock_of:
         return _print_lock(options.lock_of)
     case = _case(options)
+    if options.measure:
+        case.measured = _measure(case, options.device)
     findings = diagnose.findings(case)
     user = shell.here(script or _own_command(), own_programs, "pip" in case.environment.packages)
     commands.add(case, findings, user)
@@ -77,6 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--launch", metavar="COMMAND", default="", help="the launch command, as you type it")
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
     parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
+    parser.add_argument("--measure", action="store_true",
+                        help="also run the suite there: a minute or two, and nothing is written there")  # fmt: skip
+    parser.add_argument("--device", choices=("cpu", "cuda"),
+                        help="what --measure runs on (default: cuda where torch and the machine have it)")  # fmt: skip
     parser.add_argument("--lock-of", metavar="STACK", help="print the lock of a stack, and nothing else")
     parser.add_argument("--all", action="store_true", help="print every finding in full, also those that hardly matter")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
@@ -96,6 +104,20 @@ def _case(options: argparse.Namespace) -> Case:
         errors.append(symptoms.read(options.log))
     here = machine.inspect(environment.include, avoid=environment.program_folders) if local else Machine()
     return Case(environment, run, here, "\n".join(errors), data.load())
+
+
+def _measure(case: Case, device: str | None) -> list[Result]:
+    """Run the suite in the environment of the case. Raises UnreadableError where there is none, or it does not run."""
+    environment = case.environment
+    if not environment.executable:
+        raise UnreadableError(f"--measure needs a Python to run, and {environment.title} names none: --python PATH")
+    on_gpu = bool(case.machine.gpus and cuda.of_torch(environment))
+    versions = {name: package.version for name, package in environment.packages.items()}
+    with terminal.Progress(sys.stderr) as progress:
+        return suite.run(
+            environment.executable, versions, device or ("cuda" if on_gpu else "cpu"),
+            lambda done, every, probe: progress.show(f"measuring: {done} of {every} probes done, now {probe}"),
+        )  # fmt: skip
 
 
 def _context(configurations: Sequence[str], launch: str) -> RunContext:

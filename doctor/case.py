@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from doctor.know.data import Knowledge
 from doctor.read.context import RunContext
 from doctor.read.environment import Environment
 from doctor.read.machine import Machine
+from doctor.read.suite import Result
 
 FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
 
@@ -22,6 +24,7 @@ class Case:
     machine: Machine = field(default_factory=Machine)
     error: str = ""  # of an error or a log, cut to a limit
     knowledge: Knowledge = field(default_factory=Knowledge)
+    measured: Sequence[Result] = ()  # what the suite said in this environment, where it was run
 
     @property
     def failed(self) -> bool:

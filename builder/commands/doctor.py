@@ -55,6 +55,12 @@ LockOption = Annotated[
     str | None, typer.Option(metavar="STACK", help="Print the lock of a stack, and nothing else.", hidden=True)
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Print every finding in full.", show_default=False)]
+MeasureOption = Annotated[
+    bool,
+    typer.Option(
+        "--measure", help="Also run the suite there: a minute or two; writes nothing there.", show_default=False
+    ),
+]
 FileOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the doctor as one file that any Python 3.9 runs.", show_default=False),
@@ -77,6 +83,7 @@ def doctor_(
     launch: LaunchOption = None,
     error: ErrorOption = None,
     log: LogOption = None,
+    measure: MeasureOption = False,
     lock_of: LockOption = None,
     single_file: FileOption = None,
     everything: AllOption = False,
@@ -92,6 +99,13 @@ def doctor_(
         _write(single_file, as_json)
         return
     arguments = [*(["--json"] if as_json else []), *(["--all"] if everything else [])]
+    if measure:
+        if image is not None:
+            raise errors.BadInputError(
+                "--measure runs probes, and --image looks into a container that may write nothing",
+                next_step=f"{_command()} --single-file doctor.py; then, in a container: python3 doctor.py --measure",
+            )
+        arguments.append("--measure")
     for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         arguments += [f"{option}={value}"] if value is not None else []
     files = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]

@@ -1,4 +1,4 @@
-"""The doctor as a single file: an archive that Python runs under any name, with `packaging` inside."""
+"""The doctor as a single file: an archive that Python runs under any name, with `packaging` and the suite inside."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def content(project: Project) -> bytes:
     if not (folder / "know" / "data.json").is_file():
         raise errors.BadInputError("doctor/know/data.json does not exist", next_step="vetted render")
     files = {path.relative_to(project.root).as_posix(): path for path in _sources(folder)}
+    files |= {path.relative_to(project.root).as_posix(): path for path in sorted(project.smoke.rglob("*.py"))}
     files |= {f"packaging/{path.name}": path for path in sorted(_packaging().glob("*.py"))}
     buffer = io.BytesIO()
     buffer.write(FIRST)

@@ -14,7 +14,7 @@ from builder.intent import advisory, stack
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
-KEPT = ("id", "summary", "severity", "symptoms", "hints", "affected", "fix", "evidence", "references")
+KEPT = ("id", "summary", "severity", "symptoms", "hints", "probes", "affected", "fix", "evidence", "references")
 
 
 def path(project: Project) -> Path:

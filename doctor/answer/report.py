@@ -28,7 +28,11 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everyt
     telling = [finding for finding in findings if everything or finding.sure or _tells(finding, case)]
     full = telling if everything else telling[:MOST]
     guesses = [finding for finding in full if not finding.sure]
-    if not sure:
+    if case.measured:
+        lines += [_measured(case), ""]
+    if not sure and case.measured:
+        lines += ["Every probe that applies passed here, and nothing is known to be wrong with it.", ""]
+    elif not sure:
         lines.append(
             "No known cause fits this error for sure." if case.error else "Nothing is known to be wrong with it."
         )
@@ -43,6 +47,13 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everyt
     if nearest is not None:
         lines += _nearest(nearest)
     return terminal.lines(lines).rstrip() + "\n"
+
+
+def _measured(case: Case) -> str:
+    count = {"passed": 0, "not-run": 0, "red": 0}
+    for result in case.measured:
+        count["red" if result.red else result.outcome] += 1
+    return f"Measured: {count['passed']} probes passed, {count['red']} red, {count['not-run']} do not apply"
 
 
 def _tells(finding: Finding, case: Case) -> bool:
@@ -121,6 +132,9 @@ def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dic
                     "compiler": machine.compiler, "python_headers": machine.headers, "nvcc": machine.nvcc}
         if machine.inspected else None,
         "run": {"facts": case.context.facts, "options": case.context.flags, "error": case.error[-LONGEST:]},
+        "measured": [
+            {"probe": result.probe, "outcome": result.outcome, "reason": result.reason} for result in case.measured
+        ],
         "findings": [finding.as_json() for finding in findings],
         "nearest": None if nearest is None else {
             "stack": nearest.name, "title": nearest.title, "certified_on": nearest.certified,

@@ -7,6 +7,29 @@ from collections.abc import Iterable
 from typing import TextIO
 
 
+class Progress:
+    """One line that is written again and again on a terminal; elsewhere its first text alone is a line of its own."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to, self._shown = to, ""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown and self._to.isatty():
+            self._to.write(f"\r{' ' * len(self._shown)}\r")
+
+    def show(self, content: str) -> None:
+        """Show a text in place of the last one."""
+        if self._to.isatty():
+            self._to.write(f"\r{line(content).ljust(len(self._shown))}")
+        elif not self._shown:
+            self._to.write(f"{line(content)}\n")
+        self._shown = line(content)
+        self._to.flush()
+
+
 def line(text: str) -> str:
     """One line. Every character that is not printable becomes a space: line ends, control characters and bidi marks.
 

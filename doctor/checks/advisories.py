@@ -154,7 +154,7 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
         severity=severity,
         confidence=confidence,
         evidence=_evidence(advisory, best, case, quoted.words),
-        remedy=[_way_out(fix) for fix in advisory["fix"]],
+        remedy=[way_out(fix) for fix in advisory["fix"]],
         ranges={name: [range_] for name, range_ in best.ranges.items()},
         decide=[] if confidence == "certain" else best.undecided,
         links=[reference["url"] for reference in advisory["references"]],
@@ -221,7 +221,8 @@ def _evidence(advisory: Advisory, best: Combination, case: Case, quoted: str) ->
     return [*lines, f"{advisory['id']} {EVIDENCE[advisory['evidence']['kind']]}"]
 
 
-def _way_out(fix: Fix) -> str:
+def way_out(fix: Fix) -> str:
+    """A fix in words."""
     packages = " and ".join(_requirement(name, range_) for name, range_ in fix.get("packages", {}).items())
     note = fix.get("note") or ""
     return f"{packages} ({note})" if packages and note else packages or note

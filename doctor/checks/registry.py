@@ -18,6 +18,7 @@ from doctor.checks import (
     demanded,
     leftovers,
     loader,
+    measured,
     missing,
     models,
     requires,
@@ -31,6 +32,7 @@ from doctor.finding import Finding
 Check = Callable[[Case], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
+    measured.red_probes,
     advisories.known_combinations,
     requires.unmet_requirements,
     requires.unsupported_python,

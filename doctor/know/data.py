@@ -38,6 +38,7 @@ class Advisory(TypedDict, total=False):
     severity: str
     symptoms: list[str]  # patterns of what the error says
     hints: list[str]  # patterns of what points to it
+    probes: list[str]  # of the suite: those that show it
     affected: list[Affected]
     fix: list[Fix]
     evidence: dict[str, str]

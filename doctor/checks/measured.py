@@ -1,0 +1,109 @@
+"""What the suite measured in the environment: each red probe, with its numbers and the advisory that explains it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from doctor.case import Case
+from doctor.checks import advisories
+from doctor.checks.advisories import Combination
+from doctor.finding import EXPLAINS, Finding
+from doctor.know.data import Advisory
+from doctor.read.suite import Result
+
+RULE = "measured"
+ENDED = ("crashed", "timeout")
+MATCHED = 2  # every package of a combination is in its range
+NUMBER = re.compile(r"\d+")
+
+
+class Explanation(NamedTuple):
+    """An advisory that explains red probes here: the combination that is installed, and the probes' results."""
+
+    advisory: Advisory
+    combination: Combination
+    red: list[Result]
+    order: tuple[bool, float, float]  # the larger the better
+
+
+def red_probes(case: Case) -> Iterator[Finding]:
+    """A finding for each advisory that explains red probes best, and one for what none explains."""
+    red = [result for result in case.measured if result.red]
+    explanations = sorted(_explanations(case, red), key=lambda explanation: explanation.order, reverse=True)
+    explained: set[str] = set()
+    for explanation in explanations:
+        new = [result for result in explanation.red if result.probe not in explained]
+        if new:
+            explained |= {result.probe for result in new}
+            yield _of_advisory(explanation, case)
+    for alike in _by_reason([result for result in red if result.probe not in explained]):
+        yield _unexplained(alike, case)
+
+
+def _explanations(case: Case, red: Sequence[Result]) -> Iterator[Explanation]:
+    """The advisories whose packages are installed, and of whose probes one is red."""
+    ran = {result.probe for result in case.measured if result.outcome != "not-run"}
+    for advisory in case.knowledge.advisories:
+        own = [result for result in red if result.probe in advisory.get("probes", ())]
+        combinations = [advisories.combination(affected, case) for affected in advisory["affected"]]
+        installed = [each for each in combinations if each.matched == MATCHED and each.ranges]
+        if not own or not installed:
+            continue
+        best = max(installed, key=lambda combination: combination.weight)
+        quoted = any(advisories.quotation(advisory, _words(result)).shown == EXPLAINS for result in own)
+        share = len(own) / len(ran.intersection(advisory["probes"]))
+        yield Explanation(advisory, best, own, (quoted, round(share, 2), best.weight))
+
+
+def _words(result: Result) -> str:
+    return f"{result.reason}\n{result.log}"
+
+
+def _of_advisory(explanation: Explanation, case: Case) -> Finding:
+    advisory, ranges = explanation.advisory, explanation.combination.ranges
+    return Finding(
+        rule=advisory["id"],
+        title=advisory["summary"],
+        packages=case.versions(*ranges),
+        severity=advisory["severity"],
+        confidence="certain",
+        evidence=[
+            *map(_sentence, explanation.red),
+            *(f"{name} {case.version(name)}, affected {range_}" for name, range_ in ranges.items()),
+        ],
+        remedy=[advisories.way_out(fix) for fix in advisory["fix"]],
+        ranges={name: [range_] for name, range_ in ranges.items()},
+        links=[reference["url"] for reference in advisory["references"]],
+        shown=EXPLAINS,
+        weight=10 + explanation.combination.weight,
+    )
+
+
+def _by_reason(results: Sequence[Result]) -> list[list[Result]]:
+    """Results that say the same, but for their numbers, belong together."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(NUMBER.sub("", result.reason)[:200], []).append(result)
+    return list(groups.values())
+
+
+def _unexplained(alike: Sequence[Result], case: Case) -> Finding:
+    names = ", ".join(result.probe for result in alike)
+    return Finding(
+        rule=RULE,
+        title=f"red here: {names}",
+        packages=case.versions(*(name for name in ("trl", "transformers", "vllm", "deepspeed") if case.version(name))),
+        severity="crash" if all(result.outcome in ENDED for result in alike) else "silent-wrong",
+        confidence="certain",
+        evidence=[_sentence(result) for result in alike],
+        remedy=["no advisory names the cause: the nearest stack passes these probes where it is certified"],
+        shown=EXPLAINS,
+        weight=len(alike),
+    )
+
+
+def _sentence(result: Result) -> str:
+    reason = result.reason or result.outcome
+    return f"{result.probe}, run here: {reason}" + (f" ({result.matters})" if result.matters else "")

@@ -1,0 +1,135 @@
+"""doctor --measure: the suite runs in the environment, and what is red there has its numbers, its cause and its fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from builder.base.project import Project
+from builder.pages import doctorfile
+from doctor import __main__ as program
+from doctor.answer import commands, diagnose, report
+from doctor.case import Case
+from doctor.checks import registry
+from doctor.know.data import Advisory, Knowledge
+from doctor.read import suite
+from doctor.read.files import UnreadableError
+from doctor.read.suite import Result
+from tests.unit.doctor.kit import SILENT, reported
+
+RATIO = "max_ratio is 3.2, must be at most 0.01"
+
+
+def measured(packages: dict[str, str], *results: Result) -> Case:
+    return reported(packages, measured=[Result("imports", "passed"), *results])
+
+
+def red(probe: str, reason: str = RATIO, outcome: str = "failed", log: str = "") -> Result:
+    return Result(probe, outcome, reason, "training goes wrong", log)
+
+
+def rules(case: Case) -> Sequence[str]:
+    return [finding.rule for finding in diagnose.findings(case) if finding.sure]
+
+
+def test_a_red_probe_is_named_with_its_number_its_advisory_and_a_command() -> None:
+    case = measured(SILENT, red("logprob-agreement"))
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    first = findings[0]
+    assert (first.rule, first.confidence) == ("VETTED-0001", "certain")
+    assert f"logprob-agreement, run here: {RATIO} (training goes wrong)" in first.evidence
+    assert first.commands == ["uv pip install 'transformers<4.52'"]
+    assert [finding.rule for finding in findings].count("VETTED-0001") == 1
+
+
+def test_what_an_advisory_of_other_versions_is_about_does_not_explain_it() -> None:
+    case = measured({"trl": "1.16.1", "transformers": "5.17.0"}, red("logprob-agreement"))
+    assert rules(case) == ["measured"]
+    (finding,) = [finding for finding in diagnose.findings(case) if finding.rule == "measured"]
+    assert finding.title == "red here: logprob-agreement"
+    assert RATIO in finding.evidence[0]
+    assert finding.severity == "silent-wrong"
+
+
+def test_probes_that_say_the_same_are_one_finding() -> None:
+    why = "ImportError: cannot import name 'x' (rank {})"
+    case = measured(
+        {"trl": "1.16.1"},
+        *(red(probe, why.format(n), "crashed") for n, probe in enumerate(("ddp-a", "ddp-b"))),
+        red("c"),
+    )
+    titles = [finding.title for finding in diagnose.findings(case) if finding.rule == "measured"]
+    assert sorted(titles) == ["red here: c", "red here: ddp-a, ddp-b"]
+
+
+def test_an_advisory_whose_symptom_is_in_the_log_comes_before_one_that_shares_the_probe() -> None:
+    """Both name the probe, and both are about what is installed: the words of the log decide."""
+    own: Advisory = {
+        "severity": "crash", "fix": [{"packages": {"trl": ">=2"}}], "evidence": {"kind": "executed"}, "references": [],
+        "affected": [{"packages": {"trl": "<2"}}], "probes": ["train-cli"],
+    }  # fmt: skip
+    one: Advisory = {**own, "id": "A", "summary": "a", "affected": [{"packages": {"trl": "<2", "torch": "<9"}}]}
+    two: Advisory = {**own, "id": "B", "summary": "b", "symptoms": ["the pipe burst"]}
+    for log, expected in (("", "A"), ("OSError: the pipe burst\n", "B")):
+        case = measured({"trl": "1.16.1", "torch": "2.8"}, red("train-cli", log=log))
+        case.knowledge = Knowledge(advisories=[one, two])
+        assert next(iter(registry.findings(case))).rule == expected
+
+
+def test_all_passed_is_said_and_what_does_not_apply_is_counted() -> None:
+    case = measured({"trl": "1.16.1"}, Result("vllm-device", "not-run", "not installed: vllm"))
+    text = report.text(case, diagnose.findings(case), None)
+    assert "Measured: 1 probes passed, 0 red, 1 do not apply" in text
+    assert "Every probe that applies passed here" in text
+    assert report.as_json(case, [], None)["measured"][1] == {
+        "probe": "vllm-device", "outcome": "not-run", "reason": "not installed: vllm",
+    }  # fmt: skip
+
+
+def test_the_suite_runs_in_an_environment_and_writes_nothing_there(tmp_path: Path) -> None:
+    """Nothing is installed in it: every probe says what it lacks."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    before = sorted(tmp_path.rglob("*"))
+    steps: list[tuple[int, int, str]] = []
+    results = suite.run(str(tmp_path / "venv" / "bin" / "python"), {}, "cpu", lambda *step: steps.append(step))
+    assert len(results) == len(steps) == steps[-1][1] > 30
+    # Those that need no package look at the machine.
+    assert {result.outcome for result in results if result.reason.startswith("not installed")} == {"not-run"}
+    assert sum(result.reason.startswith("not installed") for result in results) > 30
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_interpreter_that_is_none_is_said_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "list.txt").write_text("trl==1.16.1\n")
+    assert program.main(["--requirements", str(tmp_path / "list.txt"), "--measure"]) == 3
+    assert "--measure needs a Python to run" in capsys.readouterr().err
+
+
+def test_a_suite_that_dies_is_said_in_its_own_words(tmp_path: Path) -> None:
+    dying = tmp_path / "dying"
+    dying.write_text("#!/bin/sh\necho 'no room left' >&2\nexit 9\n")
+    dying.chmod(0o755)
+    with pytest.raises(UnreadableError, match=r"did not run to its end in /venv: no room left"):
+        suite.run("/venv", {}, "cpu", lambda *_: None, supervisor=str(dying))
+
+
+def test_the_single_file_carries_the_suite(real: Project, tmp_path: Path) -> None:
+    (tmp_path / "doctor.py").write_bytes(doctorfile.content(real))
+    done = subprocess.run(
+        [sys.executable, "-I", "doctor.py", "--measure", "--json", "--python", sys.executable],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env={"PATH": os.defpath, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    output = json.loads(done.stdout)
+    assert {"probe": "grpo-plain", "outcome": "not-run"}.items() <= next(
+        row for row in output["measured"] if row["probe"] == "grpo-plain"
+    ).items()
+    assert "measuring: 0 of " in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["doctor.py"]

@@ -21,6 +21,7 @@ from builder.pages import (
     knowledge,
     lighthouse,
     matrix,
+    measured,
     stackfile,
     suite,
 )  # fmt: skip
@@ -49,6 +50,7 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "gpu drivers": gpus.drivers,
     "gpu libraries": gpus.libraries,
     "diagnoses": diagnoses.results,
+    "measured": measured.results,
     "lighthouse": lighthouse.scores,
     "attack count": attacks.attack_count,
     "attacks": attacks.attacks,

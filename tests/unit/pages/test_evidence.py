@@ -17,7 +17,7 @@ from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import catalogue
 from builder.certify.certificate import ProbeResult
-from builder.pages import evidence, generate, lighthouse, records
+from builder.pages import evidence, generate, lighthouse, measured, records
 from tests.conftest import Small
 
 CATALOGUE = [
@@ -122,7 +122,7 @@ def test_a_mark_that_nothing_generates_is_refused(listed: Small) -> None:
 RECORDS = [
     records.Builds, records.Controls, records.FakeGpus, records.FalseAlarms, records.Images, records.Mutants,
     records.SuiteSpeed,
-    lighthouse.Lighthouse,
+    lighthouse.Lighthouse, measured.Measured,
 ]  # fmt: skip
 REMOVED = object()
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from smoke import probe
+from smoke.kit import levels
 from smoke.probe import Context, Probe, Reading
 
 Run = Callable[[Context], Iterator[Reading]]
 
 
-def sabotage(name: str, break_it: Callable[[], None]) -> tuple[Probe, Run]:
-    """The probe of this name, whose run comes after `break_it`, in every rank's process."""
+def sabotage(name: str, break_it: Callable[[], None], *, rows: int | None = None) -> tuple[Probe, Run]:
+    """The probe of this name, whose run comes after `break_it`, in every rank's process.
+
+    `rows`: of a probe with a covering array, only its first rows, because a break shows in many.
+    """
     real = probe.load(probe.PROBES / f"{name.replace('-', '_')}.py")
 
     def run(context: Context) -> Iterator[Reading]:
         break_it()
+        if rows:
+            replace(levels, "rows", lambda right, *array: dict(itertools.islice(right(*array).items(), rows)))
         yield from real.run(context)
 
     return real.probe, run

@@ -18,4 +18,4 @@ def break_it() -> None:
     replace(TopPLogitsWarper, "__call__", ignored)
 
 
-PROBE, run = sabotage("interactions", break_it)
+PROBE, run = sabotage("interactions", break_it, rows=8)

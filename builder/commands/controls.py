@@ -14,19 +14,30 @@ import typer
 from builder import console
 from builder.base import errors, project, sources
 from builder.base.project import Project
-from builder.certify import control
+from builder.certify import certificate, control
 from builder.certify.cache import Cache
 from builder.certify.control import ControlResult, Side
 from builder.commands.common import AsJson, print_json
 from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
-from builder.pages import evidence, generate
+from builder.pages import evidence, generate, records
+from builder.pages.records import ControlRow
+
+SAMPLE = 3  # controls that `--changed` runs, although their record is current
 
 
 def controls_(
     names: Annotated[list[str] | None, typer.Argument(help="Default: all.", show_default=False)] = None,
     relock: Annotated[bool, typer.Option("--lock", help="Resolve their locks again. Run nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Run every probe, not just those that must fail.")] = False,
+    changed: Annotated[
+        bool,
+        typer.Option(
+            "--changed",
+            help="Run those that docs/evidence/controls.json does not prove for this suite and these locks, and three "
+            "of the others, each day others.",
+        ),
+    ] = False,
     record: Annotated[bool, typer.Option("--record", help="Write docs/evidence/controls.json.")] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="How many at a time.", show_default="one per core")
@@ -43,6 +54,8 @@ def controls_(
     if relock:
         _lock(home, selected)
         return
+    if changed:
+        selected = _changed(home, selected)
     advisories = advisory.load_all(home)
     with home.holding("controls") as scratch:
         results = _run(home, [control.load(home, name) for name in selected], scratch, jobs, full)
@@ -64,6 +77,31 @@ def _lock(home: Project, names: Sequence[str]) -> None:
         with home.holding(f"control-{name}") as scratch, console.spinner(f"{name}: resolving"):
             changed = control.make(home, name, scratch)
         console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
+
+
+def _changed(home: Project, names: Sequence[str]) -> list[str]:
+    """The controls that the record does not prove, and a sample of those that it does."""
+    recorded = evidence.read(home, records.Controls)
+    current = recorded is not None and recorded.suite == sources.digest(home.smoke)
+    rows = {row.control: row for row in recorded.rows} if recorded and current else {}
+    proven = [name for name in names if name in rows and _proves(rows[name], control.load(home, name))]
+    day = certificate.today().toordinal() * SAMPLE
+    sample = {proven[(day + offset) % len(proven)] for offset in range(SAMPLE)} if proven else set()
+    chosen = [name for name in names if name in sample or name not in proven]
+    if proven:
+        path = home.relative(evidence.path(home, records.Controls.FILE))
+        console.err.print(
+            f"{len(proven)} of {len(names)} controls ran with this very suite and these locks ({path}); "
+            f"again: {', '.join(name for name in chosen if name in sample)}"
+        )
+    return chosen
+
+
+def _proves(row: ControlRow, locked: control.Locked) -> bool:
+    expect = locked.control.expect
+    recorded = (row.control_lock, row.twin_lock, tuple(row.expected), row.reason)
+    now = (locked.bad.digest, locked.twin.digest, tuple(expect.fails), expect.reason)
+    return recorded == now and row.caught and not row.false_alarm
 
 
 def _run(

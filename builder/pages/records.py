@@ -78,7 +78,12 @@ class ControlRow(Model):
     control: str
     title: str
     expected: list[str]
+    reason: str = ""
     twin: str
+    caught: bool = False
+    false_alarm: bool = False
+    control_lock: str = ""  # digests: empty in records that do not say
+    twin_lock: str = ""
     patches: list[str] = Field(default_factory=list)
     on_control: list[ProbeOutcome]
     on_twin: list[ProbeOutcome]

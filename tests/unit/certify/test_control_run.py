@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from builder.base import sources
-from builder.certify import control
+from builder.certify import certificate, control
 from builder.certify.certificate import ProbeResult
 from builder.certify.control import ControlResult, Side
 from tests import kills
@@ -113,6 +115,38 @@ def test_the_evidence_is_recorded_on_demand(locked: Small, command: Command) -> 
     assert (document["sensitivity"], document["false_alarms"]) == (1.0, 0)
     (row,) = document["rows"]
     assert (row["control"], row["twin"], row["caught"]) == (NAME, "tiny-lib 2.0", True)
+
+
+def test_what_is_proven_for_this_suite_and_lock_is_sampled_and_the_rest_is_run(
+    locked: Small, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran() -> list[str]:
+        answer = command(locked.root, "controls", "--changed", "--json")
+        assert answer.code == 0, answer.out + answer.err
+        return [row["control"] for row in answer.json["rows"]]
+
+    folder = locked.project.control_dir(NAME)
+    for number in range(5):
+        shutil.copytree(folder, folder.with_name(f"copy-{number}"))
+    every = sorted([NAME, *(f"copy-{number}" for number in range(5))])
+    assert ran() == every, "nothing is recorded yet"
+    assert command(locked.root, "controls", "--record").code == 0
+    samples = []
+    for day in range(2):
+        today = certificate.today() + datetime.timedelta(days=day)
+        monkeypatch.setattr(certificate, "today", lambda today=today: today)
+        samples.append(ran())
+        monkeypatch.undo()
+    assert [len(sample) for sample in samples] == [3, 3]
+    assert sorted(samples[0] + samples[1]) == every, "each day others"
+    path = locked.root / "docs" / "evidence" / "controls.json"
+    document = json.loads(path.read_text())
+    document["rows"][0]["caught"] = False
+    document["rows"][1]["twin_lock"] = "sha256:other"
+    path.write_text(json.dumps(document))
+    assert {row["control"] for row in document["rows"][:2]} <= set(ran())
+    (locked.project.smoke / "new.py").touch()
+    assert ran() == every, "another suite"
 
 
 def test_an_unknown_control_is_named_with_the_closest(locked: Small, command: Command) -> None:

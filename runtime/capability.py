@@ -51,6 +51,18 @@ def memory() -> dict[str, int]:
     return gpus
 
 
+def installed() -> str:
+    """The version of the driver that NVML speaks for; empty without NVML."""
+    text = ctypes.create_string_buffer(81)  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE and a zero
+    with suppress(OSError, AttributeError):
+        nvml = ctypes.CDLL(NVML)
+        if not nvml.nvmlInit_v2():
+            failed = nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(80))
+            nvml.nvmlShutdown()
+            return "" if failed else text.value.decode("utf-8", "replace")
+    return ""
+
+
 def _listed() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p, str]]:
     """The library, and handle and model of each GPU. Raises OSError, AttributeError."""
     nvml = ctypes.CDLL(NVML)

@@ -25,6 +25,7 @@ STACK = "etc/vetted/stack.json"
 RUNS = "runs"
 HERE = "here"  # the user's folder
 LIBRARY = "libcuda.so.1"  # the driver's
+WSL = "dev/dxg"  # the GPU of Windows' subsystem for Linux, which has no /proc/driver/nvidia
 # Where container runtimes put it: Debian's folders, others', Kubernetes on some clouds, WSL.
 DRIVER_FOLDERS = (
     "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
@@ -45,20 +46,25 @@ def look(
     root: Path = Path("/"),
     environ: Mapping[str, str] = os.environ,
     capabilities: Callable[[], Mapping[str, Capability]] = capability.capabilities,
+    installed: Callable[[], str] = capability.installed,
 ) -> list[Check]:
     """All checks. `root` is the root of the file system, another folder in tests.
 
-    `capabilities`: model -> compute capability of each GPU.
+    `capabilities`: model -> compute capability of each GPU; `installed`: the version of the driver. Both ask NVML.
     """
     description = stack(root)
     cuda_version = cuda(description.get("distributions", {}))
     models = gpus(root, environ)
-    numbers = capabilities() if cuda_version and models else {}
+    wsl = (root / WSL).exists() and driver(root) is None
+    numbers = capabilities() if cuda_version and (models or wsl) else {}
+    if wsl:
+        models = list(numbers)
+    version = driver(root) or (installed() if wsl else "")
     # NVML lists GPUs that CUDA_VISIBLE_DEVICES hides. Where it names models differently, all of them count.
     here = {model: numbers[model] for model in models if model in numbers} or dict(numbers)
     return [
-        certified(root, description, models),
-        *(_driver(root, cuda_version, models, here) if cuda_version else []),
+        certified(root, description, hardware(root, models, version)),
+        *(_driver(version, cuda_version, models, here, wsl) if cuda_version else []),
         *(_driver_library(root, environ) if cuda_version and models else []),
         *(kernels.missing(description, here) if cuda_version and models else []),
         *_shared_memory(root, models),
@@ -127,11 +133,14 @@ def cuda(distributions: Mapping[str, str]) -> str | None:
     return None
 
 
-def hardware(root: Path, models: list[str]) -> str:
-    """This machine's hardware class as certificates write it: its GPUs (`models`) and driver, or its CPU and cores."""
+def hardware(root: Path, models: list[str], version: str = "") -> str:
+    """This machine's hardware class as certificates write it: its GPUs (`models`) and driver, or its CPU and cores.
+
+    `version`: of the driver, where its files do not tell it.
+    """
     if models:
         counted = " + ".join(f"{number}x {model}" for model, number in Counter(models).items())
-        return f"{counted}, driver {driver(root)}"
+        return f"{counted}, driver {version or driver(root)}"
     match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
     name = match[1].strip() if match else os.uname().machine
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
@@ -147,8 +156,8 @@ def _text(path: Path) -> str:
 # --- the checks ----------------------------------------------------------------------------------------------------
 
 
-def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> Check:
-    """Whether this image is certified for this hardware, by the verdict of the host."""
+def certified(root: Path, description: Mapping[str, Any], here: str) -> Check:
+    """Whether this image is certified for this hardware (`here`), by the verdict of the host."""
     name = description.get("stack", "this image")
     judged = verdict.read(root)
     if judged is None:
@@ -160,7 +169,6 @@ def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> 
             f"on the host: vetted use {name}",
         )
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    here = hardware(root, models)
     valid = [entry.hardware for entry in judged.certificates if entry.issued <= today <= entry.expires]
     if here in valid:
         return Check(
@@ -181,15 +189,20 @@ def certified(root: Path, description: Mapping[str, Any], models: list[str]) -> 
     return Check("advice", f"{name} has no certificate for this image", "run the suite here: docker compose run smoke")
 
 
-def _driver(root: Path, cuda_version: str, models: list[str], here: Mapping[str, Capability]) -> list[Check]:
-    version = driver(root)
-    if version is None and (root / "dev/dxg").exists():
+def _driver(
+    version: str, cuda_version: str, models: list[str], here: Mapping[str, Capability], wsl: bool
+) -> list[Check]:
+    """Whether the driver runs this CUDA on these GPUs."""
+    if wsl and not (models and version):
         return [
             Check(
-                "advice", f"WSL provides the GPU and does not show its driver; CUDA {cuda_version} needs a recent one"
+                "advice",
+                f"WSL provides the GPU, and its libnvidia-ml.so.1 is not here, which would tell the driver: CUDA "
+                f"{cuda_version} needs {capability.driver(cuda_version, None)} or newer",
+                "ask for the capability utility: docker run --gpus all; on Windows, nvidia-smi shows the driver",
             )
         ]
-    if not models or version is None:
+    if not models or not version:
         return [
             Check(
                 "stop",

@@ -184,15 +184,15 @@ class Answer:
 
 def answers(outputs: Any) -> list[Answer]:
     """What vLLM's generate() has returned, one for each completion."""
-    found = []
+    completions = []
     for output in outputs:
         for completion in output.outputs:
             tokens = list(completion.token_ids)
             logprobs = None
             if completion.logprobs is not None:
                 logprobs = [row[token].logprob for token, row in zip(tokens, completion.logprobs, strict=True)]
-            found.append(Answer(list(output.prompt_token_ids), tokens, logprobs))
-    return found
+            completions.append(Answer(list(output.prompt_token_ids), tokens, logprobs))
+    return completions
 
 
 def greedy(engine: Any, prompts: list[list[int]], count: int) -> list[Answer]:

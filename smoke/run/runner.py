@@ -110,8 +110,8 @@ class Supervisor:
         """Why the probe cannot run here, or None."""
         if missing := [name for name in file.probe.needs if PathFinder.find_spec(name, path) is None]:
             return f"not installed: {', '.join(missing)}"
-        if self._request.device == "cuda" and (found := len(gpus.visible())) < file.probe.gpus:
-            return f"needs {file.probe.gpus} GPU(s), found {found}"
+        if self._request.device == "cuda" and (visible := len(gpus.visible())) < file.probe.gpus:
+            return f"needs {file.probe.gpus} GPU(s), found {visible}"
         return None
 
     def _preload(self, packages: list[str]) -> None:

@@ -50,12 +50,26 @@ def test_a_container_without_the_drivers_library_is_told_which_capability_it_lac
     assert [text for level, text in machine.checks(variables) if level == "stop"] == []
 
 
-def test_where_the_driver_cannot_be_looked_at_nothing_is_sure_to_fail(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("installed", "gpus", "stop", "line"),
+    [
+        ("", {}, "", "its libnvidia-ml.so.1 is not here"),
+        ("580.65.06", {"NVIDIA H200": (9, 0)}, "", "driver 580.65.06, CUDA 13.0, 1 x NVIDIA H200"),
+        ("572.16", {"NVIDIA H200": (9, 0)}, "driver 572.16 is too old for CUDA 13.0", ""),
+    ],
+)
+def test_in_wsl_the_management_library_tells_driver_and_gpus(
+    tmp_path: Path, installed: str, gpus: dict[str, tuple[int, int]], stop: str, line: str
+) -> None:
+    """Windows' subsystem for Linux has /dev/dxg, and no /proc/driver/nvidia."""
     machine = Machine(tmp_path, CUDA)
     assert machine.stops()
-    machine.write("dev/dxg", "")  # Windows' subsystem for Linux has this, and no /proc/driver/nvidia
-    assert machine.stops() == []
-    assert "WSL provides the GPU" in machine.checks()[1][1]
+    machine.write("dev/dxg", "")
+    machine.write("usr/lib/wsl/lib/libcuda.so.1", "")
+    checks = preflight.look(tmp_path, {}, lambda: gpus, lambda: installed)
+    stops = [str(check) for check in checks if check.level == "stop"]
+    assert len(stops) == bool(stop) and all(text.startswith(stop) for text in stops)
+    assert line in str(checks[1])
 
 
 def test_an_old_driver_runs_every_minor_version_of_its_cuda(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Callable
@@ -71,8 +71,9 @@ def run(
                 try:
                     child.stdin.write(request + "\n")
                     child.stdin.flush()
-                except BrokenPipeError:
-                    pass  # it died at once: its log says why
+                except BrokenPipeError:  # it died at once: its log says why
+                    with suppress(BrokenPipeError):  # what is left unwritten; once closed, it is not tried again
+                        child.stdin.close()
                 results, finished = _read(child.stdout, report)
             if not finished:
                 log.seek(0)

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from builder.base.project import Project
 from builder.certify import standing
 from builder.intent import advisory, stack
+from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
@@ -24,14 +25,16 @@ def path(project: Project) -> Path:
 
 def text(project: Project) -> str:
     """The content of the file. Raises BadInputError for a broken advisory, stack or lock."""
-    advisories = [
-        entry.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
-        for entry in advisory.load_all(project)
-        if not entry.withdrawn
-    ]
+    advisories = [_advisory(project, entry) for entry in advisory.load_all(project) if not entry.withdrawn]
     locks = [lockfile.load(project, name) for name in stack.shipped(project)]
     stacks = [_stack(lock, standing.certified_on(project, lock)) for lock in locks]
     return json.dumps({"advisories": advisories, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _advisory(project: Project, entry: Advisory) -> dict[str, Any]:
+    kept = entry.model_dump(mode="json", include=set(KEPT), exclude_none=True, exclude_defaults=True)
+    reasons = {stack.load_control(project, name).expect.reason for name in entry.controls}
+    return kept | ({"reasons": sorted(reasons)} if reasons else {})
 
 
 def _stack(lock: Lock, certified: list[str]) -> dict[str, Any]:

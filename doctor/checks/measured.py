@@ -25,17 +25,26 @@ class Explanation(NamedTuple):
     advisory: Advisory
     combination: Combination
     red: list[Result]
-    order: tuple[bool, float, float]  # the larger the better
+    recognised: bool  # in what the probes say: they said it on a control of the advisory, or it has a symptom
+    share: float  # of its probes that ran, those that are red
+
+    @property
+    def order(self) -> tuple[bool, float, float]:
+        """The larger, the better it explains."""
+        return self.recognised, self.share, self.combination.weight
 
 
 def red_probes(case: Case) -> Iterator[Finding]:
-    """A finding for each advisory that explains red probes best, and one for what none explains."""
+    """A finding for each advisory that explains red probes best, and one for what none explains.
+
+    A probe asks several things: one that is red for two faults says the words of both, and both are named.
+    """
     red = [result for result in case.measured if result.red]
     explanations = sorted(_explanations(case, red), key=lambda explanation: explanation.order, reverse=True)
     explained: set[str] = set()
     for explanation in explanations:
         new = [result for result in explanation.red if result.probe not in explained]
-        if new:
+        if new or explanation.recognised:
             explained |= {result.probe for result in new}
             yield _of_advisory(explanation, case)
     for alike in _by_reason([result for result in red if result.probe not in explained]):
@@ -52,9 +61,14 @@ def _explanations(case: Case, red: Sequence[Result]) -> Iterator[Explanation]:
         if not own or not installed:
             continue
         best = max(installed, key=lambda combination: combination.weight)
-        quoted = any(advisories.quotation(advisory, _words(result)).shown == EXPLAINS for result in own)
+        recognised = any(_recognises(advisory, _words(result)) for result in own)
         share = len(own) / len(ran.intersection(advisory["probes"]))
-        yield Explanation(advisory, best, own, (quoted, round(share, 2), best.weight))
+        yield Explanation(advisory, best, own, recognised, round(share, 2))
+
+
+def _recognises(advisory: Advisory, words: str) -> bool:
+    known = any(reason in words for reason in advisory.get("reasons", ()))
+    return known or advisories.quotation(advisory, words).shown == EXPLAINS
 
 
 def _words(result: Result) -> str:

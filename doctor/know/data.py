@@ -39,6 +39,7 @@ class Advisory(TypedDict, total=False):
     symptoms: list[str]  # patterns of what the error says
     hints: list[str]  # patterns of what points to it
     probes: list[str]  # of the suite: those that show it
+    reasons: list[str]  # what these said on its controls
     affected: list[Affected]
     fix: list[Fix]
     evidence: dict[str, str]

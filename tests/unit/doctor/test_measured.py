@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import Project
+from builder.certify import control
+from builder.intent import advisory, stack
 from builder.pages import doctorfile
 from doctor import __main__ as program
 from doctor.answer import commands, diagnose, report
@@ -21,9 +23,18 @@ from doctor.know.data import Advisory, Knowledge
 from doctor.read import suite
 from doctor.read.files import UnreadableError
 from doctor.read.suite import Result
+from tests.conftest import ROOT
 from tests.unit.doctor.kit import SILENT, reported
 
 RATIO = "max_ratio is 3.2, must be at most 0.01"
+PROJECT = Project(ROOT)
+NAMED = {name: record for record in advisory.load_all(PROJECT) for name in record.controls}
+RECORD = json.loads((ROOT / "docs" / "evidence" / "controls.json").read_text(encoding="utf-8"))
+SAID = {
+    (row["control"], result["probe"]): result["reason"] or "" for row in RECORD["rows"] for result in row["on_control"]
+}
+CUT = "tokens_cut is 226 tokens, must be exactly 0: 738 tokens became [512]"
+BARE = "texts_differ is 4 prompts, must be exactly 0: 'count' was not trained on"
 
 
 def measured(packages: dict[str, str], *results: Result) -> Case:
@@ -81,6 +92,41 @@ def test_an_advisory_whose_symptom_is_in_the_log_comes_before_one_that_shares_th
         case = measured({"trl": "1.16.1", "torch": "2.8"}, red("train-cli", log=log))
         case.knowledge = Knowledge(advisories=[one, two])
         assert next(iter(registry.findings(case))).rule == expected
+
+
+def test_every_control_has_an_advisory() -> None:
+    assert sorted(NAMED) == sorted(stack.control_names(PROJECT))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_control_gets_the_advisory_that_names_it_first(name: str) -> None:
+    """With what its probes said when the suite last ran on it; some say in the log alone what is wrong."""
+    lock, record = control.load(PROJECT, name), NAMED[name]
+    expect = lock.control.expect
+    results = [
+        red(
+            probe,
+            SAID.get((name, probe), ""),
+            log="" if expect.reason in SAID.get((name, probe), "") else expect.reason,
+        )
+        for probe in expect.fails
+        if probe in record.probes
+    ]
+    assert rules(measured(lock.bad.versions, *results))[0] == record.id
+    if expect.twin is not None:
+        # An advisory may be about other combinations, too, which only the context of a run tells apart.
+        assert record.combinations(lock.bad.versions)[0] not in record.combinations(lock.twin.versions)
+
+
+def test_of_two_faults_of_one_probe_its_words_tell_which() -> None:
+    """Both advisories name the probe, and both are about TRL 0.15.2."""
+    for words, expected in (
+        (CUT, ["VETTED-0146"]),
+        (BARE, ["VETTED-0148"]),
+        (f"{BARE}; {CUT}", ["VETTED-0146", "VETTED-0148"]),
+    ):
+        case = measured({"trl": "0.15.2", "transformers": "4.51.3"}, red("chat-template", words))
+        assert sorted(finding.rule for finding in registry.findings(case) if words in str(finding.evidence)) == expected
 
 
 def test_all_passed_is_said_and_what_does_not_apply_is_counted() -> None:

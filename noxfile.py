@@ -45,7 +45,9 @@ def engine(session: nox.Session) -> None:
     A test whose part is missing on this machine is skipped, and says how to get the part.
     """
     # A file's tests stay together: what the first of them installs or builds, the others find (tests/distribution.py).
-    parallel = ["--numprocesses", "logical", "--dist", "loadfile", "--durations", "50"]
+    # One more worker than cores: an installation or a container often waits for the disk.
+    workers = str((os.cpu_count() or 1) + 1)
+    parallel = ["--numprocesses", workers, "--dist", "loadfile", "--durations", "50"]
     session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel), env=BYTECODE)
 
 

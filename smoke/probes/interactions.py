@@ -27,8 +27,7 @@ PROBE = Probe(
         Bound(
             "gradient_error",
             "the relative error of the worst tensor's gradient in any step of any row: 1.1e-5 to 1.0e-4 over 6 seeds, "
-            "the "
-            "rounding of float32; 0.1 and more when an option has no effect",
+            "the rounding of float32; 0.1 and more when an option has no effect",
             at_most=1e-3,
             headline=True,
         ),
@@ -40,8 +39,8 @@ PROBE = Probe(
         ),
         Bound(
             "loss_error",
-            "of the sum over a step's micro-batches, in units of the loss if it is above 1: 9.8e-7 to 6.7e-6 over 6 "
-            "seeds",
+            "of the sum over a step's micro-batches, in units of the loss if it is above 1: 9.8e-7 to 6.7e-6 over "
+            "6 seeds",
             at_most=2e-4,
         ),
         Bound(
@@ -60,8 +59,7 @@ PROBE = Probe(
         Bound(
             "eval_error",
             "the logged reward of an evaluation against the mean of its rewards: 9.9e-9 to 2.0e-8 over 6 seeds; 1 "
-            "where a prompt has "
-            "another number of completions than asked for",
+            "where a prompt has another number of completions than asked for",
             at_most=1e-5,
         ),
         Bound(
@@ -83,8 +81,7 @@ PROBE = Probe(
         Bound(
             "clipped",
             "completions with a ratio outside of the clipping range, on the side that counts: 70 to 150 over 6 seeds. "
-            "Below its "
-            "bound, clipping has hardly been tested; none where no row could be run",
+            "Below its bound, clipping has hardly been tested; none where no row could be run",
             "completions",
             at_least=30,
         ),

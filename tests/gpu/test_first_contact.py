@@ -16,6 +16,7 @@ from tests.gpu.stub import H200, Machine
 
 PROBES = probe.discover(ROOT / "smoke" / "probes")
 SINGLE = {name for name, file in PROBES.items() if file.probe.gpus == 1}
+FORKING = {name for name, file in PROBES.items() if file.probe.gpus == 1 and file.probe.forks}
 PAIRS = {name for name, file in PROBES.items() if file.probe.gpus == 2}
 # Its process must not start CUDA, and looks at what it would see.
 COUNT = '''\
@@ -61,8 +62,10 @@ def test_every_probe_says_that_there_is_no_gpu_to_use(whole: Run) -> None:
     outcomes = {name: end["outcome"] for name, end in whole.ends.items()}
     assert {name for name, outcome in outcomes.items() if outcome == "passed"} == {"imports"}
     assert {name for name, outcome in outcomes.items() if outcome == "not-run"} == PAIRS
-    for name in SINGLE - {"train-cli"}:  # its processes are those of a command
+    for name in SINGLE - FORKING:
         assert whole.ends[name]["reason"] == "RuntimeError: no GPU can be used: No CUDA GPUs are available", name
+    for name in FORKING - {"train-cli"}:  # its processes are those of a command
+        assert "row 1: rank 0: RuntimeError: No CUDA GPUs are available" in whole.ends[name]["reason"], name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback, which answers GET and HEAD as a test says."""
+"""An HTTP server on loopback, which answers as a test says."""
 
 from __future__ import annotations
 
@@ -23,13 +23,21 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                response = server.respond(self.path.strip("/"), dict(self.headers))
+                self._answer(server.respond(self.path.strip("/"), dict(self.headers)))
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self._answer(server.change(self.command, self.path.strip("/"), body))
+
+            do_DELETE = do_POST  # noqa: N815  (the name that http.server looks for)
+
+            def _answer(self, response: Response) -> None:
                 self.send_response(response.status)
                 for name, value in response.headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(response.body)))
                 self.end_headers()
-                if self.command == "GET":
+                if self.command != "HEAD":
                     self.wfile.write(response.body)
 
             def do_HEAD(self) -> None:
@@ -49,6 +57,10 @@ class Server:
     def respond(self, path: str, headers: Mapping[str, str]) -> Response:
         """The answer to a request for a path, which has no slash at its ends."""
         raise NotImplementedError
+
+    def change(self, method: str, path: str, body: bytes) -> Response:  # noqa: ARG002
+        """The answer to a POST or DELETE."""
+        return Response(405)
 
     def close(self) -> None:
         self._http.shutdown()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors, machine, sources
+from builder.base.machine import Hardware
 from builder.base.project import Project, write
 from builder.certify import certificate, engine, hostenv, judgement, suite
 from builder.certify.certificate import Differences, Resource, Statement
 from builder.certify.judgement import Terms
 from builder.certify.suite import Runner
-from builder.certify.transcript import Event
+from builder.certify.transcript import Answer, Event
 from builder.image import build, daemon
 from builder.image.buildx import Step
 from builder.lock.lockfile import Lock
@@ -124,14 +126,20 @@ def examine(
 ) -> Statement:
     """Run the suite, whose digest is `identity`, on a subject; the statement is dated when everything has passed."""
     answer = suite.run(subject.runner, suite.Request(options.device, lock.versions, options.probes), scratch, on_event)
+    hardware = machine.hardware(options.device)
+    return stated(lock, options, subject, identity, answer, hardware, certificate.today(), differences)
+
+
+def stated(
+    lock: Lock, options: Options, subject: Subject, identity: str, answer: Answer, hardware: Hardware,
+    day: datetime.date, differences: Differences | None = None,
+) -> Statement:  # fmt: skip
+    """The statement about a run that ended on `day`; dated when everything has passed."""
     statement = certificate.statement(
-        subject=subject.resource, lock=lock.digest, suite=identity, hardware=machine.hardware(options.device),
-        engine=subject.engine, python=answer.python, probes=list(answer.results), differences=differences,
-        inputs=subject.inputs,
+        subject=subject.resource, lock=lock.digest, suite=identity, hardware=hardware, engine=subject.engine,
+        python=answer.python, probes=list(answer.results), differences=differences, inputs=subject.inputs,
     )  # fmt: skip
-    if statement.earned and not shortcoming(lock, options):
-        return statement.dated(certificate.today())
-    return statement
+    return statement.dated(day) if statement.earned and not shortcoming(lock, options) else statement
 
 
 def doubts_about(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, ...]:

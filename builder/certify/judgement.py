@@ -33,6 +33,7 @@ ENGINES = {
     "docker": ({"name", "version", "buildkit", "kernel"}, set[str]()),
     "host": ({"name", "system", "kernel"}, {"bundle"}),
     "chroot": ({"name", "system", "kernel", "buildkit", "bundle"}, set[str]()),  # an image on a host without Docker
+    "kubernetes": ({"name", "version", "buildkit", "kernel"}, set[str]()),  # an image in a pod
 }
 LONGEST = 400  # characters of a text that nobody can check
 LARGEST = sys.float_info.max

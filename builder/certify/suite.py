@@ -33,6 +33,7 @@ class Request:
     distributions: Mapping[str, str]
     probes: tuple[str, ...] = ()  # empty: all of them
     seed: int = 0
+    memory_mib: int = 0  # that the suite may use; 0: what this machine has
 
     def to_json(self) -> str:
         """The line that the runner reads."""
@@ -42,7 +43,7 @@ class Request:
                 "probes": list(self.probes) or None,
                 "distributions": dict(self.distributions),
                 "seed": self.seed,
-                "memory_mib": memory_mib(),
+                "memory_mib": self.memory_mib or memory_mib(),
             }
         )
 
@@ -63,7 +64,11 @@ def on_host(environment: Path, root: Path, temporary: Path) -> Runner:
 
 def memory_mib() -> int:
     """The memory that the suite may use: the machine's, less what the machine itself needs."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return usable_mib(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20)
+
+
+def usable_mib(total: int) -> int:
+    """Of this much memory, what the suite may use."""
     return max(total - 2048, total * 3 // 4)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,18 +13,25 @@ import typer
 from builder import console
 from builder.base import machine, project, text
 from builder.base.project import Project
+from builder.commands import kube, remote
 from builder.commands.common import AsJson, EngineName, answering_engine, print_json, refuse, selected
-from builder.fleet import collect, plan, slurm, unit
+from builder.fleet import collect, manifest, plan, slurm, unit
 from builder.fleet.collect import Collected
+from builder.fleet.manifest import Pods
 from builder.fleet.slurm import Limits
 from builder.fleet.unit import Outcome, Unit
 from builder.lock import audit, lockfile
 from builder.pages import generate
 
+LINES = 6  # of a doubt: what happened, the usual cause, the next command
+# Outcomes as they come, each with what makes the scheduler forget its job once the answer is kept.
+Run = Iterator[tuple[Outcome, Callable[[], None]]]
+
 
 class Place(StrEnum):
     local = "local"
     slurm = "slurm"
+    kubernetes = "kubernetes"
 
 
 def fleet_(
@@ -41,6 +49,19 @@ def fleet_(
     partition: Annotated[str, typer.Option(help="Slurm's partition.", show_default="Slurm's own")] = "",
     cpus: Annotated[int, typer.Option(min=1, help="Cores of each job.")] = 2,
     minutes: Annotated[int, typer.Option(min=0, help="Time limit.", show_default="as measured")] = 0,
+    registry: Annotated[
+        str, typer.Option("--image-registry", metavar="HOST/PATH", help="Kubernetes: where nodes pull the images from.")
+    ] = "",
+    namespace: Annotated[str, typer.Option(help="Kubernetes' namespace.", show_default="the kubeconfig's")] = "",
+    queue: Annotated[str, typer.Option(metavar="NAME", help="A LocalQueue of Kueue.")] = "",
+    memory: Annotated[int, typer.Option(min=1, metavar="GIB", help="Memory of each pod.")] = 32,
+    gpu_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="The label of nodes that has the kinds of --gpus.")
+    ] = manifest.GPU_LABEL,
+    manifest_file: Annotated[
+        str,
+        typer.Option("--manifest", metavar="FILE", help="Write the Jobs of Kubernetes, and run nothing; -: stdout."),
+    ] = "",
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Statements. Default: .vetted/fleet.", show_default=False)
     ] = None,
@@ -48,15 +69,21 @@ def fleet_(
 ) -> None:
     """Certify many stacks: one stack in, one statement out.
 
-    Slurm queues and requeues; this command may be interrupted and run again, and takes up what runs.
+    The cluster queues and requeues; this command may be interrupted and run again, and takes up what runs.
     """
+    if (place is Place.kubernetes) != bool(registry):
+        raise typer.BadParameter("goes with --on kubernetes, which needs it", param_hint="--image-registry")
+    if manifest_file and place is not Place.kubernetes:
+        raise typer.BadParameter("goes with --on kubernetes", param_hint="--manifest")
     home = project.find()
     try:
         named = plan.gpus(kinds) if kinds else []
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--gpus") from error
-    engine = answering_engine() if place is Place.local and engine_name is EngineName.docker else engine_name
-    units = plan.units(home, selected(home, stacks), named if place is Place.slurm else [("", 0)], engine)
+    engine: str = answering_engine() if place is Place.local and engine_name is EngineName.docker else engine_name
+    if place is Place.kubernetes:
+        engine = manifest.ENGINE
+    units = plan.units(home, selected(home, stacks), [("", 0)] if place is Place.local else named, engine)
     for each in units:
         lock = lockfile.load(home, each.stack)
         refuse(each.stack, audit.stale(lock))
@@ -66,11 +93,23 @@ def fleet_(
     target = output or folder / "statements"
     done = []
     with home.holding("fleet") as scratch, console.spinner("fleet") as _:
-        for outcome in _outcomes(home, units, place, Limits(partition, cpus, minutes), folder, scratch):
+        runs: Run
+        if place is Place.kubernetes:
+            pods = Pods(queue, cpus, memory, gpu_label)
+            pushed = remote.repository(registry, insecure=False, option="--image-registry")
+            jobs, suite = kube.prepare(home, units, pods, pushed, minutes, scratch)
+            if manifest_file:
+                kube.write_manifest(home, manifest_file, jobs, namespace)
+                raise typer.Exit
+            runs = kube.run(home, jobs, suite, pushed, namespace, folder, scratch, _quiet())
+        elif place is Place.slurm:
+            runs = _on_slurm(home, units, Limits(partition, cpus, minutes), folder, scratch)
+        else:
+            runs = _here(home, units)
+        for outcome, forget in runs:
             alone = [each.stack for each in units].count(outcome.unit.stack) == 1
             done.append(collect.collect(home, outcome, target, scratch, place=alone))
-            if place is Place.slurm:
-                slurm.collected(home, outcome.unit, folder, scratch)
+            forget()
             if not as_json:
                 _print(home, done[-1])
     if any(each.placed for each in done):
@@ -85,18 +124,18 @@ def fleet_(
         raise typer.Exit(1)
 
 
-def _outcomes(
-    home: Project, units: Sequence[Unit], place: Place, limits: Limits, folder: Path, scratch: Path
-) -> Iterator[Outcome]:
-    if place is Place.local:
-        for each in units:
-            console.note(f"{each.name}: running")
-            yield unit.run(str(home.root), each, str(home.state))
-        return
+def _here(home: Project, units: Sequence[Unit]) -> Run:
+    for each in units:
+        console.note(f"{each.name}: running")
+        yield unit.run(str(home.root), each, str(home.state)), lambda: None
+
+
+def _on_slurm(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, scratch: Path) -> Run:
     jobs = slurm.submit(home, units, limits, folder, scratch)
     for each, job in jobs.items():
         console.note(f"{each.name}: job {job.job_id}")
-    yield from slurm.outcomes(jobs, _quiet())
+    for outcome in slurm.outcomes(jobs, _quiet()):
+        yield outcome, partial(slurm.collected, home, outcome.unit, folder, scratch)
 
 
 def _quiet() -> Callable[[str], None]:
@@ -117,7 +156,8 @@ def _print(home: Project, each: Collected) -> None:
     state = "certified" if each.good else "not certified"
     console.out.print(f"{outcome.unit.name}: {state} {where}".rstrip(), style="green" if each.good else "red")
     for doubt in each.doubts:
-        console.out.print(f"  {text.line(doubt.splitlines()[0] if doubt else '')}")
+        for line in doubt.splitlines()[:LINES]:
+            console.out.print(f"  {text.line(line)}")
     if each.file:
         console.out.print(f"  {home.relative(each.file)}")
 

@@ -14,8 +14,8 @@ AllowRollback = Annotated[
 ]
 
 
-def repository(where: str, insecure: bool) -> Repository:
+def repository(where: str, insecure: bool, option: str = "--registry") -> Repository:
     try:
         return parse_repository(where, insecure=insecure)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--registry") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error

@@ -1,0 +1,219 @@
+"""Units as Kubernetes Jobs, through its official client.
+
+Nothing is scheduled here. Kubernetes, and Kueue where there is a queue, place the pods and start them again. While the
+API server does not answer, the Jobs are waited for; a command that is run again finds them by their names.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base import errors
+from builder.base.project import Project, write
+from builder.fleet import answer
+from builder.fleet.api import Api, RefusedError
+from builder.fleet.manifest import JOB, Job, Work
+from builder.fleet.unit import TAIL, Outcome
+
+POLL = 5.0  # seconds
+STUCK = 120.0  # seconds after which a pod that cannot start is given up: a registry may be away for a moment
+HOPELESS = (  # why a container waits, when waiting does not help
+    "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ImageInspectError", "CreateContainerConfigError",
+    "CreateContainerError", "RunContainerError",
+)  # fmt: skip
+QUOTA = "exceeded quota"  # other pods will end
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The suite that the pods run: a copy below `root`, and its digest."""
+
+    root: Path
+    digest: str
+
+
+def submit(api: Api, jobs: Sequence[Job]) -> None:
+    """Create what is not there yet: a unit that runs already is taken up again. Raises VettedError."""
+    api.require_version()
+    for each in jobs:
+        api.create_config_map(each.config_map)
+        api.create_job(each.job)
+
+
+def outcomes(
+    home: Project, api: Api, jobs: Sequence[Job], suite: Suite, logs: Path, scratch: Path,
+    say: Callable[[str], None],
+) -> Iterator[Outcome]:  # fmt: skip
+    """The outcome of each unit, once, as it ends. `logs`: where those of the pods are kept."""
+    waiting, stuck = list(jobs), dict[tuple[str, str], float]()
+    reader = _Reader(home, api, suite, logs, scratch)
+    while waiting:
+        states: list[str] = []
+        try:
+            listed, pods = api.jobs(), api.pods()
+            for each in list(waiting):
+                mine = [pod for pod in pods if pod.metadata.labels.get(JOB) == each.name]
+                found = reader.look(each.work, each.name, listed.get(each.name), mine)
+                if isinstance(found, _Waits) and found.hopeless:
+                    since = stuck.setdefault((each.name, found.why), time.monotonic())
+                    if time.monotonic() - since >= STUCK:
+                        found = Outcome(each.work.unit, "", 0.0, error=found.hopeless)
+                if isinstance(found, _Waits):
+                    states.append(found.why)
+                else:
+                    waiting.remove(each)
+                    yield found
+        except errors.NetworkError as error:
+            states = [error.what.splitlines()[0]]
+        say(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
+        if waiting:
+            time.sleep(POLL)
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """What a unit waits for. `hopeless`: the error that it will have, where waiting alone does not help."""
+
+    why: str
+    hopeless: str = ""
+
+
+class _Reader:
+    """Reads what became of a Job. Where `logs` are kept is named in errors."""
+
+    def __init__(self, home: Project, api: Api, suite: Suite, logs: Path, scratch: Path) -> None:
+        self._home, self._api, self._suite, self._logs, self._scratch = home, api, suite, logs, scratch
+
+    def look(self, work: Work, name: str, job: Any, pods: Sequence[Any]) -> Outcome | _Waits:
+        """The outcome of a unit, or what it waits for. Raises NetworkError when the API server does not answer."""
+        if job is None:
+            return Outcome(work.unit, "", 0.0, error=f"its Job {name} was deleted by somebody else")
+        conditions = {each.type: each for each in job.status.conditions or () if each.status == "True"}
+        pods = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp)
+        if "Complete" in conditions:
+            done = [pod for pod in pods if pod.status.phase == "Succeeded"]
+            return self._answered(work, done[-1] if done else None)
+        if "Failed" in conditions:
+            failed = [pod for pod in pods if pod.status.phase == "Failed"]
+            return self._failed(work, name, failed[-1] if failed else None, conditions["Failed"])
+        if job.spec.suspend:
+            return _Waits("suspended, which Kueue ends")
+        alive = [pod for pod in pods if pod.status.phase in ("Pending", "Running")]
+        return _pending(alive[-1]) if alive else self._without_pod(job)
+
+    def _without_pod(self, job: Any) -> _Waits:
+        """A Job that cannot have a pod says so in its events alone."""
+        refusals = [event for event in self._api.events(job) if event.reason == "FailedCreate"]
+        said = str(refusals[-1].message) if refusals else ""
+        if not said or QUOTA in said:
+            return _Waits("waiting for a pod" + (f": {said}" if said else ""))
+        hint = _explained(
+            f"the cluster refuses the pod: {said}",
+            cause="the namespace enforces Pod Security: a supervisor apart from the probes needs SYS_PTRACE",
+            next_step=f"kubectl label namespace {self._api.namespace} pod-security.kubernetes.io/enforce=privileged",
+        )
+        return _Waits("refused", hint)
+
+    def _answered(self, work: Work, pod: Any) -> Outcome:
+        node, seconds, day = _where(pod)
+        if pod is None:
+            return Outcome(
+                work.unit, node, seconds,
+                error=_explained(
+                    "its pod is gone, and its answer with it", cause="the node was removed after the suite ended",
+                    next_step="run this again",
+                ),
+            )  # fmt: skip
+        ran, image = str(pod.status.container_statuses[0].image_id), work.built.image
+        if not ran.endswith((image.manifest, image.config)):
+            return Outcome(
+                work.unit, node, seconds,
+                error=_explained(
+                    f"the node ran another image\nexpected {work.reference}\ngot      {ran}",
+                    cause="an admission webhook or a mirror replaces images",
+                    next_step=f"kubectl get pod {pod.metadata.name} --output yaml",
+                ),
+            )  # fmt: skip
+        try:
+            log = self._log(pod)
+            said = answer.statement(self._home, work, self._suite.root, self._suite.digest, self._api.version, day, log)
+        except errors.NetworkError:
+            raise
+        except errors.VettedError as error:
+            return Outcome(work.unit, node, seconds, error=str(error))
+        return Outcome(work.unit, node, seconds, said)
+
+    def _failed(self, work: Work, name: str, pod: Any, condition: Any) -> Outcome:
+        node, seconds, _ = _where(pod)
+        if pod is None:
+            said = f"{condition.reason}: {condition.message}"
+            return Outcome(work.unit, node, seconds, error=f"its Job failed. {said}"[:TAIL])
+        what, cause, next_step = f"exit code {_ended(pod).exit_code}" if _ended(pod) else "no exit code", "", ""
+        why = pod.status.reason or (_ended(pod).reason if _ended(pod) else "") or condition.reason
+        if why == "DeadlineExceeded":
+            cause, next_step = "a slow node, or a slow pull of the image", "the same command with --minutes"
+        elif why == "OOMKilled":
+            cause, next_step = "the pod has too little memory", "the same command with --memory"
+        elif why == "Evicted":
+            cause, next_step = "the node ran out of disk or memory", "kubectl describe nodes; then run this again"
+        said = (pod.status.message or (_ended(pod).message if _ended(pod) else "") or "")[-TAIL:]
+        try:
+            self._log(pod)
+            next_step = next_step or f"read {self._logs / (pod.metadata.name + '.log')}"
+        except RefusedError:  # of a pod that never ran, there is none
+            next_step = next_step or f"kubectl describe job {name}"
+        text = f"its pod ended without an answer: {why}, {what}" + (f"\n{said.strip()}" if said else "")
+        return Outcome(work.unit, node, seconds, error=_explained(text, cause=cause, next_step=next_step))
+
+    def _log(self, pod: Any) -> bytes:
+        log = self._api.log(pod.metadata.name, answer.LARGEST)
+        write(self._logs / f"{pod.metadata.name}.log", log, self._scratch)
+        return log
+
+
+def _pending(pod: Any) -> _Waits:
+    """What a pod waits for."""
+    for status in pod.status.container_statuses or ():
+        waiting = status.state.waiting if status.state else None
+        if waiting and waiting.reason in HOPELESS:
+            pull = "Image" in waiting.reason
+            return _Waits(
+                f"waiting: {waiting.reason}",
+                _explained(
+                    f"its pod cannot start: {waiting.reason}: {waiting.message or ''}".rstrip(": "),
+                    cause="the nodes may not pull from this registry, or do not reach it" if pull else "",
+                    next_step="kubectl create secret docker-registry, for the namespace's default service account"
+                    if pull
+                    else f"kubectl describe pod {pod.metadata.name}",
+                ),
+            )
+    if pod.status.phase == "Running":
+        return _Waits("running")
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return _Waits(f"waiting for a node: {condition.message or condition.reason}")
+    return _Waits("starting")
+
+
+def _ended(pod: Any) -> Any:
+    """How the container ended; None when it did not."""
+    states = [status.state for status in pod.status.container_statuses or () if status.state]
+    return states[0].terminated if states else None
+
+
+def _where(pod: Any) -> tuple[str, float, datetime.date]:
+    """Node, seconds and day of a pod, as far as they are known."""
+    ended = _ended(pod) if pod else None
+    finished = ended.finished_at if ended and ended.finished_at else datetime.datetime.now(datetime.UTC)
+    began = ended.started_at if ended and ended.started_at else finished
+    node = str(pod.spec.node_name or "") if pod else ""
+    return node, max(0.0, (finished - began).total_seconds()), finished.astimezone(datetime.UTC).date()
+
+
+def _explained(what: str, *, cause: str = "", next_step: str = "") -> str:
+    return str(errors.VettedError(what, cause=cause, next_step=next_step))

@@ -53,7 +53,8 @@ class ApiServer(Server):
         if fault := self.faults.get(("GET", "log" if "log" in rest else kind)):
             return fault
         if rest[1:] == ["log"]:
-            return Response(200, self.logs[rest[0]], {"Content-Type": "text/plain"})
+            log = self.logs.get(rest[0])
+            return status(404, "no log") if log is None else Response(200, log, {"Content-Type": "text/plain"})
         if rest:
             return _json(200, self.objects[kind, rest[0]])
         if kind == "jobs":

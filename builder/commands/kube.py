@@ -49,7 +49,10 @@ def write_manifest(home: Project, where: str, jobs: Sequence[Job], namespace: st
         return
     Path(where).write_text(content, encoding="utf-8")
     console.err.print(f"{len(jobs)} Jobs in {home.relative(Path(where).absolute())}; nothing was run or pushed")
-    console.err.print("next: kubectl apply; then the same command without --manifest collects the statements")
+    # `kubectl apply` alone keeps a copy in an annotation, which is too small for the suite.
+    console.err.print(
+        f"next: kubectl apply --server-side --filename {where}; the same command without --manifest collects"
+    )
 
 
 def run(

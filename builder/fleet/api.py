@@ -193,6 +193,9 @@ def _refusal(what: str, namespace: str, error: Any) -> errors.VettedError:
             f"kubectl auth can-i --list --namespace {namespace}; the how-to has the Role",
         ),
         404: ("the namespace does not exist", f"kubectl create namespace {namespace}, or --namespace"),
-        422: ("an option that Kubernetes does not take", "vetted fleet … --manifest - | kubectl apply -f -"),
+        422: (
+            "an option that Kubernetes does not take",
+            "vetted fleet … --manifest - | kubectl apply --server-side --filename -",
+        ),
     }.get(status, ("", ""))
     return RefusedError(status, text, cause=cause, next_step=next_step)

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class ApiServer(Server):
         self.fate: Fate = lambda *_: None
         self.faults: dict[tuple[str, str], Response] = {}
         self.version = ("1", "33+", "v1.33.4-gke.1")
-        self.deleted: list[str] = []
+        self.asked: set[tuple[str, str]] = set()  # verb and resource, as a Role has them
 
     def respond(self, path: str, headers: Mapping[str, str]) -> Response:  # noqa: ARG002
         parts = path.partition("?")[0].split("/")
@@ -50,6 +50,7 @@ class ApiServer(Server):
             others = ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
             return _json(200, {"major": major, "minor": minor, "gitVersion": said, **dict.fromkeys(others, "x")})
         kind, *rest = parts[parts.index("namespaces") + 2 :]
+        self.asked.add(("get" if rest else "list", f"{kind}/log" if "log" in rest else kind))
         if fault := self.faults.get(("GET", "log" if "log" in rest else kind)):
             return fault
         if rest[1:] == ["log"]:
@@ -66,10 +67,10 @@ class ApiServer(Server):
         parts = path.partition("?")[0].split("/")
         assert parts[parts.index("namespaces") + 1] == NAMESPACE
         kind, *rest = parts[parts.index("namespaces") + 2 :]
+        self.asked.add(({"POST": "create", "DELETE": "delete"}[method], kind))
         if fault := self.faults.get((method, kind)):
             return fault
         if method == "DELETE":
-            self.deleted.append(f"{kind}/{rest[0]}")
             del self.objects[kind, rest[0]]
             return status(200, "deleted")
         made = json.loads(body)
@@ -124,10 +125,13 @@ def terminated(code: int = 0, reason: str = "Completed", message: str = "") -> d
     }  # fmt: skip
 
 
-def kubelet(folder: Path, config_map: dict[str, Any], job: dict[str, Any]) -> tuple[int, bytes, str]:
+def kubelet(
+    folder: Path, config_map: dict[str, Any], job: dict[str, Any], privileges: Sequence[str] = ()
+) -> tuple[int, bytes, str]:
     """Run the command of a pod as its node would: files, command, log. Exit code, log, and termination message.
 
-    Python is this one, in place of that of an image; the file of the message, and /tmp, are below `folder`.
+    The file of the message, and /tmp, are below `folder`. `privileges`: a command that leaves it those of a container;
+    then Python is Debian's, as in an image. Without it, Python is this one, and the probes have no user of their own.
     """
     (container,) = job["spec"]["template"]["spec"]["containers"]
     volume = job["spec"]["template"]["spec"]["volumes"][0]["configMap"]
@@ -140,15 +144,17 @@ def kubelet(folder: Path, config_map: dict[str, Any], job: dict[str, Any]) -> tu
     for path in data.iterdir():
         (folder / path.name).symlink_to(f"..data/{path.name}")
     message = folder / "termination-log"
+    python = "/usr/bin/python3" if privileges else sys.executable
     argv = [
-        sys.executable if word.startswith(("/usr/bin/python", "/opt/venv/bin/python")) else
+        python if word.startswith(("/usr/bin/python", "/opt/venv/bin/python")) else
         str(message) if word == "/dev/termination-log" else word.replace("/vetted", str(folder), 1)
         for word in container["command"]
     ]  # fmt: skip
-    if "--user" in argv:  # needs root
+    if not privileges:
         del argv[argv.index("--user") : argv.index("--user") + 2]
     environment = {**os.environ, **{entry["name"]: entry["value"] for entry in container["env"]}}
     environment["TMPDIR"] = str(folder / "tmp")
+    argv = [*privileges, *argv]
     done = subprocess.run(argv, cwd=folder / "tmp", env=environment, capture_output=True, check=False)
     assert done.stderr == b""
     return done.returncode, done.stdout, message.read_text()

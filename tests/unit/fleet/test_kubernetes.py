@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from builder.base import machine
 from builder.certify import certificate, judgement
@@ -15,11 +17,12 @@ from builder.fleet import kubernetes as cluster
 from builder.image.build import Built
 from builder.publish import registry
 from tests.commands import Answer
-from tests.conftest import BAD_RUN, GOOD_RUN, TINY, Small
+from tests.conftest import BAD_RUN, GOOD_RUN, ROOT, TINY, Small
 from tests.localhost import Response
 from tests.unit.conftest import Command
 from tests.unit.fleet.conftest import NAMESPACE, YESTERDAY, ApiServer, Fate, runs, status, terminated
 
+HOW_TO = ROOT / "docs" / "how-to" / "fleet.md"
 WHERE = ("--on", "kubernetes", "--image-registry", "registry.example/team/vetted")
 
 
@@ -328,6 +331,18 @@ def test_a_server_that_is_too_old_is_refused(
     answer = fleet()
     assert answer.code == code
     assert ("a fleet needs 1.26" in answer.err) == bool(code)
+
+
+def test_the_role_of_the_how_to_is_what_is_asked_for(api: ApiServer, fleet: Fleet, tmp_path: Path) -> None:
+    api.faults["POST", "jobs"] = status(403, "no")
+    fleet()
+    del api.faults["POST", "jobs"]
+    api.fate = after(2, lambda *_: None, runs(tmp_path / "nodes"))  # events, a ConfigMap that is there, and to the end
+    assert fleet().code == 0
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", HOW_TO.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    rules = yaml.safe_load(text)["rules"]
+    given = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert given == api.asked
 
 
 # --- before anything is asked --------------------------------------------------------------------------------------

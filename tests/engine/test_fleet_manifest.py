@@ -12,16 +12,17 @@ from builder.certify.transcript import Transcript
 from builder.fleet import manifest
 from builder.fleet.manifest import Pods, Work
 from builder.fleet.unit import Unit
-from tests import images, parts
+from tests import parts
 from tests.conftest import ROOT, TINY, Small
 from tests.engine.test_examples import check
+from tests.registry.conftest import make_image
 from tests.unit.fleet import conftest
 
 
 # 1.26 is the oldest that a fleet takes: podFailurePolicy is on there.
 @pytest.mark.parametrize("version", ["1.26", "1.29", "1.31", "1.33", "1.35", "1.37"])
 def test_the_jobs_are_what_kubernetes_takes(version: str, small: Small, tmp_path: Path) -> None:
-    built = images.put(small)
+    built = make_image(small)
     sources.copy(ROOT / "smoke", tmp_path / "suite")  # the real suite, as text in YAML
     jobs = [
         manifest.job(
@@ -55,7 +56,7 @@ def test_the_real_suite_answers_in_a_pod(small: Small) -> None:
         root = Path(temporary)
         root.chmod(0o755)
         sources.copy(ROOT / "smoke", root / "suite")
-        built = images.put(small)
+        built = make_image(small)
         unit = Work(Unit(TINY, "kubernetes"), small.lock, built, f"registry.example/x@{built.image.manifest}", 30)
         made = manifest.job(unit, Pods(memory_gib=2), root / "suite")
         capabilities = made.job["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"]

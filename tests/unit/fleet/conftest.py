@@ -19,10 +19,9 @@ import pytest
 from builder.certify import certificate
 from builder.fleet import kubernetes as cluster
 from builder.image.build import Built
-from builder.publish import registry
-from tests import images
 from tests.conftest import Small
 from tests.localhost import Response, Server
+from tests.registry.conftest import make_image
 
 NAMESPACE = "research"
 YESTERDAY = certificate.today() - datetime.timedelta(days=1)
@@ -162,12 +161,12 @@ def kubelet(
 
 @pytest.fixture
 def built(small: Small) -> Built:
-    return images.put(small)
+    return make_image(small)
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
-    """A server, and a kubeconfig for it. The registry has every image."""
+    """A server, and a kubeconfig for it."""
     pytest.importorskip("kubernetes")
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -183,7 +182,6 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setattr(cluster, "POLL", 0.0)
     monkeypatch.setattr(cluster, "STUCK", 0.0)
-    monkeypatch.setattr(registry, "manifest", lambda *_: b"{}")
     yield server
     server.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import yaml
 
 from builder.base import machine
 from builder.certify import certificate, judgement
-from builder.fleet import kubernetes as cluster
 from builder.image.build import Built
 from builder.publish import registry
 from tests.commands import Answer
@@ -27,7 +27,15 @@ WHERE = ("--on", "kubernetes", "--image-registry", "registry.example/team/vetted
 
 
 @pytest.fixture
-def fleet(small: Small, api: ApiServer, built: Built, command: Command) -> Callable[..., Answer]:  # noqa: ARG001
+def fleet(
+    small: Small,
+    api: ApiServer,  # noqa: ARG001
+    built: Built,  # noqa: ARG001
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Answer]:
+    """The command, with a registry that has every image."""
+    monkeypatch.setattr(registry, "manifest", lambda *_: b"{}")
     return lambda *more: command(small.root, "fleet", TINY, *WHERE, *more)
 
 
@@ -280,7 +288,7 @@ def test_an_interrupted_command_takes_up_its_jobs(
         raise KeyboardInterrupt
 
     api.fate = pods("Running")
-    monkeypatch.setattr(cluster.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     fleet()
     (job,) = api.of("jobs")
     monkeypatch.undo()

@@ -17,8 +17,6 @@ from builder.certify.suite import Runner
 from builder.certify.transcript import Transcript
 from builder.fleet.manifest import ENGINE, Work
 
-LARGEST = 64 << 20  # bytes of a log; a run of the whole suite prints a few hundred thousand
-
 
 class Machine(BaseModel):
     """What scripts/pod.py says of the machine. Only its form is checked here: the judgement does the rest."""

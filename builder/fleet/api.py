@@ -1,10 +1,15 @@
-"""A namespace of a Kubernetes cluster, through the official client: the few requests that a fleet makes."""
+"""A namespace of a Kubernetes cluster, through the official client: the few requests that a fleet makes.
+
+The client has the kubeconfig, the login and the addresses. Answers are read as the JSON that they are: its models
+refuse what another version of Kubernetes adds.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -15,6 +20,7 @@ from builder.fleet.manifest import SELECTOR
 PATIENCE = 30  # seconds for one request
 OLDEST = (1, 26)  # pod failure policies are on by default
 BUSY = 429
+LARGEST = 64 << 20  # bytes of an answer; a run of the whole suite prints a few hundred thousand
 
 
 class RefusedError(errors.VettedError):
@@ -51,8 +57,9 @@ class Api:
     def require_version(self) -> None:
         """Learn the server's version. Raises MissingToolError for one that is too old."""
         said = self._ask("asking for its version", self._code)
-        self.version = str(said.git_version)
-        numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in (said.major, said.minor))
+        with readable():
+            self.version = str(said["gitVersion"])
+            numbers = tuple(int("".join(filter(str.isdigit, said[part])) or 0) for part in ("major", "minor"))
         if numbers < OLDEST:
             raise errors.MissingToolError(
                 f"the cluster runs Kubernetes {self.version}; a fleet needs {OLDEST[0]}.{OLDEST[1]}",
@@ -71,7 +78,7 @@ class Api:
             if error.status != 409:
                 raise
             there = self._ask("reading a ConfigMap", self._core.read_namespaced_config_map, name, self.namespace)
-            if there.data != body["data"]:
+            if not isinstance(there, dict) or there.get("data") != body["data"]:
                 raise errors.VettedError(
                     f"the ConfigMap {name} is there, and is not the suite",
                     cause="somebody has changed it",
@@ -102,47 +109,59 @@ class Api:
 
     def jobs(self) -> dict[str, Any]:
         """Every Job of a fleet in the namespace, by its name."""
-        listed = self._ask(
-            "listing Jobs", self._batch.list_namespaced_job, self.namespace, label_selector=SELECTOR
-        )  # fmt: skip
-        return {job.metadata.name: job for job in listed.items}
+        listed = self._ask("listing Jobs", self._batch.list_namespaced_job, self.namespace, label_selector=SELECTOR)
+        with readable():
+            return {job["metadata"]["name"]: job for job in listed["items"]}
 
     def pods(self) -> list[Any]:
         """Every pod of a fleet in the namespace."""
         listed = self._ask("listing pods", self._core.list_namespaced_pod, self.namespace, label_selector=SELECTOR)
-        return list(listed.items)
+        with readable():
+            return list(listed["items"])
 
     def events(self, job: Any) -> list[Any]:
         """What the cluster has to say about a Job; nothing where this user may not read events."""
-        selector = f"involvedObject.uid={job.metadata.uid}"
+        selector = f"involvedObject.uid={job['metadata']['uid']}"
+        function = self._core.list_namespaced_event
         try:
-            listed = self._ask(
-                "listing events", self._core.list_namespaced_event, self.namespace, field_selector=selector
-            )  # fmt: skip
+            listed = self._ask("listing events", function, self.namespace, field_selector=selector)
         except RefusedError:
             return []
-        return list(listed.items)
+        with readable():
+            return list(listed["items"])
 
-    def log(self, pod: str, limit: int) -> bytes:
-        """What a pod has printed, byte for byte, up to a limit."""
-        response = self._ask(
-            "reading the log of a pod", self._core.read_namespaced_pod_log, pod, self.namespace,
-            _preload_content=False,
-        )  # fmt: skip
-        try:
-            return bytes(response.read(limit))
-        except self._silent as error:
-            raise _silence("reading the log of a pod", error) from error
-        finally:
-            response.release_conn()
+    def log(self, pod: str) -> bytes:
+        """What a pod has printed, byte for byte."""
+        return self._bytes("reading the log of a pod", self._core.read_namespaced_pod_log, pod, self.namespace)
 
     def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        with readable():
+            return json.loads(self._bytes(what, function, *arguments, **options))
+
+    def _bytes(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> bytes:
         try:
-            return function(*arguments, _request_timeout=PATIENCE, **options)
+            response = function(*arguments, _request_timeout=PATIENCE, _preload_content=False, **options)
+            try:
+                return bytes(response.read(LARGEST))
+            finally:
+                response.release_conn()
         except self._api_error as error:
             raise _refusal(what, self.namespace, error) from error
         except self._silent as error:
             raise _silence(what, error) from error
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Raises VettedError for an answer that Kubernetes would not give."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise errors.VettedError(
+            f"something answers that is no API server of Kubernetes: {type(error).__name__}: {error}",
+            cause="a proxy or a login page in its place",
+            next_step="kubectl cluster-info; kubectl get jobs --output json",
+        ) from error
 
 
 def _configure(config: Any, configuration: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from builder.base import errors
 from builder.base.project import Project, write
 from builder.fleet import answer
-from builder.fleet.api import Api, RefusedError
+from builder.fleet.api import Api, RefusedError, readable
 from builder.fleet.manifest import JOB, Job, Work
 from builder.fleet.unit import TAIL, Outcome
 
@@ -57,8 +57,9 @@ def outcomes(
         try:
             listed, pods = api.jobs(), api.pods()
             for each in list(waiting):
-                mine = [pod for pod in pods if pod.metadata.labels.get(JOB) == each.name]
-                found = reader.look(each.work, each.name, listed.get(each.name), mine)
+                with readable():
+                    mine = [pod for pod in pods if pod["metadata"]["labels"].get(JOB) == each.name]
+                    found = reader.look(each.work, each.name, listed.get(each.name), mine)
                 if isinstance(found, _Waits) and found.hopeless:
                     since = stuck.setdefault((each.name, found.why), time.monotonic())
                     if time.monotonic() - since >= STUCK:
@@ -93,23 +94,24 @@ class _Reader:
         """The outcome of a unit, or what it waits for. Raises NetworkError when the API server does not answer."""
         if job is None:
             return Outcome(work.unit, "", 0.0, error=f"its Job {name} was deleted by somebody else")
-        conditions = {each.type: each for each in job.status.conditions or () if each.status == "True"}
-        pods = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp)
+        said = job["status"].get("conditions") or ()
+        conditions = {each["type"]: each for each in said if each["status"] == "True"}
+        pods = sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         if "Complete" in conditions:
-            done = [pod for pod in pods if pod.status.phase == "Succeeded"]
+            done = [pod for pod in pods if _phase(pod) == "Succeeded"]
             return self._answered(work, done[-1] if done else None)
         if "Failed" in conditions:
-            failed = [pod for pod in pods if pod.status.phase == "Failed"]
+            failed = [pod for pod in pods if _phase(pod) == "Failed"]
             return self._failed(work, name, failed[-1] if failed else None, conditions["Failed"])
-        if job.spec.suspend:
+        if job["spec"].get("suspend"):
             return _Waits("suspended, which Kueue ends")
-        alive = [pod for pod in pods if pod.status.phase in ("Pending", "Running")]
+        alive = [pod for pod in pods if _phase(pod) in ("Pending", "Running")]
         return _pending(alive[-1]) if alive else self._without_pod(job)
 
     def _without_pod(self, job: Any) -> _Waits:
         """A Job that cannot have a pod says so in its events alone."""
-        refusals = [event for event in self._api.events(job) if event.reason == "FailedCreate"]
-        said = str(refusals[-1].message) if refusals else ""
+        refusals = [event for event in self._api.events(job) if event.get("reason") == "FailedCreate"]
+        said = str(refusals[-1].get("message")) if refusals else ""
         if not said or QUOTA in said:
             return _Waits("waiting for a pod" + (f": {said}" if said else ""))
         hint = _explained(
@@ -129,14 +131,14 @@ class _Reader:
                     next_step="run this again",
                 ),
             )  # fmt: skip
-        ran, image = str(pod.status.container_statuses[0].image_id), work.built.image
+        ran, image = str(pod["status"]["containerStatuses"][0]["imageID"]), work.built.image
         if not ran.endswith((image.manifest, image.config)):
             return Outcome(
                 work.unit, node, seconds,
                 error=_explained(
                     f"the node ran another image\nexpected {work.reference}\ngot      {ran}",
                     cause="an admission webhook or a mirror replaces images",
-                    next_step=f"kubectl get pod {pod.metadata.name} --output yaml",
+                    next_step=f"kubectl get pod {_name(pod)} --output yaml",
                 ),
             )  # fmt: skip
         try:
@@ -151,67 +153,80 @@ class _Reader:
     def _failed(self, work: Work, name: str, pod: Any, condition: Any) -> Outcome:
         node, seconds, _ = _where(pod)
         if pod is None:
-            said = f"{condition.reason}: {condition.message}"
+            said = f"{condition.get('reason')}: {condition.get('message')}"
             return Outcome(work.unit, node, seconds, error=f"its Job failed. {said}"[:TAIL])
-        what, cause, next_step = f"exit code {_ended(pod).exit_code}" if _ended(pod) else "no exit code", "", ""
-        why = pod.status.reason or (_ended(pod).reason if _ended(pod) else "") or condition.reason
+        ended, status, cause, next_step = _ended(pod), pod["status"], "", ""
+        what = f"exit code {ended['exitCode']}" if ended else "no exit code"
+        why = status.get("reason") or ended.get("reason") or condition.get("reason")
         if why == "DeadlineExceeded":
             cause, next_step = "a slow node, or a slow pull of the image", "the same command with --minutes"
         elif why == "OOMKilled":
             cause, next_step = "the pod has too little memory", "the same command with --memory"
         elif why == "Evicted":
             cause, next_step = "the node ran out of disk or memory", "kubectl describe nodes; then run this again"
-        said = (pod.status.message or (_ended(pod).message if _ended(pod) else "") or "")[-TAIL:]
+        said = str(status.get("message") or ended.get("message") or "")[-TAIL:]
         try:
             self._log(pod)
-            next_step = next_step or f"read {self._logs / (pod.metadata.name + '.log')}"
+            next_step = next_step or f"read {self._logs / (_name(pod) + '.log')}"
         except RefusedError:  # of a pod that never ran, there is none
             next_step = next_step or f"kubectl describe job {name}"
         text = f"its pod ended without an answer: {why}, {what}" + (f"\n{said.strip()}" if said else "")
         return Outcome(work.unit, node, seconds, error=_explained(text, cause=cause, next_step=next_step))
 
     def _log(self, pod: Any) -> bytes:
-        log = self._api.log(pod.metadata.name, answer.LARGEST)
-        write(self._logs / f"{pod.metadata.name}.log", log, self._scratch)
+        log = self._api.log(_name(pod))
+        write(self._logs / f"{_name(pod)}.log", log, self._scratch)
         return log
 
 
 def _pending(pod: Any) -> _Waits:
     """What a pod waits for."""
-    for status in pod.status.container_statuses or ():
-        waiting = status.state.waiting if status.state else None
-        if waiting and waiting.reason in HOPELESS:
-            pull = "Image" in waiting.reason
+    for status in pod["status"].get("containerStatuses") or ():
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason"))
+        if reason in HOPELESS:
+            pull = "Image" in reason
             return _Waits(
-                f"waiting: {waiting.reason}",
+                f"waiting: {reason}",
                 _explained(
-                    f"its pod cannot start: {waiting.reason}: {waiting.message or ''}".rstrip(": "),
+                    f"its pod cannot start: {reason}: {waiting.get('message', '')}".rstrip(": "),
                     cause="the nodes may not pull from this registry, or do not reach it" if pull else "",
                     next_step="kubectl create secret docker-registry, for the namespace's default service account"
                     if pull
-                    else f"kubectl describe pod {pod.metadata.name}",
+                    else f"kubectl describe pod {_name(pod)}",
                 ),
             )
-    if pod.status.phase == "Running":
+    if _phase(pod) == "Running":
         return _Waits("running")
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return _Waits(f"waiting for a node: {condition.message or condition.reason}")
+    for condition in pod["status"].get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return _Waits(f"waiting for a node: {condition.get('message') or condition.get('reason')}")
     return _Waits("starting")
 
 
-def _ended(pod: Any) -> Any:
-    """How the container ended; None when it did not."""
-    states = [status.state for status in pod.status.container_statuses or () if status.state]
-    return states[0].terminated if states else None
+def _name(pod: Any) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def _phase(pod: Any) -> str:
+    return str(pod["status"].get("phase"))
+
+
+def _ended(pod: Any) -> dict[str, Any]:
+    """How the container ended; empty when it did not."""
+    for status in pod["status"].get("containerStatuses") or ():
+        return dict((status.get("state") or {}).get("terminated") or {})
+    return {}
 
 
 def _where(pod: Any) -> tuple[str, float, datetime.date]:
     """Node, seconds and day of a pod, as far as they are known."""
-    ended = _ended(pod) if pod else None
-    finished = ended.finished_at if ended and ended.finished_at else datetime.datetime.now(datetime.UTC)
-    began = ended.started_at if ended and ended.started_at else finished
-    node = str(pod.spec.node_name or "") if pod else ""
+    ended = _ended(pod) if pod else {}
+    now = datetime.datetime.now(datetime.UTC)
+    began, finished = (
+        datetime.datetime.fromisoformat(ended[key]) if ended.get(key) else now for key in ("startedAt", "finishedAt")
+    )
+    node = str(pod["spec"].get("nodeName", "")) if pod else ""
     return node, max(0.0, (finished - began).total_seconds()), finished.astimezone(datetime.UTC).date()
 
 

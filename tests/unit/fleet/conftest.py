@@ -45,6 +45,8 @@ class ApiServer(Server):
     def respond(self, path: str, headers: Mapping[str, str]) -> Response:  # noqa: ARG002
         parts = path.partition("?")[0].split("/")
         if parts == ["version"]:
+            if fault := self.faults.get(("GET", "version")):
+                return fault
             major, minor, said = self.version
             others = ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
             return _json(200, {"major": major, "minor": minor, "gitVersion": said, **dict.fromkeys(others, "x")})

@@ -258,6 +258,19 @@ def test_a_refusal_names_its_cause_and_the_next_command(
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.parametrize("kind", ["version", "jobs", "pods"])
+@pytest.mark.parametrize(
+    "body", [b"<html>login</html>", b"", b"\xff", b"[]", b"{}", b'{"items": 3}', b'{"items": [{}]}']
+)
+def test_an_answer_that_is_not_of_kubernetes_is_said_to_be_none(
+    api: ApiServer, fleet: Fleet, kind: str, body: bytes
+) -> None:
+    api.faults["GET", kind] = Response(200, body, {"Content-Type": "application/json"})
+    answer = fleet()
+    assert answer.code == 1
+    assert "something answers that is no API server" in answer.err and "next: kubectl cluster-info" in answer.err
+
+
 def test_while_the_api_server_is_away_the_jobs_are_waited_for(api: ApiServer, fleet: Fleet, tmp_path: Path) -> None:
     finish = runs(tmp_path / "nodes")
     back = iter(range(3))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from builder.fleet.manifest import JOB, Job, Work
 from builder.fleet.unit import TAIL, Outcome
 
 POLL = 5.0  # seconds
-STUCK = 120.0  # seconds after which a pod that cannot start is given up: a registry may be away for a moment
+STUCK = 24  # looks in a row after which a pod that cannot start is given up: a registry may be away for two minutes
 HOPELESS = (  # why a container waits, when waiting does not help
     "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ImageInspectError", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError",
@@ -50,7 +51,7 @@ def outcomes(
     say: Callable[[str], None],
 ) -> Iterator[Outcome]:  # fmt: skip
     """The outcome of each unit, once, as it ends. `logs`: where those of the pods are kept."""
-    waiting, stuck = list(jobs), dict[tuple[str, str], float]()
+    waiting, stuck = list(jobs), Counter[str]()
     reader = _Reader(home, api, suite, logs, scratch)
     while waiting:
         states: list[str] = []
@@ -60,10 +61,10 @@ def outcomes(
                 with readable():
                     mine = [pod for pod in pods if pod["metadata"]["labels"].get(JOB) == each.name]
                     found = reader.look(each.work, each.name, listed.get(each.name), mine)
-                if isinstance(found, _Waits) and found.hopeless:
-                    since = stuck.setdefault((each.name, found.why), time.monotonic())
-                    if time.monotonic() - since >= STUCK:
-                        found = Outcome(each.work.unit, "", 0.0, error=found.hopeless)
+                hopeless = found.hopeless if isinstance(found, _Waits) else ""
+                stuck[each.name] = stuck[each.name] + 1 if hopeless else 0
+                if stuck[each.name] >= STUCK:
+                    found = Outcome(each.work.unit, "", 0.0, error=hopeless)
                 if isinstance(found, _Waits):
                     states.append(found.why)
                 else:

@@ -183,7 +183,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setattr(cluster, "POLL", 0.0)
-    monkeypatch.setattr(cluster, "STUCK", 0.0)
+    monkeypatch.setattr(cluster, "STUCK", 1)
     yield server
     server.close()
 

@@ -14,6 +14,7 @@ import yaml
 
 from builder.base import machine
 from builder.certify import certificate, judgement
+from builder.fleet import kubernetes as cluster
 from builder.image.build import Built
 from builder.publish import registry
 from tests.commands import Answer
@@ -187,6 +188,17 @@ def test_a_pod_that_cannot_answer_says_why_and_what_to_do(
     assert answer.code == 1
     assert said in answer.out and then in answer.out
     assert api.of("jobs") == [], "a Job that cannot end is not left behind"
+
+
+def test_a_registry_that_was_away_for_a_moment_is_forgiven(
+    api: ApiServer, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "STUCK", 2)
+    away, there = pods(state={"waiting": {"reason": "ErrImagePull"}}), pods("Running")
+    api.fate = after(1, away, after(1, there, after(1, away, runs(tmp_path / "nodes"))))
+    assert fleet().code == 0
+    api.fate = after(2, away, runs(tmp_path / "later"))
+    assert "its pod cannot start: ErrImagePull" in fleet().out
 
 
 def test_a_pod_that_lost_its_node_is_not_the_answer(api: ApiServer, fleet: Fleet, tmp_path: Path) -> None:

@@ -19,14 +19,19 @@ import pytest
 from builder.certify import certificate
 from builder.fleet import kubernetes as cluster
 from builder.image.build import Built
-from tests.conftest import Small
+from builder.publish import registry
+from tests.commands import Answer
+from tests.conftest import TINY, Small
 from tests.localhost import Response, Server
 from tests.registry.conftest import make_image
+from tests.unit.conftest import Command
 
 NAMESPACE = "research"
+WHERE = ("--on", "kubernetes", "--image-registry", "registry.example/team/vetted")
 YESTERDAY = certificate.today() - datetime.timedelta(days=1)
 BEGAN, ENDED = f"{YESTERDAY}T08:00:00Z", f"{YESTERDAY}T08:01:30Z"
 Fate = Callable[["ApiServer", dict[str, Any]], None]
+Fleet = Callable[..., Answer]
 
 
 class ApiServer(Server):
@@ -201,3 +206,41 @@ def runs(folder: Path) -> Fate:
         server.end(job, "Failed" if code else "Complete", "BackoffLimitExceeded" if code else "")
 
     return run
+
+
+@pytest.fixture
+def fleet(
+    small: Small,
+    api: ApiServer,  # noqa: ARG001
+    built: Built,  # noqa: ARG001
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Fleet:
+    """The command, with a registry that has every image."""
+    monkeypatch.setattr(registry, "manifest", lambda *_: b"{}")
+    return lambda *more: command(small.root, "fleet", TINY, *WHERE, *more)
+
+
+def pods(phase: str = "Pending", **more: Any) -> Fate:
+    """A fate: a Job has one pod, in this phase, and no end."""
+    return lambda server, job: server.pod(job, 0, phase, **more)
+
+
+def failed(reason: str = "BackoffLimitExceeded", **more: Any) -> Fate:
+    """A fate: the only pod of a Job has failed."""
+
+    def fail(server: ApiServer, job: dict[str, Any]) -> None:
+        server.pod(job, 0, "Failed", **more)
+        server.end(job, "Failed", reason)
+
+    return fail
+
+
+def after(looks: int, begin: Fate, end: Fate) -> Fate:
+    """A fate that changes after some looks."""
+    seen = iter(range(looks))
+
+    def change(server: ApiServer, job: dict[str, Any]) -> None:
+        (begin if next(seen, None) is not None else end)(server, job)
+
+    return change

@@ -99,3 +99,7 @@ def _red(answer: dict[str, Any]) -> dict[str, str]:
         if finding["confidence"] == "certain"
     }
     return {rule: line for rule, line in words.items() if line}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

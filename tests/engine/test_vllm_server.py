@@ -209,18 +209,10 @@ def test_a_trainer_that_dies_during_an_update_leaves_a_server_that_takes_no_othe
     assert server.healthy()
 
 
-@pytest.mark.parametrize(
-    ("model", "port", "message"),
-    [
-        ("model", "8000", "OSError: [Errno 98] Address already in use"),
-        ("nowhere", "8001", "HFValidationError: Repo id must be in the form"),
-    ],
-)
-def test_a_server_that_cannot_start_ends_with_a_reason(server: Server, model: str, port: str, message: str) -> None:
-    """For a folder that is not there the reason misleads: vLLM takes it for a name of the Hub."""
-    serve = server.stack.serve(server.stack.model.with_name(model), "--port", port)
+def test_a_server_that_cannot_start_ends_with_a_reason(server: Server) -> None:
+    serve = server.stack.serve(server.stack.model, "--port", "8000")
     done = server.beside(serve, PYTHONPATH=str(server.stack.modules))
-    assert done.returncode == 1 and message in done.stderr
+    assert done.returncode == 1 and "OSError: [Errno 98] Address already in use" in done.stderr
 
 
 def test_the_command_does_not_start_with_the_build_for_cpus_as_it_is(stack: Stack) -> None:

@@ -11,8 +11,8 @@ from xdist.scheduler import LoadFileScheduling
 # By file, the one that it follows: in the order of their names, as pytest collects them.
 FOLLOWS = {
     f"tests/engine/test_docker_{name}.py": "tests/engine/test_docker.py"
-    for name in ("compose", "extend", "hub", "into", "nodes", "runtimes", "tutorial")
-} | {"tests/engine/site/test_content.py": "tests/engine/site/test_layout.py"}
+    for name in ("compose", "hub", "into", "nodes", "runtimes", "tutorial")
+} | {"tests/engine/site/test_layout.py": "tests/engine/site/test_content.py"}
 # A minute and more each, longest first: one that began last would leave the other workers idle until it ends. The
 # first two are begun at the same time, and bisection does not wait for the environment that the others share.
 LONG = (
@@ -21,12 +21,20 @@ LONG = (
     "tests/engine/test_host.py",
     "tests/engine/test_sabotage.py",
     "tests/engine/test_prove.py",
-    "tests/engine/test_bundle.py",
     "tests/engine/test_train.py",
     "tests/engine/test_doctor.py",
-    "tests/engine/site/test_layout.py",
-    "tests/unit/test_kills.py",
     "tests/gpu/test_first_contact.py",
+    "tests/engine/test_arm64.py",
+    "tests/engine/test_docker_extend.py",
+    "tests/engine/test_fleet.py",
+    "tests/engine/test_bundle.py",
+    "tests/engine/test_monitor.py",
+    "tests/engine/test_vllm_server.py",
+    "tests/engine/site/test_content.py",
+    "tests/engine/test_watch.py",
+    "tests/engine/test_base.py",
+    "tests/engine/test_configs.py",
+    "tests/unit/test_kills.py",
     "tests/gpu/test_kernels.py",
     "tests/engine/test_old_torch.py",
     "tests/engine/test_old_trl.py",

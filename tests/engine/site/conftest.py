@@ -73,7 +73,7 @@ def spoiled(root: Path) -> Project:
     return project
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     root = tmp_path_factory.mktemp("site")
     project = spoiled(root / "project")
@@ -84,7 +84,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(root / "server" / "some" / "path", f"{address}some/path/")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def opened() -> Iterator[Browser]:
     with browsing.browser() as browser:
         yield browser
@@ -100,7 +100,7 @@ def browser(opened: Browser) -> Browser:
     return opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return browsing.axe(tmp_path_factory.mktemp("axe"))
 

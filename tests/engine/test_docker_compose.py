@@ -96,14 +96,6 @@ def test_a_config_of_ones_own_is_interrupted_and_resumed(chosen: Workshop, tmp_p
     assert len(json.loads((run / "run.json").read_text())["commands"]) == 3
 
 
-def test_two_runs_at_once_have_a_folder_each(chosen: Workshop) -> None:
-    before = runs(chosen)
-    both = [compose(chosen, "run", "--rm", "train", "--max_steps", "1") for _ in range(2)]
-    output = [child.communicate()[0] for child in both]
-    assert [child.returncode for child in both] == [0, 0], output
-    assert len(runs(chosen)) == len(before) + 2
-
-
 @pytest.mark.parametrize(
     ("mode", "what", "then"),
     [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +21,30 @@ ALLOWED = 600  # seconds
 TYPED = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org"}
 
 
+# For the certificate of the newcomer's image two probes will do here: test_docker.py has the whole suite.
+CERTIFY = "./vetted certify mine\n"
+SHORT = (
+    "mv smoke/probes probes && mkdir smoke/probes && cp probes/imports.py probes/chat_template.py smoke/probes"
+)
+
+
 def commands() -> str:
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    assert blocks
-    return "".join(blocks)
+    typed = "".join(blocks)
+    assert typed.count(CERTIFY) == 1
+    return typed.replace(CERTIFY, f"{SHORT}\n{CERTIFY}")
 
 
+@pytest.fixture
+def whole_suite(chosen: Workshop) -> Iterator[None]:
+    """The tests that follow have the whole suite again."""
+    yield
+    if (whole := chosen.root / "probes").exists():
+        shutil.rmtree(chosen.root / "smoke" / "probes")
+        whole.rename(chosen.root / "smoke" / "probes")
+
+
+@pytest.mark.usefixtures("whole_suite")
 def test_a_newcomer_trains_an_own_script_with_an_own_package_in_ten_minutes(
     chosen: Workshop, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

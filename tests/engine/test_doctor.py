@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.unit.doctor.test_controls import CONTROLS
 
 # tests/unit/doctor/test_controls.py has the others, without installing them.
-REAL = ("trl0.14-transformers4.52", "deepspeed0.19.2")
+REAL = ("trl0.14-transformers4.52",)
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ learning_rate: 1e-3
 logging_steps: 1
 save_steps: 3
 """
+PAIRS = (0, 4)  # one that Transformers samples for, and one with an engine; the benchmark has more
 Results = Mapping[str, Mapping[str, Any]]
 
 
@@ -72,11 +73,11 @@ def test_a_fault_raises_its_alarm_within_ten_steps(faulty: Results, name: str) -
 
 @pytest.fixture(scope="module")
 def pairs(python: Path) -> Results:
-    jobs = healthy.jobs(5)
+    jobs = [healthy.jobs(5)[number] for number in PAIRS]
     return ran(python, [*jobs, *({**job, "name": f"{job['name']}-alone", "monitor": False} for job in jobs)])
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", PAIRS)
 def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int) -> None:
     watched, alone = pairs[f"healthy-{number}"], pairs[f"healthy-{number}-alone"]
     for what in ("weights", "rng", "losses"):
@@ -123,15 +124,6 @@ def test_a_constant_reward_is_an_alarm_with_its_likely_cause(python: Path, task:
     assert "likely: the reward function is constant" in output
     assert "certificate FAILED" in output
     assert not training.judge(project.Project(ROOT), hosted.runs(task)[-1]).good
-
-
-def test_it_can_be_switched_off(python: Path, task: Path) -> None:
-    code, output = hosted.train(python, task, "--config", "my.yaml", "--no-monitor", "--max_steps", "2")
-    assert code == 0, output
-    run = hosted.runs(task)[-1]
-    assert "monitor" not in output
-    assert not (run / "monitor.jsonl").exists()
-    assert not (run / training.NAME).exists()
 
 
 def test_one_file_watches_a_script_elsewhere(python: Path, task: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builder.publish import training
 from runtime.config import options, source
 from runtime.train import merge
 from tests.engine import hosted
@@ -150,13 +151,15 @@ def test_an_option_of_accelerate_alone_starts_all_processes_on_a_cpu(train: Trai
     assert (runs(task)[-1] / "checkpoint-2" / "rng_state_1.pth").is_file()
 
 
-def test_deepspeed_needs_no_mpi_for_one_process(train: Train, task: Path) -> None:
+def test_deepspeed_needs_no_mpi_for_one_process_and_the_monitor_can_be_switched_off(train: Train, task: Path) -> None:
     stage = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}
     batch = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
     (task / "ds3.json").write_text(json.dumps(stage | batch))
-    code, output = train("--config", "my.yaml", "--deepspeed", "ds3.json", "--max_steps", "1")
+    code, output = train("--config", "my.yaml", "--deepspeed", "ds3.json", "--max_steps", "1", "--no-monitor")
     assert code == 0, output
     assert "mpi4py" not in output
+    assert "monitor" not in output
+    assert not any((runs(task)[-1] / name).exists() for name in ("monitor.jsonl", training.NAME))
 
 
 SCRIPT = """

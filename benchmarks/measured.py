@@ -25,6 +25,7 @@ from builder.certify.control import Locked
 from builder.intent import advisory, stack
 from builder.lock.lockfile import Lock
 from builder.pages import evidence
+from doctor.finding import SURE
 
 UNEXPLAINED = "measured"  # the rule of a finding that no advisory explains
 
@@ -96,7 +97,7 @@ def _red(answer: dict[str, Any]) -> dict[str, str]:
     words = {
         finding["rule"]: next((line for line in finding["evidence"] if ", run here: " in line), "")
         for finding in answer["findings"]
-        if finding["confidence"] == "certain"
+        if finding["confidence"] in SURE
     }
     return {rule: line for rule, line in words.items() if line}
 

@@ -52,23 +52,28 @@ def red_probes(case: Case) -> Iterator[Finding]:
 
 
 def _explanations(case: Case, red: Sequence[Result]) -> Iterator[Explanation]:
-    """The advisories whose packages are installed, and of whose probes one is red."""
+    """The advisories about what is installed of whose probes one is red, or whose symptom a red probe shows."""
     ran = {result.probe for result in case.measured if result.outcome != "not-run"}
     for advisory in case.knowledge.advisories:
-        own = [result for result in red if result.probe in advisory.get("probes", ())]
+        probes = advisory.get("probes", [])
+        own = [result for result in red if result.probe in probes or _quoted(advisory, result)]
         combinations = [advisories.combination(affected, case) for affected in advisory["affected"]]
         installed = [each for each in combinations if each.matched == MATCHED and each.ranges]
         if not own or not installed:
             continue
         best = max(installed, key=lambda combination: combination.weight)
-        recognised = any(_recognises(advisory, _words(result)) for result in own)
-        share = len(own) / len(ran.intersection(advisory["probes"]))
+        recognised = any(_recognises(advisory, result) for result in own)
+        share = min(1.0, len(own) / (len(ran.intersection(probes)) or 1))
         yield Explanation(advisory, best, own, recognised, round(share, 2))
 
 
-def _recognises(advisory: Advisory, words: str) -> bool:
-    known = any(reason in words for reason in advisory.get("reasons", ()))
-    return known or advisories.quotation(advisory, words).shown == EXPLAINS
+def _recognises(advisory: Advisory, result: Result) -> bool:
+    return any(reason in _words(result) for reason in advisory.get("reasons", ())) or _quoted(advisory, result)
+
+
+def _quoted(advisory: Advisory, result: Result) -> bool:
+    """Does a red probe say what is a symptom of it?"""
+    return advisories.quotation(advisory, _words(result)).shown == EXPLAINS
 
 
 def _words(result: Result) -> str:
@@ -82,7 +87,8 @@ def _of_advisory(explanation: Explanation, case: Case) -> Finding:
         title=advisory["summary"],
         packages=case.versions(*ranges),
         severity=advisory["severity"],
-        confidence="certain",
+        # That a version has the fault and a probe of it is red may still be two things.
+        confidence="certain" if explanation.recognised or explanation.share == 1 else "likely",
         evidence=[
             *map(_sentence, explanation.red),
             *(f"{name} {case.version(name)}, affected {range_}" for name, range_ in ranges.items()),

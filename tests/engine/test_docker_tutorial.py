@@ -23,9 +23,7 @@ TYPED = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org"}
 
 # For the certificate of the newcomer's image two probes will do here: test_docker.py has the whole suite.
 CERTIFY = "./vetted certify mine\n"
-SHORT = (
-    "mv smoke/probes probes && mkdir smoke/probes && cp probes/imports.py probes/chat_template.py smoke/probes"
-)
+SHORT = "mv smoke/probes probes && mkdir smoke/probes && cp probes/imports.py probes/chat_template.py smoke/probes"
 
 
 def commands() -> str:

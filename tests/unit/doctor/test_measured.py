@@ -129,6 +129,25 @@ def test_of_two_faults_of_one_probe_its_words_tell_which() -> None:
         assert sorted(finding.rule for finding in registry.findings(case) if words in str(finding.evidence)) == expected
 
 
+def test_a_symptom_explains_a_probe_that_its_advisory_does_not_list() -> None:
+    packages = {"trl": "0.14.0", "deepspeed": "0.19.0", "transformers": "4.48.0"}
+    words = "AttributeError: 'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'"
+    assert rules(measured(packages, red("zero3-equivalence", words)))[0] == "VETTED-0010"
+    assert "VETTED-0010" not in rules(measured({**packages, "deepspeed": "0.15.0"}, red("zero3-equivalence", words)))
+
+
+@pytest.mark.parametrize(("other", "confidence"), [("passed", "likely"), ("failed", "certain"), ("not-run", "certain")])
+def test_a_fault_of_whose_probes_one_passes_is_likely(other: str, confidence: str) -> None:
+    advisory: Advisory = {
+        "id": "A", "summary": "a", "severity": "crash", "fix": [{"packages": {"trl": ">=2"}}], "references": [],
+        "evidence": {"kind": "executed"}, "affected": [{"packages": {"trl": "<2"}}],
+        "probes": ["grpo-plain", "uneven-ranks"],
+    }  # fmt: skip
+    case = measured({"trl": "1.16.1"}, red("grpo-plain"), Result("uneven-ranks", other))
+    case.knowledge = Knowledge(advisories=[advisory])
+    assert next(finding.confidence for finding in registry.findings(case) if finding.rule == "A") == confidence
+
+
 def test_all_passed_is_said_and_what_does_not_apply_is_counted() -> None:
     case = measured({"trl": "1.16.1"}, Result("vllm-device", "not-run", "not installed: vllm"))
     text = report.text(case, diagnose.findings(case), None)

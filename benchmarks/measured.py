@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The program: prints a row for each control, returns 1 where one was missed or a twin was blamed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.measured", description=__doc__)
     parser.add_argument("controls", nargs="*", metavar="CONTROL", help="default: all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="sets side by side")
     parser.add_argument("--record", action="store_true", help="write docs/evidence/measured.json")
     options = parser.parse_args(arguments)
     home = project.find()
     names = options.controls or stack.control_names(home)
     with home.holding("measured") as scratch:
-        cache, answers = Cache(scratch / "cache"), dict[str, dict[str, Any]]()
-        rows = [_row(home, control.load(home, name), scratch, cache, answers) for name in names]
+        cache, controls = Cache(scratch / "cache"), [control.load(home, name) for name in names]
+        locks = {lock.digest: lock for locked in controls for lock in (locked.bad, locked.twin)}
+        with ThreadPoolExecutor(options.jobs) as pool:
+            work = pool.map(lambda lock: _answer(home, lock, scratch / lock.name, cache), locks.values())
+            answers = dict(zip(locks, work, strict=True))
+        rows = [_row(home, locked, answers) for locked in controls]
         summary = {
             "controls": len(rows),
             "named": sum(row["named"] for row in rows),
@@ -53,13 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if summary["named"] == len(rows) and not summary["false"] else 1
 
 
-def _row(
-    home: Project, locked: Locked, scratch: Path, cache: Cache, answers: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def _row(home: Project, locked: Locked, answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     own = {record.id for record in advisory.load_all(home) if locked.name in record.controls}
-    bad, twin = (_answer(home, lock, scratch, cache, answers) for lock in (locked.bad, locked.twin))
+    bad, twin = answers[locked.bad.digest], answers[locked.twin.digest]
     on_bad, on_twin = _red(bad), _red(twin)
-    row = {
+    return {
         "control": locked.name,
         "named": bool(own & on_bad.keys()),
         "first": next(iter(on_bad), ""),
@@ -69,30 +73,27 @@ def _row(
         "red_on_twin": {rule: words for rule, words in on_twin.items() if rule not in own},
         "seconds": round(bad["seconds"], 1),
     }
-    print(json.dumps(row), file=sys.stderr)
-    return row
 
 
-def _answer(
-    home: Project, lock: Lock, scratch: Path, cache: Cache, answers: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
-    """What the doctor says of a set of packages; the same set is measured once."""
-    if lock.digest not in answers:
-        with hostenv.temporary(home, lock, scratch, lambda _: None, cache) as environment:
-            begin = time.perf_counter()
-            done = subprocess.run(
-                [sys.executable, "-m", "doctor", "--measure", "--json", "--python", str(environment)],
-                cwd=home.root, env={**os.environ, **hostenv.environment(environment)},
-                stdout=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
-            seconds = time.perf_counter() - begin
-        if done.returncode not in (0, 1):
-            raise errors.from_tool(f"the doctor in {lock.name}", done.stdout)
-        answers[lock.digest] = {**json.loads(done.stdout), "seconds": seconds}
-    return answers[lock.digest]
+def _answer(home: Project, lock: Lock, scratch: Path, cache: Cache) -> dict[str, Any]:
+    """What the doctor says of a set of packages."""
+    scratch.mkdir()
+    with hostenv.temporary(home, lock, scratch, lambda _: None, cache) as environment:
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "doctor", "--measure", "--json", "--python", str(environment)],
+            cwd=home.root, env={**os.environ, **hostenv.environment(environment)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        seconds = time.perf_counter() - begin
+    if done.returncode not in (0, 1):
+        raise errors.from_tool(f"the doctor in {lock.name}", done.stderr)
+    answer: dict[str, Any] = {**json.loads(done.stdout), "seconds": seconds}
+    print(f"{lock.name}: {', '.join(_red(answer)) or 'nothing red'}", file=sys.stderr)
+    return answer
 
 
-def _red(answer: dict[str, Any]) -> dict[str, str]:
+def _red(answer: Mapping[str, Any]) -> dict[str, str]:
     """Sure findings with a red probe among their evidence, by rule, in their order: its words."""
     words = {
         finding["rule"]: next((line for line in finding["evidence"] if ", run here: " in line), "")

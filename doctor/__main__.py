@@ -1,6 +1,7 @@
 """`python -m doctor`, `python doctor.py`: arguments in, an answer out.
 
-0 nothing is known to be wrong · 1 something is · 2 usage · 3 a file or folder that was named cannot be read.
+0 nothing is known to be wrong · 1 something is · 2 usage · 3 a file or folder that was named cannot be read ·
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output is gone; what is buffered still goes somewhere at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:  # such as during a measurement, whose suite ends with this process
+        terminal.write("doctor: interrupted\n", sys.stderr)
+        return 130
     except UnreadableError as error:
         if "--json" in (sys.argv[1:] if arguments is None else arguments):
             print(json.dumps({"error": {"what": str(error), "exit_code": 3}}))

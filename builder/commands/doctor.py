@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -61,6 +61,10 @@ MeasureOption = Annotated[
         "--measure", help="Also run the suite there: a minute or two; writes nothing there.", show_default=False
     ),
 ]
+DeviceOption = Annotated[
+    Literal["cpu", "cuda"] | None,
+    typer.Option(help="What --measure runs on. Default: cuda where torch and the machine have it.", show_default=False),
+]
 FileOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the doctor as one file that any Python 3.9 runs.", show_default=False),
@@ -84,6 +88,7 @@ def doctor_(
     error: ErrorOption = None,
     log: LogOption = None,
     measure: MeasureOption = False,
+    device: DeviceOption = None,
     lock_of: LockOption = None,
     single_file: FileOption = None,
     everything: AllOption = False,
@@ -105,7 +110,7 @@ def doctor_(
                 "--measure runs probes, and --image looks into a container that may write nothing",
                 next_step=f"{_command()} --single-file doctor.py; then, in a container: python3 doctor.py --measure",
             )
-        arguments.append("--measure")
+        arguments += ["--measure", *([f"--device={device}"] if device else [])]
     for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         arguments += [f"{option}={value}"] if value is not None else []
     files = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]

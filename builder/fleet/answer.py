@@ -71,6 +71,6 @@ def statement(home: Project, work: Work, root: Path, suite: str, version: str, d
         {"name": ENGINE, "version": version, "buildkit": built.buildkit, "kernel": machine.kernel}, built.inputs,
     )  # fmt: skip
     options = Options(device, ENGINE)
-    said = certify.stated(work.lock, options, subject, suite, transcript.answer(), machine.hardware(device), day)
-    doubts = certify.doubts_about(said, judgement.terms(home, work.lock, root / "smoke"), subject)
-    return (said.undated() if doubts else said).to_json().encode()
+    report = certify.stated(work.lock, options, subject, suite, transcript.answer(), machine.hardware(device), day)
+    doubts = certify.doubts_about(report, judgement.terms(home, work.lock, root / "smoke"), subject)
+    return (report.undated() if doubts else report).to_json().encode()

@@ -56,10 +56,10 @@ class Api:
 
     def require_version(self) -> None:
         """Learn the server's version. Raises MissingToolError for one that is too old."""
-        said = self._ask("asking for its version", self._code)
+        version = self._ask("asking for its version", self._code)
         with readable():
-            self.version = str(said["gitVersion"])
-            numbers = tuple(int("".join(filter(str.isdigit, said[part])) or 0) for part in ("major", "minor"))
+            self.version = str(version["gitVersion"])
+            numbers = tuple(int("".join(filter(str.isdigit, version[part])) or 0) for part in ("major", "minor"))
         if numbers < OLDEST:
             raise errors.MissingToolError(
                 f"the cluster runs Kubernetes {self.version}; a fleet needs {OLDEST[0]}.{OLDEST[1]}",
@@ -195,13 +195,13 @@ def _refusal(what: str, namespace: str, error: Any) -> errors.VettedError:
     """The error for what the API server said, which is JSON from it, and anything from a proxy before it."""
     status = int(error.status or 0)
     try:
-        said = str(json.loads(error.body)["message"])
+        message = str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):
-        said = str(error.reason or "")
-    text = f"the API server refuses ({what}, HTTP status {status}): {said}"
+        message = str(error.reason or "")
+    text = f"the API server refuses ({what}, HTTP status {status}): {message}"
     if status == BUSY or status >= 500:
         return errors.NetworkError(
-            f"the API server is busy or ill ({what}, HTTP status {status})\n{said}",
+            f"the API server is busy or ill ({what}, HTTP status {status})\n{message}",
             cause="it restarts, or is overloaded",
             next_step="run this again: Jobs that are there go on, and are taken up",
         )

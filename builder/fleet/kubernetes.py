@@ -60,16 +60,16 @@ def outcomes(
             for each in list(waiting):
                 with readable():
                     mine = [pod for pod in pods if pod["metadata"]["labels"].get(JOB) == each.name]
-                    found = reader.look(each.work, each.name, listed.get(each.name), mine)
-                hopeless = found.hopeless if isinstance(found, _Waits) else ""
+                    state = reader.look(each.work, each.name, listed.get(each.name), mine)
+                hopeless = state.hopeless if isinstance(state, _Waits) else ""
                 stuck[each.name] = stuck[each.name] + 1 if hopeless else 0
                 if stuck[each.name] >= STUCK:
-                    found = Outcome(each.work.unit, "", 0.0, error=hopeless)
-                if isinstance(found, _Waits):
-                    states.append(found.why)
+                    state = Outcome(each.work.unit, "", 0.0, error=hopeless)
+                if isinstance(state, _Waits):
+                    states.append(state.why)
                 else:
                     waiting.remove(each)
-                    yield found
+                    yield state
         except errors.NetworkError as error:
             states = [error.what.splitlines()[0]]
         say(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
@@ -95,8 +95,8 @@ class _Reader:
         """The outcome of a unit, or what it waits for. Raises NetworkError when the API server does not answer."""
         if job is None:
             return Outcome(work.unit, "", 0.0, error=f"its Job {name} was deleted by somebody else")
-        said = job["status"].get("conditions") or ()
-        conditions = {each["type"]: each for each in said if each["status"] == "True"}
+        listed = job["status"].get("conditions") or ()
+        conditions = {each["type"]: each for each in listed if each["status"] == "True"}
         pods = sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         if "Complete" in conditions:
             done = [pod for pod in pods if _phase(pod) == "Succeeded"]
@@ -112,11 +112,11 @@ class _Reader:
     def _without_pod(self, job: Any) -> _Waits:
         """A Job that cannot have a pod says so in its events alone."""
         refusals = [event for event in self._api.events(job) if event.get("reason") == "FailedCreate"]
-        said = str(refusals[-1].get("message")) if refusals else ""
-        if not said or QUOTA in said:
-            return _Waits("waiting for a pod" + (f": {said}" if said else ""))
+        message = str(refusals[-1].get("message")) if refusals else ""
+        if not message or QUOTA in message:
+            return _Waits("waiting for a pod" + (f": {message}" if message else ""))
         hint = _explained(
-            f"the cluster refuses the pod: {said}",
+            f"the cluster refuses the pod: {message}",
             cause="the namespace enforces Pod Security: a supervisor apart from the probes needs SYS_PTRACE",
             next_step=f"kubectl label namespace {self._api.namespace} pod-security.kubernetes.io/enforce=privileged",
         )
@@ -144,18 +144,20 @@ class _Reader:
             )  # fmt: skip
         try:
             log = self._log(pod)
-            said = answer.statement(self._home, work, self._suite.root, self._suite.digest, self._api.version, day, log)
+            statement = answer.statement(
+                self._home, work, self._suite.root, self._suite.digest, self._api.version, day, log
+            )
         except errors.NetworkError:
             raise
         except errors.VettedError as error:
             return Outcome(work.unit, node, seconds, error=str(error))
-        return Outcome(work.unit, node, seconds, said)
+        return Outcome(work.unit, node, seconds, statement)
 
     def _failed(self, work: Work, name: str, pod: Any, condition: Any) -> Outcome:
         node, seconds, _ = _where(pod)
         if pod is None:
-            said = f"{condition.get('reason')}: {condition.get('message')}"
-            return Outcome(work.unit, node, seconds, error=f"its Job failed. {said}"[:TAIL])
+            reason = f"{condition.get('reason')}: {condition.get('message')}"
+            return Outcome(work.unit, node, seconds, error=f"its Job failed. {reason}"[:TAIL])
         ended, status, cause, next_step = _ended(pod), pod["status"], "", ""
         what = f"exit code {ended['exitCode']}" if ended else "no exit code"
         why = status.get("reason") or ended.get("reason") or condition.get("reason")
@@ -165,13 +167,13 @@ class _Reader:
             cause, next_step = "the pod has too little memory", "the same command with --memory"
         elif why == "Evicted":
             cause, next_step = "the node ran out of disk or memory", "kubectl describe nodes; then run this again"
-        said = str(status.get("message") or ended.get("message") or "")[-TAIL:]
+        message = str(status.get("message") or ended.get("message") or "")[-TAIL:]
         try:
             self._log(pod)
             next_step = next_step or f"read {self._logs / (_name(pod) + '.log')}"
         except RefusedError:  # of a pod that never ran, there is none
             next_step = next_step or f"kubectl describe job {name}"
-        text = f"its pod ended without an answer: {why}, {what}" + (f"\n{said.strip()}" if said else "")
+        text = f"its pod ended without an answer: {why}, {what}" + (f"\n{message.strip()}" if message else "")
         return Outcome(work.unit, node, seconds, error=_explained(text, cause=cause, next_step=next_step))
 
     def _log(self, pod: Any) -> bytes:

@@ -30,8 +30,8 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everyt
     guesses = [finding for finding in full if not finding.sure]
     if case.measured:
         lines += [_measured(case), ""]
-    if not sure and case.measured:
-        lines += ["Every probe that applies passed here, and nothing is known to be wrong with it.", ""]
+    if not sure and any(result.outcome == "passed" for result in case.measured):
+        lines += ["Every probe that ran passed here, and nothing is known to be wrong with it.", ""]
     elif not sure:
         lines.append(
             "No known cause fits this error for sure." if case.error else "Nothing is known to be wrong with it."
@@ -53,7 +53,7 @@ def _measured(case: Case) -> str:
     count = {"passed": 0, "not-run": 0, "red": 0}
     for result in case.measured:
         count["red" if result.red else result.outcome] += 1
-    return f"Measured: {count['passed']} probes passed, {count['red']} red, {count['not-run']} do not apply"
+    return f"Measured: {count['passed']} passed, {count['red']} red, {count['not-run']} not run"
 
 
 def _tells(finding: Finding, case: Case) -> bool:

@@ -37,10 +37,10 @@ class Location(NamedTuple):
 
 @dataclass
 class Offer:
-    """The names of a module. `made`: it makes further names. `table`: these are words in the sources beside it."""
+    """The names of a module. `dynamic`: it makes further names. `table`: these are words in the sources beside it."""
 
     names: set[str] = field(default_factory=set)
-    made: bool = False
+    dynamic: bool = False
     table: bool = False
     stars: list[str] = field(default_factory=list)  # the modules that all names are imported from; "" for unknown
 
@@ -81,7 +81,7 @@ class Modules:
             top = {module.partition(".")[0]}
             in_a_source = name in self._defined(*top) or self._search(top, name, rb"(?<!\w)%s(?!\w)")
             return None if in_a_source else False
-        if offer.made:
+        if offer.dynamic:
             return None
         answers = {self.offers(star, name, depth + 1) if star else None for star in offer.stars}
         return True if True in answers else None if None in answers else False
@@ -94,7 +94,7 @@ class Modules:
             except OSError:
                 content, more = b"", True
             tree = None if more else parsing.tree_of(content)
-            self._offers[path] = Offer(made=True) if tree is None else _offer_of(content, tree, package)
+            self._offers[path] = Offer(dynamic=True) if tree is None else _offer_of(content, tree, package)
         return self._offers[path]
 
     def _locate(self, module: str) -> Location:
@@ -245,10 +245,12 @@ def _offer_of(content: bytes, tree: ast.Module, package: str) -> Offer:
     names = bound(tree)
     for match in GLOBAL.findall(content):
         names |= {name.strip() for name in match.decode("utf-8", "replace").split(",")}
-    asked = "__getattr__" in names or re.search(rb"sys\.modules", content) is not None
+    getter = "__getattr__" in names or re.search(rb"sys\.modules", content) is not None
     stars = [
         absolute(package, node)
         for node in parsing.statements(tree)
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
     ]
-    return Offer(names, asked or MAKING.search(content) is not None, asked and TABLE.search(content) is not None, stars)
+    return Offer(
+        names, getter or MAKING.search(content) is not None, getter and TABLE.search(content) is not None, stars
+    )

@@ -59,7 +59,7 @@ def run(
             "TMPDIR": scratch,
         }
         argv = [supervisor, "-I", "-S", str(program), "--python", python]
-        with open(os.path.join(scratch, "log"), "w+", encoding="utf-8", errors="replace") as log:  # noqa: PTH118, PTH123
+        with (Path(scratch) / "log").open("w+", encoding="utf-8", errors="replace") as log:
             child = subprocess.Popen(
                 argv, env=environment, cwd=scratch, text=True, encoding="utf-8", errors="replace",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,

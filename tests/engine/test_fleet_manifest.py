@@ -58,11 +58,11 @@ def test_the_real_suite_answers_in_a_pod(small: Small) -> None:
         sources.copy(ROOT / "smoke", root / "suite")
         built = make_image(small)
         unit = Work(Unit(TINY, "kubernetes"), small.lock, built, f"registry.example/x@{built.image.manifest}", 30)
-        made = manifest.job(unit, Pods(memory_gib=2), root / "suite")
-        capabilities = made.job["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"]
+        job = manifest.job(unit, Pods(memory_gib=2), root / "suite")
+        capabilities = job.job["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"]
         kept = ",".join(["-all", *(f"+{name.lower()}" for name in capabilities)])
         privileges = ["setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", kept]
-        code, log, message = conftest.kubelet(root / "pod", made.config_map, made.job, privileges)
+        code, log, message = conftest.kubelet(root / "pod", job.config_map, job.job, privileges)
         assert list((root / "pod" / "tmp").iterdir()) == [], "the supervisor leaves nothing"
     assert (code, message) == (0, "")
     transcript = Transcript(())

@@ -67,7 +67,7 @@ def faulty(python: Path) -> Results:
 def test_a_fault_raises_its_alarm_within_ten_steps(faulty: Results, name: str) -> None:
     result = faulty[name]
     assert result.get("failure") == "", result
-    alarms = {found["check"] for found in result["findings"] if found["outcome"] == "alarm"}
+    alarms = {finding["check"] for finding in result["findings"] if finding["outcome"] == "alarm"}
     assert alarms & set(faults.FAULTS[name].caught)
 
 
@@ -83,7 +83,7 @@ def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int)
     for what in ("weights", "rng", "losses"):
         assert watched[what] == alone[what]
     assert watched["failure"] == ""
-    assert [found for found in watched["findings"] if found["outcome"] == "alarm"] == []
+    assert [finding for finding in watched["findings"] if finding["outcome"] == "alarm"] == []
     assert [row["step"] for row in watched["rows"]] == list(range(1, 11))
     assert "rows" not in alone
 

@@ -63,10 +63,10 @@ def resolved(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Rule:
     make = rule.of
 
     def of(*arguments: Any) -> Rule:
-        made = make(*arguments)
+        policy = make(*arguments)
         later = Withdrawal("a" * 64, "VETTED-9002", str(TODAY.replace(year=TODAY.year + 1)), ("beta",))
         withdrawals = (Withdrawal("9" * 64, "VETTED-9001"), later)
-        return dataclasses.replace(made, suites=("4" * 64, *made.suites), withdrawals=withdrawals)
+        return dataclasses.replace(policy, suites=("4" * 64, *policy.suites), withdrawals=withdrawals)
 
     monkeypatch.setattr(rule, "of", of)
     path = stack.root / "policy.toml"

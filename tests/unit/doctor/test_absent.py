@@ -122,5 +122,9 @@ def test_a_minimum_in_the_words_of_sglang() -> None:
 def test_what_the_error_says_to_install_is_repeated_only_where_it_changes_something(
     error: str, packages: dict[str, str], command: str
 ) -> None:
-    findings = [one for one in diagnose.findings(reported(packages, f"ImportError: {error}")) if one.rule == "advised"]
-    assert [one.commands for one in findings] == ([[f"uv pip install '{command}'"]] if command else [])
+    findings = [
+        finding
+        for finding in diagnose.findings(reported(packages, f"ImportError: {error}"))
+        if finding.rule == "advised"
+    ]
+    assert [finding.commands for finding in findings] == ([[f"uv pip install '{command}'"]] if command else [])

@@ -110,7 +110,7 @@ def test_a_guess_that_does_not_speak_of_the_error_is_folded() -> None:
 def test_what_waits_for_a_model_that_nobody_named_is_not_told_to_everybody(rule: str) -> None:
     case = reported({"trl": "0.20.0", "vllm": "0.11.0", "torch": "2.8.0"})
     findings = diagnose.findings(case)
-    assert rule in [one.rule for one in findings]
+    assert rule in [finding.rule for finding in findings]
     assert rule not in report.text(case, findings, None)
     assert rule in report.text(case, findings, None, everything=True)
 

@@ -88,18 +88,20 @@ def test_a_finding_that_the_error_does_not_mention_has_the_wrong_reason() -> Non
 )
 def test_what_is_confidently_wrong(findings: list[Finding], more: dict[str, Any], wrong: bool) -> None:
     of = report(**more)
-    mending = [mended.mends(one, of, KNOWLEDGE) for one in findings]
+    mending = [mended.mends(finding, of, KNOWLEDGE) for finding in findings]
     assert doctor.Result(of, findings, 0.1, mending, {}).confident_wrong is wrong
 
 
 def test_the_reports_are_of_one_form_and_every_culprit_has_a_fix() -> None:
     files = sorted((ROOT / "benchmarks" / "cases").glob("*.jsonl"))
     reports = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    assert len({one["id"] for one in reports}) == len({one["url"] for one in reports}) == len(reports) >= 60
-    for one in reports:
-        assert one["error"] and one["cause"] and one["fix"] and one["url"].startswith("https://github.com/"), one["id"]
-        assert all(culprit["bad"] and culprit["fixed"] for culprit in one["culprit"]), one["id"]
-        assert bool(one["culprit"]) == (one["culprit_logic"] != "none"), one["id"]
+    assert len({report["id"] for report in reports}) == len({report["url"] for report in reports}) == len(reports) >= 60
+    for report in reports:
+        assert (
+            report["error"] and report["cause"] and report["fix"] and report["url"].startswith("https://github.com/")
+        ), report["id"]
+        assert all(culprit["bad"] and culprit["fixed"] for culprit in report["culprit"]), report["id"]
+        assert bool(report["culprit"]) == (report["culprit_logic"] != "none"), report["id"]
 
 
 def test_it_prints_the_old_keys_and_the_new(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from doctor.read import suite
 from doctor.read.files import UnreadableError
 from doctor.read.suite import Result
 from tests.conftest import ROOT
+from tests.unit.conftest import Command
 from tests.unit.doctor.kit import SILENT, reported
 
 RATIO = "max_ratio is 3.2, must be at most 0.01"
@@ -86,11 +87,11 @@ def test_an_advisory_whose_symptom_is_in_the_log_comes_before_one_that_shares_th
         "severity": "crash", "fix": [{"packages": {"trl": ">=2"}}], "evidence": {"kind": "executed"}, "references": [],
         "affected": [{"packages": {"trl": "<2"}}], "probes": ["train-cli"],
     }  # fmt: skip
-    one: Advisory = {**own, "id": "A", "summary": "a", "affected": [{"packages": {"trl": "<2", "torch": "<9"}}]}
-    two: Advisory = {**own, "id": "B", "summary": "b", "symptoms": ["the pipe burst"]}
+    wide: Advisory = {**own, "id": "A", "summary": "a", "affected": [{"packages": {"trl": "<2", "torch": "<9"}}]}
+    quoted: Advisory = {**own, "id": "B", "summary": "b", "symptoms": ["the pipe burst"]}
     for log, expected in (("", "A"), ("OSError: the pipe burst\n", "B")):
         case = measured({"trl": "1.16.1", "torch": "2.8"}, red("train-cli", log=log))
-        case.knowledge = Knowledge(advisories=[one, two])
+        case.knowledge = Knowledge(advisories=[wide, quoted])
         assert next(iter(registry.findings(case))).rule == expected
 
 
@@ -151,8 +152,8 @@ def test_a_fault_of_whose_probes_one_passes_is_likely(other: str, confidence: st
 def test_all_passed_is_said_and_what_does_not_apply_is_counted() -> None:
     case = measured({"trl": "1.16.1"}, Result("vllm-device", "not-run", "not installed: vllm"))
     text = report.text(case, diagnose.findings(case), None)
-    assert "Measured: 1 probes passed, 0 red, 1 do not apply" in text
-    assert "Every probe that applies passed here" in text
+    assert "Measured: 1 passed, 0 red, 1 not run" in text
+    assert "Every probe that ran passed here" in text
     assert report.as_json(case, [], None)["measured"][1] == {
         "probe": "vllm-device", "outcome": "not-run", "reason": "not installed: vllm",
     }  # fmt: skip
@@ -198,3 +199,34 @@ def test_the_single_file_carries_the_suite(real: Project, tmp_path: Path) -> Non
     ).items()
     assert "measuring: 0 of " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["doctor.py"]
+
+
+def test_where_no_probe_applies_nothing_is_said_to_have_passed() -> None:
+    case = reported({"trl": "1.16.1"}, measured=[Result("grpo-plain", "not-run", "not installed: torch")])
+    text = report.text(case, diagnose.findings(case), None)
+    assert "Measured: 0 passed, 0 red, 1 not run" in text
+    assert "passed here" not in text
+
+
+def test_an_interrupted_measurement_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> list[Result]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suite, "run", interrupted)
+    assert program.main(["--python", sys.executable, "--measure", "--device", "cpu"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_the_command_passes_the_device_on(monkeypatch: pytest.MonkeyPatch, real: Project, command: Command) -> None:
+    devices = []
+
+    def run(_python: str, _versions: object, device: str, _report: object) -> list[Result]:
+        devices.append(device)
+        return [Result("imports", "passed")]
+
+    monkeypatch.setattr(suite, "run", run)
+    for argv in (("--device", "cuda"), ()):
+        command(real.root, "doctor", "--measure", "--python", sys.executable, *argv)
+    assert devices == ["cuda", "cpu"]

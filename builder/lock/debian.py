@@ -1,7 +1,8 @@
 """The Debian packages of the base layer: locked by hash, downloaded from the configured mirror.
 
 Both use apt with a root of its own: the packages of this machine play no part. The mirror is the one that this machine
-is configured for, or VETTED_DEBIAN_MIRROR: one or more URLs.
+is configured for, or VETTED_DEBIAN_MIRROR: one or more URLs. Versions that it no longer has come from
+snapshot.debian.org.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import unquote
 from builder.base import errors, process
 from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
+from builder.lock import snapshot
 from builder.lock.lockfile import Entry, Lock
 
 # Each has a reason. apt adds what they depend on, and nothing that is only recommended.
@@ -103,26 +105,25 @@ class Apt:
         entries = [Entry(name, version, sha256) for (name, version), sha256 in files]
         return sorted(entries, key=lambda entry: entry.name)
 
-    def download(self, missing: list[Entry], target: Path) -> None:
-        """Download exactly these versions. Raises NetworkError, which names every one that the mirror no longer has."""
-        offered = self._run("apt-cache", "madison", *(entry.name for entry in missing)).stdout
-        versions = {tuple(cell.strip() for cell in line.split("|")[:2]) for line in offered.splitlines()}
-        gone = [entry for entry in missing if (entry.name, entry.version) not in versions]
-        if gone:
-            raise errors.NetworkError(
-                "the Debian mirror no longer has "
-                + ", ".join(f"{entry.name} {entry.version}" for entry in gone)
-                + "; newer versions replaced them",
-                cause="mirrors keep only the newest version of a package",
-                next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
-                "or upgrade with `vetted lock --upgrade debian`",
-            )
-        target.mkdir(parents=True)
+    def offered(self, entries: Collection[Entry]) -> set[Entry]:
+        """Those of which the mirror has exactly this version."""
+        answer = self._run("apt-cache", "madison", *(entry.name for entry in entries)).stdout
+        versions = {tuple(cell.strip() for cell in line.split("|")[:2]) for line in answer.splitlines()}
+        return {entry for entry in entries if (entry.name, entry.version) in versions}
+
+    def download(self, entries: Collection[Entry], target: Path) -> dict[Entry, Path]:
+        """Exactly these versions as files in `target`, not yet verified. Raises NetworkError."""
+        if not entries:
+            return {}
         result = self._run(
-            "apt-get", "download", "-q", *(f"{entry.name}={entry.version}" for entry in missing), cwd=target
+            "apt-get", "download", "-q", *(f"{entry.name}={entry.version}" for entry in entries), cwd=target
         )
         if result.returncode != 0:
             raise errors.from_tool("downloading Debian packages", result.output)
+        # apt writes the epoch's colon as %3a
+        return {
+            entry: next(target.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb")) for entry in entries
+        }
 
 
 def sources(suite: str, configuration: Path = Path("/etc/apt")) -> str:
@@ -216,7 +217,8 @@ def beside(project: Project, base: Lock, names: Sequence[str], scratch: Path) ->
 def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | None = None) -> dict[Entry, Path]:
     """The locked packages, or those of these names, as verified files: kept ones, else downloads from the mirror.
 
-    A kept file is hashed at every use: its name is the hash that it should have. Raises NetworkError.
+    What the mirror replaced since the lock comes from snapshot.debian.org. A kept file is hashed at every use: its
+    name is the hash that it should have. Raises NetworkError.
     """
     cache = project.state / "debs"
     cache.mkdir(parents=True, exist_ok=True)
@@ -224,11 +226,13 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
     missing = [entry for entry, path in files.items() if not _is_locked(path, entry)]
     if missing:
         downloads = scratch / f"debs-{lock.platform.name}"
+        downloads.mkdir(parents=True)
         with plain_path(scratch) as folder:
-            Apt(folder / f"apt-{lock.platform.name}", lock.stack).download(missing, downloads)
-        for entry in missing:
-            # apt writes the epoch's colon as %3a
-            path = next(downloads.glob(f"{entry.name}_{entry.version.replace(':', '%3a')}_*.deb"))
+            apt = Apt(folder / f"apt-{lock.platform.name}", lock.stack)
+            offered = apt.offered(missing)
+            downloaded = apt.download([entry for entry in missing if entry in offered], downloads)
+        gone = [entry for entry in missing if entry not in offered]
+        for entry, path in (downloaded | _from_snapshot(gone, lock.platform.name, downloads)).items():
             if (digest := sha256_file(path)) != f"sha256:{entry.sha256}":
                 raise errors.NetworkError(
                     f"{entry.name}={entry.version}: the downloaded package is not the locked one\n"
@@ -238,6 +242,22 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
                 )
             path.replace(files[entry])
     return files
+
+
+def _from_snapshot(gone: Sequence[Entry], architecture: str, target: Path) -> dict[Entry, Path]:
+    """The packages that the mirror replaced. Raises NetworkError, which names every one of them."""
+    try:
+        return snapshot.download(gone, architecture, target)
+    except errors.NetworkError as error:
+        raise errors.NetworkError(
+            "the Debian mirror no longer has "
+            + ", ".join(f"{entry.name} {entry.version}" for entry in gone)
+            + f"; newer versions replaced them\nand {snapshot.url()} did not serve them: {error.what}",
+            cause="mirrors keep only the newest version of a package, and this machine does not reach the archive "
+            "that keeps them all",
+            next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
+            "or upgrade with `vetted lock --upgrade debian`",
+        ) from error
 
 
 def _is_locked(path: Path, entry: Entry) -> bool:

@@ -19,10 +19,10 @@ import pytest
 from filelock import FileLock
 from pip._internal.models.index import PyPI
 
-from builder.base import machine, project
+from builder.base import errors, machine, project
 from builder.certify import certificate, engine, hostenv
 from builder.image import build, daemon, oci, target
-from builder.lock import lockfile
+from builder.lock import debian, lockfile, snapshot
 from builder.lock.lockfile import Lock
 from tests import parts
 from tests.registry.conftest import PASSWORD, make_keys
@@ -30,6 +30,7 @@ from tests.registry.server import serving
 
 ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"
+BUILT = (STACK, "trl1.16-cu130")
 # What has nothing to ask without a GPU. Anything else that were not run would be a hole in the certificate.
 GPU_ONLY = {"cublas-loaded", "vllm-device", "vllm-sleep-mode"}
 DOCKER = ("certify", STACK, "--engine", "docker")
@@ -94,10 +95,55 @@ class Workshop:
 
 def copy_of_project(target: Path) -> Workshop:
     for folder in ("advisories", "lockfiles", "images", "runtime", "smoke", "docs"):
-        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "certificates"))
+        source = _locked.get(folder, ROOT / folder)
+        shutil.copytree(source, target / folder, ignore=shutil.ignore_patterns("__pycache__", "certificates"))
     for file in ("README.md", *(path.name for path in ROOT.glob("compose*.yaml"))):
         shutil.copy(ROOT / file, target)
     return Workshop(target)
+
+
+# The folders of stacks whose Debian packages this machine can get, where these are not the project's own.
+_locked: dict[str, Path] = {}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def obtainable(shared: Path) -> None:
+    """Debian's mirrors delete what they replace: without a snapshot of them, tests lock those packages anew."""
+    root = shared / "obtainable"
+    with FileLock(root.with_suffix(".lock")):
+        if not root.exists():
+            _lock_anew(copy_of_project(root.with_suffix(".partial")))
+            root.with_suffix(".partial").rename(root)
+    if debian_locks(root) != debian_locks(ROOT):
+        _locked.update({folder: root / folder for folder in ("lockfiles", "images")})
+
+
+def debian_locks(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in root.glob("lockfiles/*/debian*.txt")}
+
+
+def _lock_anew(workshop: Workshop) -> None:
+    """Lock the Debian packages of stacks that tests build, where this machine cannot get those of the lock."""
+    for name in BUILT:
+        with workshop.project.holding(name) as scratch:
+            lost = any(_is_lost(lock, scratch) for lock in lockfile.load_all(workshop.project, name))
+        if lost:
+            workshop.json("lock", name, "--upgrade", "debian")
+
+
+def _is_lost(lock: Lock, scratch: Path) -> bool:
+    """Did the mirror replace locked packages, and does this machine not reach the archive that keeps them?"""
+    downloads = scratch / "lost" / lock.platform.name
+    try:
+        apt = debian.Apt(scratch / f"apt-{lock.platform.name}", lock.stack)
+    except errors.VettedError:
+        return False  # no mirror at all: a test that needs one says so
+    downloads.mkdir(parents=True)
+    try:
+        snapshot.download(list(set(lock.debian) - apt.offered(lock.debian)), lock.platform.name, downloads)
+    except errors.NetworkError:
+        return True
+    return False
 
 
 STATE = ("host", "debs", "rootfs", "wheels")

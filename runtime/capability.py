@@ -40,6 +40,13 @@ def capabilities() -> dict[str, Capability]:
     return gpus
 
 
+def models() -> list[str]:
+    """The model of every GPU that NVML lists, by PCI address. Empty without NVML."""
+    with suppress(OSError, AttributeError):
+        return [name for _, _, name in _listed()]
+    return []
+
+
 def memory() -> dict[str, int]:
     """Model -> bytes of memory, of the smallest GPU of that model. Empty without NVML."""
     gpus: dict[str, int] = {}

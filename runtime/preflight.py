@@ -47,10 +47,12 @@ def look(
     environ: Mapping[str, str] = os.environ,
     capabilities: Callable[[], Mapping[str, Capability]] = capability.capabilities,
     installed: Callable[[], str] = capability.installed,
+    listed: Callable[[], list[str]] = capability.models,
 ) -> list[Check]:
     """All checks. `root` is the root of the file system, another folder in tests.
 
-    `capabilities`: model -> compute capability of each GPU; `installed`: the version of the driver. Both ask NVML.
+    `capabilities`: model -> compute capability of each GPU; `installed`: the version of the driver; `listed`: the model
+    of every GPU. They ask NVML.
     """
     description = stack(root)
     cuda_version = cuda(description.get("distributions", {}))
@@ -58,7 +60,7 @@ def look(
     wsl = (root / WSL).exists() and driver(root) is None
     numbers = capabilities() if cuda_version and (models or wsl) else {}
     if wsl:
-        models = list(numbers)
+        models = listed() if cuda_version else []
     version = driver(root) or (installed() if wsl else "")
     # NVML lists GPUs that CUDA_VISIBLE_DEVICES hides. Where it names models differently, all of them count.
     here = {model: numbers[model] for model in models if model in numbers} or dict(numbers)

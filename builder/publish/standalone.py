@@ -166,7 +166,7 @@ def document(project: Project, stack: str, source: Source, files: Sequence[str])
     for old, new in (
         (f"${{{dotenv.IMAGE}:?no image is chosen yet. Next, ./vetted use}}", source.image),
         (f"${{{dotenv.CERTIFICATES}:-./.vetted/judged/${{{dotenv.STACK}:-trl1.16-cpu}}}}", f"./{FOLDER}"),
-        (f"${{{dotenv.STACK}:-}}", stack),
+        (f"${{{dotenv.STACK}:-}}", f'{stack}\n      VETTED_INTO: "1"   # commands of Vetted are typed elsewhere'),
         (f"${{{dotenv.CACHE}:-./.vetted/huggingface}}", f"${{{dotenv.CACHE}:-./{CACHE}}}"),
         # Nobody chose a limit for a machine without .env: 0 is none.
         (f"${{{dotenv.MEMORY}:-16g}}", f"${{{dotenv.MEMORY}:-0}}"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime import preflight, verdict
+from runtime.check import Check
 from tests.unit.runtime.kit import Machine
 
 CUDA = {"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}
@@ -53,20 +54,24 @@ def test_a_container_without_the_drivers_library_is_told_which_capability_it_lac
 @pytest.mark.parametrize(
     ("installed", "gpus", "stop", "line"),
     [
-        ("", {}, "", "its libnvidia-ml.so.1 is not here"),
-        ("580.65.06", {"NVIDIA H200": (9, 0)}, "", "driver 580.65.06, CUDA 13.0, 1 x NVIDIA H200"),
-        ("572.16", {"NVIDIA H200": (9, 0)}, "driver 572.16 is too old for CUDA 13.0", ""),
+        ("", 0, "", "its libnvidia-ml.so.1 is not here"),
+        ("580.65.06", 1, "", "driver 580.65.06, CUDA 13.0, 1 x NVIDIA H200"),
+        ("580.65.06", 2, "", "driver 580.65.06, CUDA 13.0, 2 x NVIDIA H200"),
+        ("572.16", 1, "driver 572.16 is too old for CUDA 13.0", ""),
     ],
 )
 def test_in_wsl_the_management_library_tells_driver_and_gpus(
-    tmp_path: Path, installed: str, gpus: dict[str, tuple[int, int]], stop: str, line: str
+    tmp_path: Path, installed: str, gpus: int, stop: str, line: str
 ) -> None:
     """Windows' subsystem for Linux has /dev/dxg, and no /proc/driver/nvidia."""
     machine = Machine(tmp_path, CUDA)
     assert machine.stops()
     machine.write("dev/dxg", "")
     machine.write("usr/lib/wsl/lib/libcuda.so.1", "")
-    checks = preflight.look(tmp_path, {}, lambda: gpus, lambda: installed)
+    models = ["NVIDIA H200"] * gpus
+    checks = preflight.look(
+        tmp_path, {}, lambda: dict.fromkeys(models, (9, 0)), lambda: installed, lambda: models
+    )  # fmt: skip
     stops = [str(check) for check in checks if check.level == "stop"]
     assert len(stops) == bool(stop) and all(text.startswith(stop) for text in stops)
     assert line in str(checks[1])
@@ -166,3 +171,19 @@ def test_it_imports_nothing_of_a_stack_and_reads_any_image(tmp_path: Path) -> No
     for text in ("", "[]", "{"):
         machine.write("etc/vetted/stack.json", text)
         assert machine.stops() == []
+
+
+@pytest.mark.parametrize(
+    ("into", "step", "shown"),
+    [
+        ("", "run vetted use", "run vetted use"),
+        ("1", "run vetted use", "run vetted use (in a clone of Vetted, with --into and the path of this folder)"),
+        ("1", "docker compose run smoke", "docker compose run smoke (in a clone of Vetted)"),
+        ("1", "rename it", "rename it"),
+    ],
+)
+def test_beside_a_compose_file_of_the_users_own_it_says_where_the_commands_are(
+    monkeypatch: pytest.MonkeyPatch, into: str, step: str, shown: str
+) -> None:
+    monkeypatch.setenv("VETTED_INTO", into)
+    assert str(Check("advice", "something", step)) == f"something\n         {shown}"

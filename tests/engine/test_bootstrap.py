@@ -1,0 +1,61 @@
+"""The first call of `./vetted` makes its own environment: with uv in seconds, else with pip, else it says why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.engine.conftest import ROOT
+
+NOWHERE = "http://127.0.0.1:9/simple"
+PACKAGES = ("packaging", "uv")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone whose own packages are two of the real ones, and whose command prints who installed them."""
+    root = tmp_path / "a clone"
+    (root / "builder").mkdir(parents=True)
+    shutil.copy(ROOT / "vetted", root)
+    stanzas = re.split(r"\n(?=\S)", (ROOT / "requirements.txt").read_text())
+    own = [stanza for stanza in stanzas if stanza.partition("==")[0] in PACKAGES]
+    (root / "requirements.txt").write_text("\n".join(own) + "\n")
+    (root / "builder" / "__main__.py").write_text(
+        "from importlib.metadata import distribution\n"
+        f"for name in {PACKAGES}: print(name, distribution(name).read_text('INSTALLER').strip())\n"
+    )
+    assert len(own) == len(PACKAGES)
+    return root
+
+
+def call(clone: Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [clone / "vetted"], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_pip_installs_uv_and_uv_the_rest(clone: Path) -> None:
+    first = call(clone)
+    assert (first.returncode, first.stdout) == (0, "packaging uv\nuv pip\n"), first.stderr
+    assert first.stderr == "vetted: making its own environment in .venv (once)\n"
+    again = call(clone, cwd=ROOT)  # which has a builder of its own
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+
+
+def test_pip_installs_all_where_uv_reaches_no_index(clone: Path) -> None:
+    done = call(clone, UV_DEFAULT_INDEX=NOWHERE, UV_NO_CACHE="1", UV_HTTP_RETRIES="0")
+    assert (done.returncode, done.stdout) == (0, "packaging pip\nuv pip\n"), done.stderr
+
+
+def test_without_an_index_it_says_what_to_set_and_the_next_call_begins_anew(clone: Path) -> None:
+    done = call(clone, PIP_INDEX_URL=NOWHERE, PIP_EXTRA_INDEX_URL="", PIP_RETRIES="0", PIP_CONFIG_FILE=os.devnull)
+    assert done.returncode == 5
+    assert done.stderr.splitlines()[-1] == (
+        "vetted: next: set PIP_INDEX_URL, HTTPS_PROXY or PIP_CERT for your network, then run this again"
+    )
+    assert call(clone).returncode == 0

@@ -126,6 +126,14 @@ def offered(apis: Apis, name: str) -> list[Fact]:
     ]
 
 
+def member(apis: Apis, package: str, name: str) -> Fact | None:
+    """The member of this name that came first, of any class of a package; None where a class has always had it."""
+    facts = [_fact(apis, package, fact, FAR) for fact in ending(apis, package, name) if fact.endswith(f".{name}")]
+    if not facts or any(not fact.since for fact in facts):
+        return None
+    return min(facts, key=lambda fact: versions.parse(fact.since) or Version("0"))
+
+
 def of_class(apis: Apis, owner: str, suffix: str, package: str | None = None) -> Fact | None:
     """The nearest fact of a class or of its likely bases. `suffix`: `.member`, `(parameter` or `.method(parameter`."""
     if owner in COMMON:

@@ -68,7 +68,8 @@ def _measure_steps(
             for name, error in optimizer.errors(step.gradients, clipped, rounding=CANCELLED).items():
                 worst.setdefault("gradient_error", {})[f"step {number}, {name}"] = error
         moved = {name: optimizer.moved(step.before[name], journal.after(index)[name], update[name]) for name in update}
-        for name, error in optimizer.errors(moved, update).items():
+        rounding = CANCELLED * follower.amplification(number - 1)
+        for name, error in optimizer.errors(moved, update, rounding=rounding).items():
             worst.setdefault("update_error", {})[f"step {number}, {name}"] = error
         after = journal.after(index)
         # Merging an adapter for the sampler and taking it out again leaves rounding.

@@ -31,6 +31,10 @@ class Follower:
         rate = factors.learning_rate(self._row)
         return rate * (1 - index / factors.steps(self._row)) if self._row.get("rate") == "linear" else rate
 
+    def amplification(self, index: int) -> float:
+        """By how much a step makes the rounding of a small gradient larger, or smaller, at most."""
+        return self.rate(index) / (1 if self._row["optimizer"] == "sgd" else factors.ADAM_EPSILON)
+
     def step(self, index: int, gradients: Weights) -> Weights:
         """What the step at this index, counted from 0 over the whole run, should add to the weights."""
         self._steps += 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-# What a compose.yaml that `vetted use --into` wrote has not: the command, and the suite.
+# Commands that are not beside a compose.yaml that `vetted use --into` wrote, and where they are.
 ELSEWHERE = {
     "vetted use": "in a clone of Vetted, with --into and the path of this folder",
     "vetted list": "in a clone of Vetted",
@@ -25,10 +26,11 @@ class Check:
     next_step: str = ""
 
     def __str__(self) -> str:
-        return self.message + (f"\n         {self.next_step}{self._where()}" if self.next_step else "")
+        return self.message + (f"\n         {self._step()}" if self.next_step else "")
 
-    def _where(self) -> str:
-        """Where the commands of the next step are, if they are not beside the compose.yaml."""
+    def _step(self) -> str:
+        """The next step; a command that is elsewhere with its place."""
         if not os.environ.get("VETTED_INTO"):
-            return ""
-        return next((f" ({where})" for words, where in ELSEWHERE.items() if words in self.next_step), "")
+            return self.next_step
+        commands = "|".join(map(re.escape, ELSEWHERE))
+        return re.sub(rf"({commands})[^;,]*", lambda match: f"{match[0]} ({ELSEWHERE[match[1]]})", self.next_step)

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from builder.base import errors, process
+from builder.base.download import Downloader
 from builder.base.project import Project, sha256_file
 from builder.intent.stack import Stack
 from builder.lock import snapshot
@@ -231,8 +232,7 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
             apt = Apt(folder / f"apt-{lock.platform.name}", lock.stack)
             offered = apt.offered(missing)
             downloaded = apt.download([entry for entry in missing if entry in offered], downloads)
-        gone = [entry for entry in missing if entry not in offered]
-        for entry, path in (downloaded | _from_snapshot(gone, lock.platform.name, downloads)).items():
+        for entry, path in downloaded.items():
             if (digest := sha256_file(path)) != f"sha256:{entry.sha256}":
                 raise errors.NetworkError(
                     f"{entry.name}={entry.version}: the downloaded package is not the locked one\n"
@@ -241,23 +241,26 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
                     next_step="git diff lockfiles/, then `vetted lock --check`",
                 )
             path.replace(files[entry])
+        for entry, path in _replaced([entry for entry in missing if entry not in offered], lock, downloads):
+            path.replace(files[entry])
     return files
 
 
-def _from_snapshot(gone: Sequence[Entry], architecture: str, target: Path) -> dict[Entry, Path]:
-    """The packages that the mirror replaced. Raises NetworkError, which names every one of them."""
-    try:
-        return snapshot.download(gone, architecture, target)
-    except errors.NetworkError as error:
-        raise errors.NetworkError(
-            "the Debian mirror no longer has "
-            + ", ".join(f"{entry.name} {entry.version}" for entry in gone)
-            + f"; newer versions replaced them\nand {snapshot.url()} did not serve them: {error.what}",
-            cause="mirrors keep only the newest version of a package, and this machine does not reach the archive "
-            "that keeps them all",
-            next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
-            "or upgrade with `vetted lock --upgrade debian`",
-        ) from error
+def _replaced(gone: Sequence[Entry], lock: Lock, target: Path) -> Iterator[tuple[Entry, Path]]:
+    """The packages that the mirror replaced, one by one. Raises NetworkError, which names every one of them."""
+    with Downloader() as downloader:
+        for entry in gone:
+            try:
+                yield entry, snapshot.download(downloader, entry, lock.platform.name, target)
+            except errors.NetworkError as error:
+                raise errors.NetworkError(
+                    "the Debian mirror no longer has "
+                    + ", ".join(f"{entry.name} {entry.version}" for entry in gone)
+                    + f"; newer versions replaced them\nfor {entry.name}, {snapshot.archive()} was asked: {error.what}",
+                    cause="mirrors keep only the newest version of a package",
+                    next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
+                    "or upgrade with `vetted lock --upgrade debian`",
+                ) from error
 
 
 def _is_locked(path: Path, entry: Entry) -> bool:

@@ -12,16 +12,18 @@ from doctor.know import history
 
 PACKAGE = "transformers"
 CODE = re.compile(r"\btransformers_modules\b|\btrust_remote_code\b")
-NAME = re.compile(r"\b[a-z_]+_[a-z0-9_]{6,}\b")  # of methods: words of one part are of every release
+FAILED = re.compile(r"\b(?:AttributeError|TypeError|ImportError)\b")
+# A frame, or a method of the model. Words of one part are of every release.
+NAME = re.compile(r"(?:\bin |\bself\.|\bmodel\.)([a-z_]+_[a-z0-9_]{6,})\b")
 
 
 def outdated_model_code(case: Case) -> Iterator[Finding]:
-    """The newest method of Transformers that the error names, where the code of a model called it or was called."""
-    if not CODE.search(case.error):
+    """The newest method of models that the error names, where a model may bring code of its own."""
+    if not (CODE.search(case.error) and FAILED.search(case.error)):
         return
     newest = None
     for name in dict.fromkeys(NAME.findall(case.error)):
-        fact = history.member(case.knowledge.apis, PACKAGE, name)
+        fact = history.of_models(case.knowledge.apis, PACKAGE, name)
         release = versions.parse(fact.since) if fact is not None else None
         if fact is not None and release is not None and (newest is None or release > newest[0]):
             newest = release, fact
@@ -31,7 +33,7 @@ def outdated_model_code(case: Case) -> Iterator[Finding]:
     since, name = newest[1].since, newest[1].name
     yield Finding(
         rule="model-code",
-        title=f"the model brings code of its own, and {name} came with {PACKAGE} {since}",
+        title=f"the model may bring code of its own, and {name} came with {PACKAGE} {since}",
         packages={PACKAGE: version},
         severity="crash",
         confidence="possible",

@@ -126,9 +126,11 @@ def offered(apis: Apis, name: str) -> list[Fact]:
     ]
 
 
-def member(apis: Apis, package: str, name: str) -> Fact | None:
-    """The member of this name that came first, of any class of a package; None where a class has always had it."""
-    facts = [_fact(apis, package, fact, FAR) for fact in ending(apis, package, name) if fact.endswith(f".{name}")]
+def of_models(apis: Apis, package: str, name: str) -> Fact | None:
+    """The method of this name that models got, of the release that was first; None where it went, or is not known."""
+    facts = [
+        _fact(apis, package, f"{owner}.{name}", FAR) for owner in MODEL if f"{owner}.{name}" in apis[package].changes
+    ]
     if not facts or any(not fact.since for fact in facts):
         return None
     return min(facts, key=lambda fact: versions.parse(fact.since) or Version("0"))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Where advantages are zero, large terms of a gradient cancel, and float32 leaves up to 1.3e-6 of them.
 CANCELLED = 5e-3
+ROUNDED = 1e-5  # of an update
 
 # The worst of each number over the whole run, and where it was.
 Measured = dict[str, tuple[float, str]]
@@ -68,7 +69,7 @@ def _measure_steps(
             for name, error in optimizer.errors(step.gradients, clipped, rounding=CANCELLED).items():
                 worst.setdefault("gradient_error", {})[f"step {number}, {name}"] = error
         moved = {name: optimizer.moved(step.before[name], journal.after(index)[name], update[name]) for name in update}
-        rounding = CANCELLED * follower.amplification(number - 1)
+        rounding = max(ROUNDED, CANCELLED * follower.amplification(number - 1))
         for name, error in optimizer.errors(moved, update, rounding=rounding).items():
             worst.setdefault("update_error", {})[f"step {number}, {name}"] = error
         after = journal.after(index)

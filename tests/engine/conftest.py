@@ -20,6 +20,7 @@ from filelock import FileLock
 from pip._internal.models.index import PyPI
 
 from builder.base import errors, machine, project
+from builder.base.download import Downloader
 from builder.certify import certificate, engine, hostenv
 from builder.image import build, daemon, oci, target
 from builder.lock import debian, lockfile, snapshot
@@ -112,8 +113,10 @@ def obtainable(shared: Path) -> None:
     root = shared / "obtainable"
     with FileLock(root.with_suffix(".lock")):
         if not root.exists():
-            _lock_anew(copy_of_project(root.with_suffix(".partial")))
-            root.with_suffix(".partial").rename(root)
+            partial = root.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)  # of a worker that was killed
+            _lock_anew(copy_of_project(partial))
+            partial.rename(root)
     if debian_locks(root) != debian_locks(ROOT):
         _locked.update({folder: root / folder for folder in ("lockfiles", "images")})
 
@@ -140,7 +143,9 @@ def _is_lost(lock: Lock, scratch: Path) -> bool:
         return False  # no mirror at all: a test that needs one says so
     downloads.mkdir(parents=True)
     try:
-        snapshot.download(list(set(lock.debian) - apt.offered(lock.debian)), lock.platform.name, downloads)
+        with Downloader() as downloader:
+            for entry in set(lock.debian) - apt.offered(lock.debian):
+                snapshot.download(downloader, entry, lock.platform.name, downloads)
     except errors.NetworkError:
         return True
     return False

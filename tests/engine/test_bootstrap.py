@@ -21,6 +21,7 @@ def clone(tmp_path: Path) -> Path:
     """A clone whose own packages are two of the real ones, and whose command prints who installed them."""
     root = tmp_path / "a clone"
     (root / "builder").mkdir(parents=True)
+    (root / "builder" / "__init__.py").touch()
     shutil.copy(ROOT / "vetted", root)
     stanzas = re.split(r"\n(?=\S)", (ROOT / "requirements.txt").read_text())
     own = [stanza for stanza in stanzas if stanza.partition("==")[0] in PACKAGES]
@@ -34,13 +35,16 @@ def clone(tmp_path: Path) -> Path:
 
 
 def call(clone: Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # ./nox sets it
     return subprocess.run(
-        [clone / "vetted"], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=300
+        [clone / "vetted"], cwd=cwd, env={**own, **env}, capture_output=True, text=True, check=False, timeout=300
     )
 
 
-def test_pip_installs_uv_and_uv_the_rest(clone: Path) -> None:
-    first = call(clone)
+def test_pip_installs_uv_and_uv_the_rest(clone: Path, tmp_path: Path) -> None:
+    (tmp_path / "logging.py").write_text("raise SystemExit('not Python's own')")
+    (tmp_path / "uv.toml").write_text('[pip]\ntarget = "elsewhere"\n')
+    first = call(clone, cwd=tmp_path, UV_SYSTEM_PYTHON="1")
     assert (first.returncode, first.stdout) == (0, "packaging uv\nuv pip\n"), first.stderr
     assert first.stderr == "vetted: making its own environment in .venv (once)\n"
     again = call(clone, cwd=ROOT)  # which has a builder of its own

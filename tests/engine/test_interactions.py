@@ -42,3 +42,30 @@ def test_a_row_is_green_with_a_seed_that_made_it_red(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert float(done.stdout.splitlines()[-1].removeprefix("update error ")) < 1e-3
+
+
+ERRORS = """
+import torch
+from smoke.kit import optimizer
+from smoke.kit.measured import CANCELLED, ROUNDED
+
+row = {"optimizer": "adamw", "adapter": "LoRA", "gradient norm": "free"}
+torch.manual_seed(1)
+gradients = {name: torch.randn(16, 8, dtype=torch.float64) * 0.01 for name in ("first", "second")}
+update = optimizer.Follower(row).step(0, gradients)
+rounding = max(ROUNDED, CANCELLED * optimizer.Follower(row).amplification(0))
+for share in (0.0, 0.01):
+    actual = {**update, "second": update["second"] * (1 + share)}
+    print(optimizer.errors(actual, update, rounding=rounding)["second"])
+"""
+
+
+def test_an_update_that_is_wrong_by_a_hundredth_is_an_error(python: Path, tmp_path: Path) -> None:
+    """What rounding may leave is allowed for, and nothing more."""
+    done = subprocess.run(
+        [python, "-c", ERRORS], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    right, wrong = map(float, done.stdout.split())
+    assert right == 0
+    assert wrong > 1e-3

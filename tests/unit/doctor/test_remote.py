@@ -28,9 +28,13 @@ def test_code_that_comes_with_a_model_fails_in_what_a_later_release_brought(vers
 @pytest.mark.parametrize(
     ("version", "error"),
     [
-        ("4.57.0", TIED),  # it does not have that method: the versions are not those of the error
+        ("4.57.0", TIED),  # it lacks that method: the error is another release's
         ("5.0.0", TIED.replace("transformers_modules/", "mine/")),  # code of one's own
         ("5.0.0", TIED.replace("tied_weights_keys", "forward")),
+        ("5.0.0", TIED.replace("AttributeError", "torch.OutOfMemoryError")),
+        ("5.10.1", "transformers_modules/x.py, in save_pretrained\nTypeError: self.save_pretrained"),
+        ("5.10.1", "transformers_modules/x.py, in is_initialized\nAttributeError: torch.distributed.is_initialized()"),
+        ("5.10.1", "transformers_modules/x.py, in apply_chat_template\nTypeError: add_special_tokens"),
     ],
 )
 def test_nothing_is_concluded_about_code_that_comes_with_a_model(version: str, error: str) -> None:

@@ -202,11 +202,13 @@ class Archive(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
     files: ClassVar[list[dict[str, str]]] = []
     content: ClassVar[bytes] = DEB
+    other: ClassVar[str] = ""  # the path of a file with other bytes
     paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         self.paths.append(self.path)
         body = self.content if self.path.startswith("/file/") else json.dumps({"result": self.files}).encode()
+        body = b"of another build" if self.path == self.other else body
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body)
@@ -255,18 +257,34 @@ def test_what_the_mirror_has_is_not_asked_of_the_archive(mirror: Small, archive:
 
 def test_other_bytes_from_the_archive_are_refused(mirror: Small, archive: type[Archive]) -> None:
     archive.content = b"other bytes"
-    with pytest.raises(errors.NetworkError, match="the downloaded package is not the locked one"):
+    with pytest.raises(errors.NetworkError, match="for amd64 with the locked hash"):
         fetch(mirror)
     assert list((mirror.project.state / "debs").iterdir()) == []
+
+
+def test_of_several_files_the_one_with_the_locked_hash_is_taken(mirror: Small, archive: type[Archive]) -> None:
+    archive.files.insert(0, {"architecture": "all", "hash": "d" * 40})
+    archive.other = f"/file/{'d' * 40}"
+    assert fetch(mirror)[NAME].read_bytes() == DEB
+    assert archive.paths[1:] == [archive.other, f"/file/{'b' * 40}"]
+
+
+def test_the_password_of_an_archive_is_not_shown(mirror: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting(mirror, "OFFERED", "1:2.38.1-5+deb12u4")
+    monkeypatch.setenv("VETTED_DEBIAN_SNAPSHOT", "http://somebody:planted@127.0.0.1:9/debian")
+    with pytest.raises(errors.NetworkError) as caught:
+        fetch(mirror)
+    assert "http://127.0.0.1:9/debian was asked" in caught.value.what
+    assert "planted" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ([], f"has no {NAME} {VERSION} for amd64"),
-        ([{"architecture": "arm64", "hash": "a" * 40}], f"has no {NAME} {VERSION} for amd64"),
-        ([{"architecture": "amd64", "hash": "../../etc"}], f"has no {NAME} {VERSION} for amd64"),
-        ([{"architecture": "amd64"}], f"gave no answer that can be read about {NAME}"),
+        ([], f"it has no {NAME} {VERSION} for amd64"),
+        ([{"architecture": "arm64", "hash": "a" * 40}], f"it has no {NAME} {VERSION} for amd64"),
+        ([{"architecture": "amd64", "hash": "../../etc"}], f"it has no {NAME} {VERSION} for amd64"),
+        ([{"architecture": "amd64"}], "it gave no answer that can be read"),
     ],
 )
 def test_an_archive_without_the_file_is_named_with_the_package(

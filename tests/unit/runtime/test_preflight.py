@@ -180,6 +180,14 @@ def test_it_imports_nothing_of_a_stack_and_reads_any_image(tmp_path: Path) -> No
         ("1", "run vetted use", "run vetted use (in a clone of Vetted, with --into and the path of this folder)"),
         ("1", "docker compose run smoke", "docker compose run smoke (in a clone of Vetted)"),
         ("1", "rename it", "rename it"),
+        (
+            "1",
+            "with one: vetted use --server, then docker compose run --rm train; or docker compose run smoke",
+            (
+                "with one: vetted use --server (in a clone of Vetted, with --into and the path of this folder), "
+                "then docker compose run --rm train; or docker compose run smoke (in a clone of Vetted)"
+            ),
+        ),
     ],
 )
 def test_beside_a_compose_file_of_the_users_own_it_says_where_the_commands_are(

@@ -19,19 +19,19 @@ import pytest
 from filelock import FileLock
 from pip._internal.models.index import PyPI
 
-from builder.base import errors, machine, project
-from builder.base.download import Downloader
+from builder.base import machine, project
+from builder.base.project import Project
 from builder.certify import certificate, engine, hostenv
 from builder.image import build, daemon, oci, target
-from builder.lock import debian, lockfile, snapshot
+from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from tests import parts
+from tests.engine import debian_locks
 from tests.registry.conftest import PASSWORD, make_keys
 from tests.registry.server import serving
 
 ROOT = Path(__file__).parents[2]
 STACK = "trl1.16-cpu"
-BUILT = (STACK, "trl1.16-cu130")
 # What has nothing to ask without a GPU. Anything else that were not run would be a hole in the certificate.
 GPU_ONLY = {"cublas-loaded", "vllm-device", "vllm-sleep-mode"}
 DOCKER = ("certify", STACK, "--engine", "docker")
@@ -108,47 +108,18 @@ _locked: dict[str, Path] = {}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def obtainable(shared: Path) -> None:
+def locks(shared: Path) -> None:
     """Debian's mirrors delete what they replace: without a snapshot of them, tests lock those packages anew."""
-    root = shared / "obtainable"
+    root = shared / "locks"
     with FileLock(root.with_suffix(".lock")):
         if not root.exists():
             partial = root.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)  # of a worker that was killed
-            _lock_anew(copy_of_project(partial))
+            copy_of_project(partial)
+            debian_locks.renew(Project(partial), (STACK, "trl1.16-cu130"))
             partial.rename(root)
-    if debian_locks(root) != debian_locks(ROOT):
+    if debian_locks.differ(root, ROOT):
         _locked.update({folder: root / folder for folder in ("lockfiles", "images")})
-
-
-def debian_locks(root: Path) -> dict[str, str]:
-    return {str(path.relative_to(root)): path.read_text() for path in root.glob("lockfiles/*/debian*.txt")}
-
-
-def _lock_anew(workshop: Workshop) -> None:
-    """Lock the Debian packages of stacks that tests build, where this machine cannot get those of the lock."""
-    for name in BUILT:
-        with workshop.project.holding(name) as scratch:
-            lost = any(_is_lost(lock, scratch) for lock in lockfile.load_all(workshop.project, name))
-        if lost:
-            workshop.json("lock", name, "--upgrade", "debian")
-
-
-def _is_lost(lock: Lock, scratch: Path) -> bool:
-    """Did the mirror replace locked packages, and does this machine not reach the archive that keeps them?"""
-    downloads = scratch / "lost" / lock.platform.name
-    try:
-        apt = debian.Apt(scratch / f"apt-{lock.platform.name}", lock.stack)
-    except errors.VettedError:
-        return False  # no mirror at all: a test that needs one says so
-    downloads.mkdir(parents=True)
-    try:
-        with Downloader() as downloader:
-            for entry in set(lock.debian) - apt.offered(lock.debian):
-                snapshot.download(downloader, entry, lock.platform.name, downloads)
-    except errors.NetworkError:
-        return True
-    return False
 
 
 STATE = ("host", "debs", "rootfs", "wheels")

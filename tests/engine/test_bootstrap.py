@@ -42,7 +42,7 @@ def call(clone: Path, cwd: Path | None = None, **env: str) -> subprocess.Complet
 
 
 def test_pip_installs_uv_and_uv_the_rest(clone: Path, tmp_path: Path) -> None:
-    (tmp_path / "logging.py").write_text("raise SystemExit('not Python's own')")
+    (tmp_path / "logging.py").write_text("raise SystemExit('a module of the folder')")
     (tmp_path / "uv.toml").write_text('[pip]\ntarget = "elsewhere"\n')
     first = call(clone, cwd=tmp_path, UV_SYSTEM_PYTHON="1")
     assert (first.returncode, first.stdout) == (0, "packaging uv\nuv pip\n"), first.stderr

@@ -15,6 +15,7 @@ import zstandard
 from builder.base import project, sources
 from builder.certify import certificate, engine, suite
 from builder.image import build, context, daemon, oci, target
+from tests.engine import debian_locks
 from tests.engine.conftest import (
     DOCKER,
     GPU_ONLY,
@@ -23,7 +24,6 @@ from tests.engine.conftest import (
     STACK,
     Workshop,
     containers,
-    debian_locks,
     killed_while,
     succeeds,
 )
@@ -45,7 +45,7 @@ def test_the_subject_is_the_digest_that_docker_reports(
 
 def test_the_image_built_here_is_the_one_whose_certificate_is_committed(workshop: Workshop, built: oci.Image) -> None:
     """On another machine, with another index, on another day."""
-    if debian_locks(workshop.root) != debian_locks(ROOT):
+    if debian_locks.differ(workshop.root, ROOT):
         pytest.skip(
             "the mirror replaced Debian packages of the lock; set VETTED_DEBIAN_MIRROR to a snapshot of its day"
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from builder.intent import stack
 from builder.lock import resolve
 from tests.conftest import TINY, Small, make_wheel
+from tests.unit.lock import mirror as mirrors
 
 FILES = ("requirements.txt", "build.txt", "debian.txt", "lock.toml")
 
@@ -45,3 +47,14 @@ class Bench:
 def bench(small: Small, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setenv("VETTED_WHEELHOUSE", str(small.wheelhouse))
     return Bench(small)
+
+
+@pytest.fixture
+def mirror(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
+    """A stack of one Debian package, and a mirror that has it: the one whose faults a test chooses."""
+    mirrors.install(small, tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
+    monkeypatch.setenv("VETTED_DEBIAN_MIRROR", mirrors.MIRROR)
+    monkeypatch.setenv("VETTED_DEBIAN_SNAPSHOT", "http://127.0.0.1:9")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    return small

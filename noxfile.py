@@ -15,6 +15,8 @@ nox.options.default_venv_backend = "none"
 VETTED = (sys.executable, "-m", "builder")
 # Tests start thousands of short processes: each would compile the same modules again.
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
+# Folders whose tests all need more: their conftest.py marks every one.
+ENGINE = ("tests/engine", "tests/gpu", "tests/registry")
 MEMORY = "/dev/shm"
 ROOM = 6 << 30  # bytes
 
@@ -23,6 +25,7 @@ ROOM = 6 << 30  # bytes
 def tests(session: nox.Session) -> None:
     """The tests that need nothing but this Python, in minutes: ./nox -s tests -- [PYTEST ARGUMENTS]."""
     parallel = ["--numprocesses", "logical", "--dist", "worksteal", "--durations", "15"]
+    parallel += [f"--ignore={folder}" for folder in ENGINE]
     session.run(sys.executable, "-m", "pytest", *(session.posargs or parallel), env=BYTECODE | folders_in_memory())
 
 

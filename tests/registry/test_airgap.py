@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from builder.certify import certificate
 from builder.image import oci
 from builder.publish import airgap, dotenv
+from tests import schemas
 from tests.commands import Answer
 from tests.conftest import ROOT, TINY
 from tests.registry.conftest import Keys, Stack, verify
@@ -44,7 +43,7 @@ def test_it_holds_image_statements_signatures_and_key(certified: Stack, carried:
     assert (carried / "cosign.pub").read_text() == keys.public.read_text()
     path = certificate.path(certified.small.project, TINY, "cpu", "docker")
     assert json.loads((carried / "certificate.json").read_text()) == json.loads(path.read_text())
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str((carried / "sbom.json").read_text()) is None
+    assert schemas.bill_error((carried / "sbom.json").read_text()) == ""
     assert list(carried.parent.glob(".*")) == []
 
 

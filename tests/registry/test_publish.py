@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from google.protobuf import json_format
 from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement as in_toto
@@ -26,6 +24,7 @@ from builder.image.origin import Origin, Tool
 from builder.lock import lockfile
 from builder.publish import attached, registry, signing
 from builder.publish.reference import Repository
+from tests import schemas
 from tests.conftest import PATCH, TINY
 from tests.registry.conftest import Keys, Stack, dated, on_another_machine, publish, tags, verify
 from tests.unit.conftest import Command
@@ -75,7 +74,7 @@ def test_the_bill_of_materials_is_cyclonedx_and_holds_the_lock(
 ) -> None:
     publish(command, certified, repository, keys)
     bill = attachments(repository, certified.image)["bill of materials"]["predicate"]
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
+    assert schemas.bill_error(json.dumps(bill)) == ""
     lock = certified.small.lock
     by_url = {component["purl"]: component for component in bill["components"]}
     assert len(by_url) == len(lock.python) + len(lock.debian)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from google.protobuf import json_format
 from in_toto_attestation.predicates.test_result.v0 import test_result_pb2
@@ -21,6 +20,7 @@ from builder.base.machine import Hardware
 from builder.base.project import Project
 from builder.certify import certificate
 from builder.certify.certificate import Measurement, Outcome, ProbeResult, Resource, Statement
+from tests import schemas
 from tests.conftest import TINY, Small
 
 SUBJECT, LOCK, SUITE = "sha256:" + "1" * 64, "sha256:" + "2" * 64, "sha256:" + "3" * 64
@@ -173,14 +173,14 @@ def documented(real: Project) -> dict[str, Any]:
 
 def test_the_documented_schema_is_that_of_the_code(real: Project) -> None:
     assert documented(real) == certificate.schema()
-    jsonschema.Draft202012Validator.check_schema(documented(real))
+    assert schemas.schema_error(documented(real)) == ""
 
 
 @pytest.mark.parametrize("hardware", [CPU, GPU])
 def test_every_statement_fits_the_schema_and_in_toto(real: Project, hardware: Hardware) -> None:
     written = issue("passed", "failed", "not-run", hardware=hardware, measurements=[MEASURED], log_tail="the end")
     data = json.loads(written.to_json())
-    jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+    assert schemas.error(data, documented(real)) == ""
     assert in_toto_refuses(data) == ""
 
 
@@ -189,7 +189,7 @@ def test_every_committed_certificate_fits_the_schema_and_in_toto(real: Project) 
     assert paths, "no stack is certified"
     for path in paths:
         data = json.loads(path.read_text(encoding="utf-8"))
-        jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+        assert schemas.error(data, documented(real)) == ""
         assert in_toto_refuses(data) == ""
         read = certificate.read(path)
         assert json.loads(read.to_json()) == data
@@ -213,14 +213,13 @@ def test_the_schema_refuses_what_a_certificate_never_says(
     real: Project, place: tuple[str | int, ...], value: object
 ) -> None:
     data = json.loads(issue("passed", measurements=[MEASURED]).to_json())
-    jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+    assert schemas.error(data, documented(real)) == ""
     *path, last = place
     inner = data
     for step in path:
         inner = inner[step]
     inner[last] = value
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+    assert schemas.error(data, documented(real)) != ""
 
 
 ISSUED = datetime.date(2026, 1, 31)
@@ -230,7 +229,7 @@ def test_a_certificate_says_when_it_was_issued_and_when_it_expires(real: Project
     written = issue("passed").dated(ISSUED)
     data = json.loads(written.to_json())
     assert (data["predicate"]["issued"], data["predicate"]["expires"]) == ("2026-01-31", "2026-05-01")
-    jsonschema.validate(data, documented(real), jsonschema.Draft202012Validator)
+    assert schemas.error(data, documented(real)) == ""
     assert in_toto_refuses(data) == ""
     path = tmp_path / "certificate.json"
     path.write_text(written.to_json())

@@ -9,7 +9,7 @@ from doctor.know import cuda
 from doctor.read import context
 
 # Checks that an advisory about the same packages explains better.
-EXPLAINED = ("moved-name", "missing-name", "requires-dist", "trl-vllm-range")
+EXPLAINED = ("moved-name", "missing-name", "requires-dist", "trl-vllm-range", "reported")
 
 
 def findings(case: Case) -> list[Finding]:

@@ -209,12 +209,18 @@ def _compiled(pattern: str) -> Pattern[str]:
     return re.compile(pattern)
 
 
-def _evidence(advisory: Advisory, best: Combination, case: Case, quoted: str) -> list[str]:
+def stated(best: Combination, case: Case) -> list[str]:
+    """The versions of a combination's packages, and its ranges."""
     lines = []
     for name, range_ in best.ranges.items():
         version = case.version(name)
         installed = f"{name} {version}" if version else f"{name} (version not given)"
         lines.append(installed if range_ == versions.ANY else f"{installed}, affected {range_}")
+    return lines
+
+
+def _evidence(advisory: Advisory, best: Combination, case: Case, quoted: str) -> list[str]:
+    lines = stated(best, case)
     lines += [condition for condition, met in best.conditions.items() if met]
     if quoted:
         lines.append(f"the error says: {quoted}")

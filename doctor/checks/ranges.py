@@ -9,10 +9,10 @@ from doctor.base import versions
 OPPOSITES = {">=": "<", ">": "<=", "<=": ">", "<": ">=", "==": "!=", "!=": "==", "~=": "<"}
 
 
-def install(requirement: str) -> str:
-    """The command for a requirement, quoted: its range may be a stranger's, and after "===" any letter may stand."""
-    quoted = shlex.quote(requirement)
-    return f"uv pip install {quoted if quoted != requirement else repr(requirement)}"
+def install(*requirements: str) -> str:
+    """The command for requirements, quoted: a range may be a stranger's, and after "===" any letter may stand."""
+    words = (repr(line) if shlex.quote(line) == line else shlex.quote(line) for line in requirements)
+    return f"uv pip install {' '.join(words)}"
 
 
 def outside(allowed: str) -> list[str]:

@@ -12,7 +12,7 @@ from doctor.read.environment import Environment
 from doctor.read.machine import Machine
 from doctor.read.suite import Result
 
-FAILED = re.compile(r"\w(?:Error|Exception)\b|Traceback \(most recent|core dumped|Killed|\bfatal\b")
+FAILED = re.compile(r"\w(?:Error|Exception)\b|\bException: |Traceback \(most recent|core dumped|Killed|\bfatal\b")
 
 
 @dataclass

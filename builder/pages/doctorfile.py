@@ -38,7 +38,9 @@ def content(project: Project) -> bytes:
 
 def _sources(folder: Path) -> list[Path]:
     return sorted(
-        path for path in folder.rglob("*") if path.suffix in (".py", ".json", ".gz") and "__pycache__" not in path.parts
+        path
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".json", ".jsonl", ".gz") and "__pycache__" not in path.parts
     )
 
 

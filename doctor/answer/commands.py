@@ -11,6 +11,7 @@ from doctor.base import aliases, versions
 from doctor.case import Case
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import cuda
+from doctor.know.data import Advisory
 from doctor.read.environment import Environment
 
 BACK = 1.5  # an older release lacks what the code was written for
@@ -36,7 +37,7 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
         requirements = None
         if finding.sure and finding.rule in advisories:
             moved = finding.shown == EXPLAINS and MOVED.search(case.error) is not None
-            requirements = _smallest([fix.get("packages", {}) for fix in advisories[finding.rule]["fix"]], case, moved)
+            requirements = _smallest(_ways(advisories[finding.rule], case), case, moved)
         elif finding.sure and finding.ways and not finding.commands:
             requirements = _first(finding.ways, case)
         if requirements is not None:
@@ -47,6 +48,17 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
         finding.commands = [
             shell.written(command, case.environment.executable, torch_cuda) for command in finding.commands
         ]
+
+
+def _ways(advisory: Advisory, case: Case) -> list[dict[str, str]]:
+    """The ways out of an advisory, without those of the packages it is about that are not here: they need no way."""
+    blamed = {name for affected in advisory["affected"] for name in affected.get("packages", {})}
+    tables = [fix.get("packages", {}) for fix in advisory["fix"]]
+    here = [
+        {name: range_ for name, range_ in table.items() if name not in blamed or case.version(name) is not None}
+        for table in tables
+    ]
+    return [way for way in here if way]
 
 
 def _for_python(command: str, python: str) -> str:

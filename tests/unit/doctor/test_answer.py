@@ -74,6 +74,17 @@ def test_a_command_takes_the_smallest_step_and_what_must_move_with_it() -> None:
     assert findings[0].commands == ["uv pip install 'trl>=0.22.0,<0.23' 'transformers>=4.55.0,<4.56'"]
 
 
+def test_what_is_not_installed_needs_no_upgrade() -> None:
+    """VETTED-0023 is about PEFT, or Liger: who has PEFT alone upgrades that, and does not go back with Transformers."""
+    case = reported(
+        {"peft": "0.17.0", "transformers": "5.0.0"}, "ImportError: cannot import name 'HybridCache' from 'transformers'"
+    )
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert findings[0].rule == "VETTED-0023"
+    assert findings[0].commands == ["uv pip install 'peft>=0.19.1,<0.20'"]
+
+
 def test_the_report_is_calm_and_honest_when_there_is_nothing() -> None:
     case = reported({"left-pad": "1.0"})
     text = report.text(case, [], None)

@@ -40,6 +40,7 @@ APIS = {
     ),
     "trl": api({"GRPOTrainer.llm": "+0 -0.16.0", "helper(flag": "+0.5.0"}),
     "vllm": api({"vllm models:NewForCausalLM": "+0.9.0"}),
+    "liger-kernel": api({"liger_kernel.transformers.monkey_patch:apply_liger_kernel_to_new3": "+0.5.7"}),
 }
 
 
@@ -123,6 +124,20 @@ def first(packages: dict[str, str], error: str, **more: Any) -> Finding:
             "unknown-model",
             "vllm",
             ["<0.9.0"],
+        ),
+        (
+            "Model architectures ['NewForCausalLM'] failed to be inspected.",  # it is listed, so something else moved
+            {"vllm": "0.9.1"},
+            "unknown-model",
+            "vllm",
+            ["<=0.9.1"],
+        ),
+        (
+            "    apply_fn = MODEL_TYPE_TO_APPLY_LIGER_FN[model_type]\nKeyError: 'new3'",
+            {"transformers": "4.50.0"},
+            "moved-name",
+            "liger-kernel",
+            ["<0.5.7"],
         ),
     ],
 )

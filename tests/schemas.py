@@ -20,7 +20,7 @@ def schema_error(schema: dict[str, Any]) -> str:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        return error.message
+        return str(error.message)
     return ""
 
 
@@ -28,4 +28,4 @@ def error(data: object, schema: dict[str, Any]) -> str:
     """The first thing that a JSON schema says against a document; nothing where it fits."""
     from jsonschema import Draft202012Validator
 
-    return next((error.message for error in Draft202012Validator(schema).iter_errors(data)), "")
+    return next((str(error.message) for error in Draft202012Validator(schema).iter_errors(data)), "")

@@ -201,6 +201,10 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     gap = fact.gap(version) if version is not None else ("", "")
     if all(gap):  # the error says what the releases around it leave open
         lacks, bad = True, [f">{gap[0]},<{gap[1]}", *without]
+    first = fact.begins_after(version) if version is not None else ""
+    if first:  # it came with a release between these two
+        lacks, bad = True, [f"<{first}"]
+        having = [",".join(filter(None, (f">={first}", having[0]))), *having[1:]]
     sure = lacks and fact.near >= history.RELATED
     changes = (change for change in fact.changes if change != "+0")
     releases = "; ".join(f"{'since' if change[0] == '+' else 'gone in'} {change[1:]}" for change in changes)

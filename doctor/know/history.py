@@ -76,6 +76,11 @@ class Fact(NamedTuple):
         below, above = self._neighbours(own) if own is not None and self.read else ("", "")
         return (below, above) if below != above and self.in_release(version) is None else ("", "")
 
+    def begins_after(self, version: str) -> str:
+        """The first release that was read, where it has the name and a version is older; "" otherwise."""
+        own, first = versions.parse(version), versions.parse(self.read[0]) if self.read else None
+        return self.read[0] if own and first and own < first and self.changes[0] == "+0" else ""
+
     def spans(self) -> tuple[list[str], list[str]]:
         """The releases without the name and those with it, as ranges; unread ones before a change are in neither."""
         return spans(self.changes, self.read, self.unread)

@@ -27,6 +27,20 @@ TELLING = re.compile(
 )
 NUMBERS = re.compile(r"\d+")
 LONG_WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name
+# What Python puts in straight quotes, and people who retype an error do not.
+_NAME = r"[`\"\u2018\u2019\u201c\u201d]?([A-Za-z_][\w.]*\w)[`\"\u2018\u2019\u201c\u201d]?(?![\w'])"
+_OWNER = (
+    r"[`\"\u2018\u201c]?([A-Z]\w+|str|list|dict|tuple|int|float|bool|generator)[`\"\u2019\u201d]?"  # no "an object"
+)
+UNQUOTED = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (rf"\b(unexpected keyword argument|[Nn]o module named:?) {_NAME}", r"\1 '\2'"),
+        (rf"\b(cannot import name) {_NAME} from {_NAME}", r"\1 '\2' from '\3'"),
+        (rf"\b(module) {_NAME} has no attribute {_NAME}", r"\1 '\2' has no attribute '\3'"),
+        (rf"(?<![\w'.]){_OWNER} object has no attribute {_NAME}", r"'\1' object has no attribute '\2'"),
+    )
+)
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -93,11 +107,17 @@ def condense(file: Readable) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """The text of an error that a user pasted, without colours, cut to a limit."""
+    """The text of an error that a user pasted, without colours, with Python's own quotes, cut to a limit."""
     lines = LONG_WORD.sub(r"\1", COLOUR.sub("", text)).splitlines()
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
-    return "\n".join(_cut([line[:LONGEST] for line in lines]))
+    return "\n".join(_quoted(line) for line in _cut([line[:LONGEST] for line in lines]))
+
+
+def _quoted(line: str) -> str:
+    for pattern, replacement in UNQUOTED:
+        line = pattern.sub(replacement, line)
+    return line
 
 
 def _cut(lines: list[str]) -> list[str]:

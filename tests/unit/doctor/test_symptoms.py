@@ -23,3 +23,35 @@ def test_a_log_is_cut_to_what_speaks(tmp_path: Path) -> None:
 
 def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() -> None:
     assert symptoms.plain("Ab" * 5000 + "Error: c") == "Ab" * 150 + ": c"
+
+
+@pytest.mark.parametrize(
+    ("typed", "raised"),
+    [
+        (
+            "Accelerator.__init__() got an unexpected keyword argument use_seedable_sampler",
+            "Accelerator.__init__() got an unexpected keyword argument 'use_seedable_sampler'",
+        ),
+        ("ImportError: cannot import name `Cache` from `a.b`", "ImportError: cannot import name 'Cache' from 'a.b'"),
+        ("cannot import name Cache from transformers (/x)", "cannot import name 'Cache' from 'transformers' (/x)"),
+        ("no module named triton.ops", "no module named 'triton.ops'"),
+        ("module \u2018numpy\u2019 has no attribute \u2018product\u2019", "module 'numpy' has no attribute 'product'"),
+        ("DataParallel object has no attribute save", "'DataParallel' object has no attribute 'save'"),
+    ],
+)
+def test_a_retyped_error_gets_the_quotes_that_python_writes(typed: str, raised: str) -> None:
+    assert symptoms.plain(typed) == raised
+    assert symptoms.plain(raised) == raised
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it says unexpected keyword argument, and I do not know why",
+        "AttributeError: 'X' object has no attribute 'y'. Did you mean: 'z'?",
+        "No module named 'a.b'",
+        "an object has no attribute here",
+    ],
+)
+def test_other_words_stay(text: str) -> None:
+    assert symptoms.plain(text) == text

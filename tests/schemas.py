@@ -1,4 +1,4 @@
-"""What public schemas say against a document. Their validator takes seconds to import: only those who ask do."""
+"""What public schemas say against a document. Importing the validator takes seconds: it is imported where it is used."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from doctor.read.environment import Environment
 
 BACK = 1.5  # an older release lacks what the code was written for
 MOVED = re.compile(r"cannot import name|No module named|unexpected keyword argument|has no attribute")
+BACK_FAR = 10 * BACK  # ten minor versions or a major one
 FAR = 100.0  # the distance to a range when it cannot be told
 
 
@@ -37,9 +38,9 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
         requirements = None
         if finding.sure and finding.rule in advisories:
             moved = finding.shown == EXPLAINS and MOVED.search(case.error) is not None
-            requirements = _smallest(_ways(advisories[finding.rule], case), case, moved)
+            requirements = _smallest(_ways(advisories[finding.rule], finding, case), case, moved)
         elif finding.sure and finding.ways and not finding.commands:
-            requirements = _first(finding.ways, case)
+            requirements = _first(finding.ways, case, careful=finding.rule == "reported")
         if requirements is not None:
             finding.commands = ["uv pip install " + " ".join(map(shlex.quote, requirements))]
         if case.environment.executable:
@@ -50,12 +51,14 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
         ]
 
 
-def _ways(advisory: Advisory, case: Case) -> list[dict[str, str]]:
-    """The ways out of an advisory, without those of the packages it is about that are not here: they need no way."""
-    blamed = {name for affected in advisory["affected"] for name in affected.get("packages", {})}
+def _ways(advisory: Advisory, finding: Finding, case: Case) -> list[dict[str, str]]:
+    """The fixes of an advisory, without packages of its other combinations that are not installed."""
+    others = {name for affected in advisory["affected"] for name in affected.get("packages", {})} - set(
+        finding.packages
+    )
     tables = [fix.get("packages", {}) for fix in advisory["fix"]]
     here = [
-        {name: range_ for name, range_ in table.items() if name not in blamed or case.version(name) is not None}
+        {name: range_ for name, range_ in table.items() if name not in others or case.version(name) is not None}
         for table in tables
     ]
     return [way for way in here if way]
@@ -81,9 +84,16 @@ def _smallest(ways: list[dict[str, str]], case: Case, moved: bool = False) -> li
     return [*best, *_companions(case, best)]
 
 
-def _first(ways: list[dict[str, str]], case: Case) -> list[str] | None:
-    """The first way out that breaks least: their order says which is better. Of two for one package, the nearer."""
+def _first(ways: list[dict[str, str]], case: Case, careful: bool = False) -> list[str] | None:
+    """The first way out that breaks least: their order says which is better. Of two for one package, the nearer.
+
+    `careful`: only one that breaks no other package and does not go far back.
+    """
     choices = _choices(ways, case)
+    if careful:
+        choices = [
+            choice for choice in choices if not choice.broken and not (choice.older and choice.distance > BACK_FAR)
+        ]
     if not choices:
         return None
     places: dict[str, int] = {}

@@ -202,7 +202,7 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     if all(gap):  # the error says what the releases around it leave open
         lacks, bad = True, [f">{gap[0]},<{gap[1]}", *without]
     first = fact.begins_after(version) if version is not None else ""
-    if first:  # it came with a release between these two
+    if first:  # it came between the installed release and that one
         lacks, bad = True, [f"<{first}"]
         having = [",".join(filter(None, (f">={first}", having[0]))), *having[1:]]
     sure = lacks and fact.near >= history.RELATED

@@ -25,7 +25,8 @@ LIGER = "MODEL_TYPE_TO_APPLY_LIGER_FN"  # the table whose keys are the types of 
 
 def unknown_models(case: Case) -> Iterator[Finding]:
     """Looked up in the names of Transformers and Liger, and in vLLM's list of models."""
-    yield from _of_liger(case) if LIGER in case.error else _of_transformers(case)
+    liger = list(_of_liger(case)) if LIGER in case.error else []
+    yield from liger or _of_transformers(case)
     yield from _of_vllm(case)
 
 
@@ -61,7 +62,7 @@ def _of_vllm(case: Case) -> Iterator[Finding]:
     model = match["name"] or match["other"] or match["third"]
     version = case.version("vllm")
     fact = history.exact(case.knowledge.apis, f"vllm models:{model}", "vllm")
-    if fact and version and fact.in_release(version):
+    if "inspected" in match.group() and fact and version and fact.in_release(version):
         yield _not_imported(version, model, match.group())
         return
     without = fact.spans()[0] if fact else []
@@ -80,7 +81,7 @@ def _of_vllm(case: Case) -> Iterator[Finding]:
 
 
 def _not_imported(version: str, model: str, words: str) -> Finding:
-    """vLLM lists the model, and importing its file failed: something beside it has moved."""
+    """vLLM lists the model, and importing its file failed: another package changed."""
     return Finding(
         rule="unknown-model",
         title=f"vLLM {version} lists {model}, and could not import it",
@@ -88,7 +89,7 @@ def _not_imported(version: str, model: str, words: str) -> Finding:
         severity="crash",
         confidence="possible",
         evidence=[f"the error says: {words}"],
-        remedy=[f"vllm>{version}, or the Transformers of that vLLM's day"],
+        remedy=[f"vllm>{version}, or a Transformers released at the same time as this vLLM"],
         decide=["the ImportError above it in the log: it names what vLLM did not find"],
         ranges={"vllm": [f"<={version}"]},
         shown=EXPLAINS,

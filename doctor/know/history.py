@@ -77,7 +77,7 @@ class Fact(NamedTuple):
         return (below, above) if below != above and self.in_release(version) is None else ("", "")
 
     def begins_after(self, version: str) -> str:
-        """The first release that was read, where it has the name and a version is older; "" otherwise."""
+        """The first release that was read, if it has the name and `version` is older; else ""."""
         own, first = versions.parse(version), versions.parse(self.read[0]) if self.read else None
         return self.read[0] if own and first and own < first and self.changes[0] == "+0" else ""
 

@@ -1,4 +1,4 @@
-"""Errors that public threads have solved (threads.jsonl): their words, the releases that give them, and what mended it.
+"""Errors that public threads are about (threads.jsonl): their words, the releases that give them, and what mended it.
 
 Facts and links alone, each from the threads that it names. What was run or read here is an advisory instead.
 """
@@ -19,6 +19,8 @@ class Thread(NamedTuple):
     affected: dict[str, str]  # ranges by package that give the fault together; "*" where no end is known
     fix: list[dict[str, str]]  # ranges by package that mend it, the best first
     cause: str
+    severity: str  # one of finding.SEVERITIES
+    note: str  # the hardware or the setting that it takes; "" where it takes none
     urls: list[str]
     sample: str  # a line of such an error, or what goes wrong without one
     confirmed: bool  # somebody tried the fix, or a change that names the error is in that release

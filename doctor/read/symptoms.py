@@ -28,17 +28,18 @@ TELLING = re.compile(
 NUMBERS = re.compile(r"\d+")
 LONG_WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name
 # What Python puts in straight quotes, and people who retype an error do not.
-_NAME = r"[`\"\u2018\u2019\u201c\u201d]?([A-Za-z_][\w.]*\w)[`\"\u2018\u2019\u201c\u201d]?(?![\w'])"
-_OWNER = (
-    r"[`\"\u2018\u201c]?([A-Z]\w+|str|list|dict|tuple|int|float|bool|generator)[`\"\u2019\u201d]?"  # no "an object"
-)
+_QUOTE = "[`'\"\u2018\u2019\u201c\u201d]?"
+_PROSE = r"(?!(?:when|or|in|called|error|for|from|and|with|the|a|is|to|at)\b(?!\.\w))"
+_NAME = rf"{_QUOTE}{_PROSE}([A-Za-z_]\w*(?:\.\w+)*){_QUOTE}(?!\.?[\w'-])"
+_OWNER = rf"{_QUOTE}([A-Z]\w+|str|list|dict|tuple|int|float|bool|generator){_QUOTE}"  # no "an object"
 UNQUOTED = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (rf"\b(unexpected keyword argument|[Nn]o module named:?) {_NAME}", r"\1 '\2'"),
-        (rf"\b(cannot import name) {_NAME} from {_NAME}", r"\1 '\2' from '\3'"),
-        (rf"\b(module) {_NAME} has no attribute {_NAME}", r"\1 '\2' has no attribute '\3'"),
-        (rf"(?<![\w'.]){_OWNER} object has no attribute {_NAME}", r"'\1' object has no attribute '\2'"),
+        (rf"\b[Nn]o module named:? {_NAME}", r"No module named '\1'"),
+        (rf"\bunexpected keyword argument {_NAME}", r"unexpected keyword argument '\1'"),
+        (rf"\bcannot import name {_NAME} from {_NAME}", r"cannot import name '\1' from '\2'"),
+        (rf"\bmodule {_NAME} has no attribute {_NAME}", r"module '\1' has no attribute '\2'"),
+        (rf"(?<![\w.]){_OWNER} object has no attribute {_NAME}", r"'\1' object has no attribute '\2'"),
     )
 )
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

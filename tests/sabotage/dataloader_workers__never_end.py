@@ -7,8 +7,7 @@ from typing import Any
 from tests.sabotage._break import replace, sabotage
 
 CAUGHT_BY = ("workers_left",)
-# torch lists the workers by their iterator's address: another iterator at the address of one whose workers run is an
-# error of its own, so no iterator is freed.
+# torch keys the workers by their iterator's address. A freed address could be reused, which is another error.
 KEPT: list[Any] = []
 
 

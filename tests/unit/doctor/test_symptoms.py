@@ -34,7 +34,9 @@ def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() ->
         ),
         ("ImportError: cannot import name `Cache` from `a.b`", "ImportError: cannot import name 'Cache' from 'a.b'"),
         ("cannot import name Cache from transformers (/x)", "cannot import name 'Cache' from 'transformers' (/x)"),
-        ("no module named triton.ops", "no module named 'triton.ops'"),
+        ("no module named triton.ops", "No module named 'triton.ops'"),
+        ("cannot import name 'Cache' from transformers", "cannot import name 'Cache' from 'transformers'"),
+        ("'Foo' object has no attribute bar", "'Foo' object has no attribute 'bar'"),
         ("module \u2018numpy\u2019 has no attribute \u2018product\u2019", "module 'numpy' has no attribute 'product'"),
         ("DataParallel object has no attribute save", "'DataParallel' object has no attribute 'save'"),
     ],
@@ -51,6 +53,9 @@ def test_a_retyped_error_gets_the_quotes_that_python_writes(typed: str, raised: 
         "AttributeError: 'X' object has no attribute 'y'. Did you mean: 'z'?",
         "No module named 'a.b'",
         "an object has no attribute here",
+        "unexpected keyword argument when calling it",
+        "no module named in my environment",
+        "No module named foo-bar",
     ],
 )
 def test_other_words_stay(text: str) -> None:

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from doctor.answer import diagnose
+from doctor.answer import commands, diagnose
 from doctor.base import versions
-from doctor.finding import EXPLAINS, SILENT
+from doctor.finding import EXPLAINS, POINTS, SEVERITIES, SILENT
 from doctor.know import threads
 from doctor.know.threads import Thread
 from tests.unit.doctor import kit
@@ -19,11 +19,20 @@ MOVED = Thread(
     affected={"reader": "<2.0", "files": ">=5"},
     fix=[{"reader": ">=2.0"}, {"files": "<5"}],
     cause="files 5 calls the protocol otherwise",
+    severity="crash",
+    note="",
     urls=["https://github.com/a/b/issues/1"],
     sample="NotImplementedError: a cache of LocalFiles is not supported",
     confirmed=True,
 )
-SLOW = MOVED._replace(words=[], affected={"reader": ">=1.2,<1.4"}, fix=[{"reader": ">=1.4"}], sample="every read leaks")
+SLOW = MOVED._replace(
+    words=[],
+    affected={"reader": ">=1.2,<1.4"},
+    fix=[{"reader": ">=1.4"}],
+    sample="every read leaks",
+    severity="waste",
+    note="it reads from a network",
+)
 
 
 def found(
@@ -39,8 +48,8 @@ def found(
     [
         ({"reader": "1.9", "files": "5.1"}, [("likely", EXPLAINS)]),
         ({"reader": "1.9"}, [("likely", EXPLAINS)]),
-        ({"files": "5.1"}, [("possible", EXPLAINS)]),  # the one at fault is not stated
-        ({}, [("possible", EXPLAINS)]),
+        ({"files": "5.1"}, [("possible", POINTS)]),  # the one at fault is not stated
+        ({}, [("possible", POINTS)]),
         ({"reader": "2.0"}, []),
         ({"reader": "1.9", "files": "4.9"}, []),
     ],
@@ -54,6 +63,18 @@ def test_versions_decide(
     ]
 
 
+def test_an_error_that_names_the_one_at_fault_is_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(monkeypatch, MOVED, {}, f"site-packages/reader/a.py\n{MOVED.sample}") == [("possible", EXPLAINS)]
+
+
+def test_what_an_advisory_explains_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = "ImportError: cannot import name 'HybridCache' from 'transformers'"
+    told = MOVED._replace(package="peft", words=[error], affected={"peft": "<0.18.0"}, fix=[{"peft": ">=0.18.0"}])
+    versions_ = {"peft": "0.17.0", "transformers": "5.0.0"}
+    assert found(monkeypatch, told, versions_, error) == []
+    assert kit.first(kit.reported(versions_, error)).rule == "VETTED-0023"
+
+
 def test_all_words_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(monkeypatch, MOVED, {"reader": "1.9"}, "NotImplementedError: this is not supported") == []
 
@@ -63,18 +84,40 @@ def test_a_fault_without_an_error_may_apply_to_a_run_that_does_not_fail(monkeypa
     assert found(monkeypatch, SLOW, {"reader": "1.3"}, "ValueError: no") == []
     assert found(monkeypatch, SLOW, {"reader": "1.4"}, "") == []
     assert found(monkeypatch, SLOW, {}, "") == []
-    old = SLOW._replace(affected={"reader": "<1.4"})
-    assert found(monkeypatch, old, {"reader": "1.3"}, "") == []  # it would be said of every old environment
+    assert found(monkeypatch, SLOW, {"reader": "1.3"}, "the memory grows") == [("possible", POINTS)]
+    assert found(monkeypatch, SLOW, {"reader": "1.3"}, "the loss is wrong") == [("possible", SILENT)]
+    for open_ in ("<1.4", ">=1.2"):  # it would be said of every old environment, or of every new one
+        assert found(monkeypatch, SLOW._replace(affected={"reader": open_}), {"reader": "1.3"}, "") == []
 
 
-def test_the_answer_names_the_thread_and_a_command_with_every_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = MOVED._replace(fix=[{"reader": ">=2.0", "files": "*"}])
-    monkeypatch.setattr(threads, "load", lambda: (both,))
-    finding = kit.first(kit.reported({}, both.sample))
-    assert finding.commands == ["uv pip install 'reader>=2.0' 'files'"]
-    assert finding.remedy == ["reader>=2.0 and files"]
-    assert both.urls[0] in finding.evidence[-1]
-    assert finding.links == both.urls
+@pytest.mark.parametrize(
+    ("fix", "packages", "command"),
+    [
+        ([{"reader": ">=2.0", "files": "*"}], {}, ["uv pip install 'reader>=2.0' 'files'"]),
+        ([{"reader": "<1.5"}], {}, []),  # a guess is no reason to go back
+        ([{"reader": "<1.5"}], {"reader": "1.9"}, ["uv pip install 'reader<1.5'"]),
+        ([{"reader": "<0.5"}], {"reader": "1.9"}, []),  # nor is a likely cause, to go far back
+        ([{"codec": "*"}, {"reader": "<1.5"}], {"reader": "1.9"}, ["uv pip install 'codec'"]),
+    ],
+)
+def test_a_command_goes_up_or_a_little_back(
+    monkeypatch: pytest.MonkeyPatch, fix: list[dict[str, str]], packages: dict[str, str], command: list[str]
+) -> None:
+    told = MOVED._replace(fix=fix)
+    monkeypatch.setattr(threads, "load", lambda: (told,))
+    case = kit.reported(packages, f"reader: {told.sample}")
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert findings[0].commands == command
+    assert told.urls[0] in findings[0].evidence[-1]
+    assert findings[0].links == told.urls
+
+
+def test_the_answer_says_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "load", lambda: (SLOW,))
+    finding = kit.first(kit.reported({"reader": "1.3"}))
+    assert finding.decide == ["it reads from a network"]
+    assert (finding.severity, finding.commands) == ("waste", [])
 
 
 def test_the_file_holds_together() -> None:
@@ -84,7 +127,7 @@ def test_the_file_holds_together() -> None:
     assert len({str(key) for key in keys}) == len(keys)
     for thread in lines:
         assert thread.package in thread.affected, thread
-        assert thread.fix and thread.cause and thread.sample, thread
+        assert thread.fix and thread.cause and thread.sample and thread.severity in SEVERITIES, thread
         assert max(len(thread.cause), len(thread.sample)) <= 300, thread
         for table in (thread.affected, *thread.fix):
             assert table, thread
@@ -105,3 +148,31 @@ def test_every_sample_has_its_words_and_they_tell_something() -> None:
         if thread.words:
             assert thread.shows_in(thread.sample), thread
             assert sum(map(len, thread.words)) >= 16, "words as short as these are in other errors, too"
+
+
+def test_no_two_are_about_the_same_words() -> None:
+    worded = [thread for thread in threads.load() if thread.words]
+    for thread in worded:
+        for other in worded:
+            if other is not thread and other.package == thread.package and other.affected == thread.affected:
+                assert not all(any(word in part for part in other.words) for word in thread.words), (thread, other)
+
+
+def test_no_advisory_knows_its_error_and_its_package() -> None:
+    """What an advisory knows is left to it: two answers about one error would differ some day."""
+    for thread in threads.load():
+        for advisory in kit.KNOWLEDGE.advisories if thread.words else ():
+            if any(thread.package in affected.get("packages", {}) for affected in advisory["affected"]):
+                matches = [symptom for symptom in advisory.get("symptoms", []) if re.search(symptom, thread.sample)]
+                assert not matches, (advisory["id"], thread)
+
+
+def test_no_fix_stays_within_the_releases_of_another() -> None:
+    """The command of a fix takes the first release that has it: that must not be one that is reported, too."""
+    for thread in threads.load():
+        for package, range_ in ((name, range_) for way in thread.fix[:1] for name, range_ in way.items()):
+            for other in threads.load():
+                bad = other.affected.get(package)
+                if bad and other.package == package and len(other.affected) == 1 and not other.words:
+                    inside = [release for release in versions.near(range_, bad) if versions.allows(range_, release)]
+                    assert not all(versions.allows(bad, release) for release in inside), (thread, other)

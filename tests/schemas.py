@@ -1,4 +1,4 @@
-"""What public schemas say against a document. Importing the validator takes seconds: it is imported where it is used."""
+"""What public schemas say against a document. Their validator takes seconds to import: it is imported where used."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -97,7 +98,6 @@ def _describe(stack: Stack, case: Case, shell: Shell) -> Nearest:
     difference = [step for step in steps if aliases.normalise(step.package) in WEIGHTS]
     folder, lock = f"venv-{stack['name']}", f"{stack['name']}.txt"
     backend = " --torch-backend cpu" if stack["device"] == "cpu" else ""
-    patches = stack["patches"]
     return Nearest(
         name=stack["name"],
         title=stack["title"],
@@ -109,5 +109,12 @@ def _describe(stack: Stack, case: Case, shell: Shell) -> Nearest:
             shell.written(f"uv venv --python {stack['python']} {folder}"),
             shell.written(f"uv pip sync --python {folder} --require-hashes{backend} {lock}", None, stack["cuda"]),
         ],
-        notes=[f"the image also has {len(patches)} patches: {', '.join(patches)}"] if patches else [],
+        notes=[_patched(stack)] if stack["patches"] else [],
     )
+
+
+def _patched(stack: Stack) -> str:
+    """How many patches the image has, by package."""
+    counts = Counter(patch.partition("/")[0] for patch in stack["patches"])
+    text = ", ".join(f"{count} of {package}" for package, count in counts.most_common())
+    return f"the image also has {len(stack['patches'])} patches ({text}): images/patches/"

@@ -145,3 +145,10 @@ def test_of_two_spans_that_have_a_name_the_nearer_is_installed() -> None:
 def test_what_its_author_tried_comes_before_words_in_common() -> None:
     case = reported({"deepspeed": "0.13.5"}, "loss is nan when deepspeed==0.13.5 but ok with deepspeed==0.10.2")
     assert diagnose.findings(case)[0].remedy == ["deepspeed==0.10.2, which the report says worked"]
+
+
+def test_the_patches_of_a_stack_are_counted_by_package() -> None:
+    stack_ = nearest.find(reported({"trl": "0.15.2", "vllm": "0.7.2", "torch": "2.5.1"}), SHELL)
+    assert stack_ is not None and stack_.name == "trl0.15-cu124"
+    (note,) = stack_.notes
+    assert note == "the image also has 12 patches (9 of trl, 3 of transformers): images/patches/"

@@ -11,7 +11,7 @@ from doctor.base import aliases, versions
 from doctor.case import Case
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import cuda
-from doctor.know.data import Advisory
+from doctor.know.data import Advisory, Affected
 from doctor.read.environment import Environment
 
 BACK = 1.5  # an older release lacks what the code was written for
@@ -28,6 +28,7 @@ class Choice(NamedTuple):
     distance: float
     place: int
     requirements: list[str]
+    harmful: bool  # does it give what an advisory is certain about?
 
 
 def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None:
@@ -78,10 +79,8 @@ def _smallest(ways: list[dict[str, str]], case: Case, moved: bool = False) -> li
     choices = _choices(ways, case)
     if not choices:
         return None
-    best = min(
-        choices, key=lambda choice: (choice.broken, moved and choice.older, choice.distance, choice.place)
-    ).requirements
-    return [*best, *_companions(case, best)]
+    best = min(choices, key=lambda choice: (choice.broken, moved and choice.older, choice.distance, choice.place))
+    return None if best.harmful else best.requirements
 
 
 def _first(ways: list[dict[str, str]], case: Case, careful: bool = False) -> list[str] | None:
@@ -100,8 +99,8 @@ def _first(ways: list[dict[str, str]], case: Case, careful: bool = False) -> lis
     for place, way in enumerate(ways):
         places.setdefault(" ".join(sorted(way)), place)
     rank = {choice.place: places[" ".join(sorted(ways[choice.place]))] for choice in choices}
-    best = min(choices, key=lambda choice: (choice.broken, rank[choice.place], choice.distance)).requirements
-    return [*best, *_companions(case, best)]
+    best = min(choices, key=lambda choice: (choice.broken, rank[choice.place], choice.distance))
+    return None if best.harmful else best.requirements
 
 
 def _choices(ways: list[dict[str, str]], case: Case) -> list[Choice]:
@@ -118,9 +117,41 @@ def _choices(ways: list[dict[str, str]], case: Case) -> list[Choice]:
         broken = sum(_forbidden(case.environment, name, range_) for name, range_ in moves.items())
         distance = sum(_distance(installed[name] or "", range_) for name, range_ in moves.items())
         requirements = [f"{name}{_narrow(installed[name] or '', range_)}" for name, range_ in packages.items()]
+        requirements += _companions(case, requirements)
+        harm = _harm(case, requirements)
         older = any(_older(installed[name] or "", range_) for name, range_ in moves.items())
-        choices.append(Choice(broken, older, round(distance, 1), place, requirements))
+        choices.append(Choice(broken + harm, older, round(distance, 1), place, requirements, bool(harm)))
     return choices
+
+
+def _harm(case: Case, requirements: list[str]) -> int:
+    """How many advisories are certain of the versions that requirements give, and not of those that are there."""
+    before = {name: package.version for name, package in case.environment.packages.items()}
+    after = dict(before)
+    for line in requirements:
+        requirement = versions.Requirement(line)
+        name = aliases.normalise(requirement.name)
+        newest = _newest(case, name, str(requirement.specifier))
+        if newest:
+            after[name] = newest
+    return sum(
+        any(_certain(affected, after) and not _certain(affected, before) for affected in advisory["affected"])
+        for advisory in case.knowledge.advisories
+    )
+
+
+def _certain(affected: Affected, installed: dict[str, str]) -> bool:
+    """Are all packages of a combination there, in its ranges, and is there no condition?"""
+    packages = affected.get("packages", {})
+    return not affected.get("context") and all(
+        name in installed and versions.within(range_, installed[name]) is True for name, range_ in packages.items()
+    )
+
+
+def _newest(case: Case, package: str, range_: str) -> str:
+    """The newest known release in a range, which an installer would take; "" where none is known."""
+    fitting = [release for release in case.knowledge.requires(package) if versions.allows(range_, release)]
+    return max(fitting, key=lambda release: versions.parse(release) or versions.Version("0"), default="")
 
 
 def _companions(case: Case, requirements: list[str]) -> list[str]:
@@ -142,10 +173,10 @@ def _companions(case: Case, requirements: list[str]) -> list[str]:
 
 def _needs(case: Case, requirement: versions.Requirement) -> list[versions.Requirement]:
     """What the newest known release in the range of a requirement declares to need."""
-    published = case.knowledge.requires(aliases.normalise(requirement.name))
-    fitting = [release for release in published if versions.allows(str(requirement.specifier), release)]
-    newest = max(fitting, key=lambda release: versions.parse(release) or versions.Version("0"), default="")
-    return [versions.Requirement(line) for line in published.get(newest, ()) if "extra ==" not in line]
+    name = aliases.normalise(requirement.name)
+    newest = _newest(case, name, str(requirement.specifier))
+    needs = case.knowledge.requires(name).get(newest, ())
+    return [versions.Requirement(line) for line in needs if "extra ==" not in line]
 
 
 def _forbidden(environment: Environment, package: str, range_: str) -> int:

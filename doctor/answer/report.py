@@ -75,12 +75,16 @@ def _folded(findings: list[Finding]) -> list[str]:
 def _heading(case: Case) -> list[str]:
     environment, machine = case.environment, case.machine
     python = f", Python {environment.python}" if environment.python else ""
-    lines = [f"Looked at {environment.title}: {len(environment.packages)} packages{python}"]
+    lines = [f"Looked at {environment.title}: {_count(len(environment.packages), 'package')}{python}"]
     if machine.inspected:
         driver = f"driver {machine.driver}, {machine.gpus} GPUs" if machine.driver else "no NVIDIA driver"
         models = f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""
         lines.append(f"Machine: {driver}{models}")
     return [*lines, ""]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("s" if number != 1 else "")
 
 
 def _finding(number: int, finding: Finding) -> list[str]:
@@ -115,7 +119,7 @@ def _nearest(nearest: Nearest) -> list[str]:
         for step in nearest.difference
     ]
     if nearest.others:
-        lines.append(f"   and {nearest.others} other packages")
+        lines.append(f"   and {_count(nearest.others, 'other package')}")
     if not nearest.difference and not nearest.others:
         return [*lines, "   this is it"]
     return [*lines, *(f"   {note}" for note in nearest.notes), *(f"   $ {command}" for command in nearest.commands)]

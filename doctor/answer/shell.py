@@ -30,7 +30,9 @@ class Shell:
         words = shlex.split(command)
         if words[:1] != ["uv"] or ">" in words:
             return command
-        if self.uv is not None:
+        # A uv that is not on PATH is our own: it would change our packages where the command names no Python.
+        ours = self.uv != "uv" and words[1:2] == ["pip"] and not (python or "--python" in words)
+        if self.uv is not None and not ours:
             return command if self.uv == "uv" else f"{shlex.quote(self.uv)}{command[len('uv') :]}"
         if words[1:2] == ["venv"]:
             return f"python{_value(words, '--python') or '3'} -m venv {shlex.quote(words[-1])}"

@@ -145,7 +145,7 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
     if confidence is None:
         return None
     shown = quoted.shown
-    if not shown and best.matched == 2 and about:
+    if not shown and best.matched == 2 and about and not case.failed:
         shown = POINTS  # the text is about such harm, which makes the finding no surer
     return Finding(
         rule=advisory["id"],

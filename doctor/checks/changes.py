@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from doctor.base import versions
 from doctor.case import Case
-from doctor.checks import ranges
 from doctor.finding import POINTS, Finding
 from doctor.know import changes, owners
 from doctor.know.changes import Match
@@ -87,7 +86,6 @@ def _finding(case: Case, match: Match) -> Finding:
             *([f"it closes {' and '.join(f'#{issue}' for issue in change.issues[:3])}"] if change.issues else []),
         ],
         remedy=[f"{package}>={change.release}, if the change is about this"],
-        commands=[ranges.install(f"{package}>={change.release}")],
         decide=[closed[0] if closed else f"{link}/pull/{change.number}"],
         links=[f"{link}/pull/{change.number}", *closed],
         ranges={package: [f"<={change.after}"]},

@@ -37,7 +37,15 @@ def unread_files(case: Case) -> Iterator[Finding]:
             title=f"{where[:200]} {what}",
             packages={},
             severity="unread",
-            confidence="likely",
-            evidence=["no environment that works looks like this"],
-            remedy=[f"look at {where[:200]}, and create the environment again"],
+            confidence="likely" if case.environment.folders else "possible",
+            evidence=[
+                "no environment that works looks like this"
+                if case.environment.folders
+                else "what it names is not compared with anything"
+            ],
+            remedy=[
+                f"look at {where[:200]}, and create the environment again"
+                if case.environment.folders
+                else "give the environment itself (--python PATH), or its `pip freeze`"
+            ],
         )

@@ -14,6 +14,8 @@ UNDEFINED = re.compile(r"NameError: name '(?P<name>[A-Za-z]\w{3,})' is not defin
 RAISED = re.compile(
     r"(?:^|\] ?:? ?|\) |[EI] {2,})(?:[\w.]+\.)?(?P<name>[A-Z]\w+(?:Error|Exception))(?=:|$)", re.MULTILINE
 )
+# What users cause, or a machine: an older release fails in the same way under another name.
+THEIRS = re.compile(r"OutOfMemory|Repo|Gated|NotFound|HTTP|Offline|Connect|Timeout|Validation|Permission|Interrupt")
 COPIED = ("transformers", "accelerate", "trl")  # whose sources others copy
 
 
@@ -53,7 +55,9 @@ def new_errors(case: Case) -> Iterator[Finding]:
         facts = history.offered(case.knowledge.apis, name)
         fact = min(facts, key=lambda fact: len(fact.name)) if facts else None
         version = case.version(fact.package) if fact is not None else None
-        if fact is None or not fact.since or (version and versions.within(f">={fact.since}", version) is False):
+        if fact is None or not fact.since or THEIRS.search(name):
+            continue
+        if version and versions.within(f">={fact.since}", version) is False:
             continue
         yield Finding(
             rule="new-error",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from doctor.base import aliases, versions
 from doctor.read import files
@@ -15,11 +17,29 @@ LONGEST = 2000  # characters of a line
 SHORTEST = 25  # pins of a list that is taken for a whole environment, where it has no hashes
 PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) ?(?:\[[^\]]*\])? ?===? ?(?P<version>[^\s;,\\#]+)")
 COLUMNS = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) (?P<version>v?\d[A-Za-z0-9.+!_]*)(?: |$)")
+INCLUDED = re.compile(r"(?:-r|--requirement)[ =]?(?P<path>[^\s#]+)")
+TAG = re.compile(r"(?:git|hg)\+\S+@v?(?P<version>\d+(?:\.\d+)+[\w.]*)(?:[#\s]|$)")  # a release's, of a repository
+MOST_INCLUDED = 20  # files
 FILE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-[^/]*)?")
 
 
 def of_file(path: str) -> Environment:
     """The packages in a file. Raises UnreadableError."""
+    problems: list[Problem] = []
+    text = _with_included(path, problems, [])
+    environment = of_lines(f"the file {path}", text)
+    if not environment.packages:
+        raise UnreadableError(f"{path} names no package: it is not a freeze, a lock or a list of requirements")
+    nameless = [line for line in text.splitlines() if _is_nameless(line.strip())]
+    problems += [Problem(line[:LONGEST], "names no package: add its name, `name @ URL`") for line in nameless]
+    if problems:
+        environment.complete = False
+        environment.unread += problems
+    return environment
+
+
+def _with_included(path: str, problems: list[Problem], included: list[str]) -> str:
+    """The text of a file, with that of the files that it includes (`-r`) in their places."""
     try:
         data, more = files.head(path, LARGEST)
     except OSError as error:
@@ -27,13 +47,29 @@ def of_file(path: str) -> Environment:
     odd = files.not_text(data[:65536])
     if odd:
         raise UnreadableError(f"{path} {odd}")
-    environment = of_lines(f"the file {path}", data.decode("utf-8", "replace"))
-    if not environment.packages:
-        raise UnreadableError(f"{path} names no package: it is not a freeze, a lock or a list of requirements")
     if more:
-        environment.complete = False
-        environment.unread.append(Problem(path, f"is larger than {LARGEST // 1024**2} MB: the rest of it was not read"))
-    return environment
+        problems.append(Problem(path, f"is larger than {LARGEST // 1024**2} MB: the rest of it was not read"))
+    included.append(os.path.realpath(path))
+    lines: list[str] = []
+    for line in data.decode("utf-8", "replace").splitlines():
+        match = INCLUDED.match(line[:LONGEST].strip())
+        if match is None:
+            lines.append(line)
+            continue
+        other = str(Path(path).parent / match["path"])
+        if "://" in match["path"] or len(included) >= MOST_INCLUDED:
+            problems.append(Problem(match["path"], "is included, and was not read"))
+        elif os.path.realpath(other) not in included:
+            try:
+                lines += _with_included(other, problems, included).splitlines()
+            except UnreadableError as error:
+                problems.append(Problem(match["path"], f"is included, and was not read: {error}"))
+    return "\n".join(lines)
+
+
+def _is_nameless(line: str) -> bool:
+    """Is it a package's URL without its name?"""
+    return "://" in line and not line.startswith(("#", "--", "-i ", "-f ")) and _package(line)[0] is None
 
 
 def of_lines(title: str, text: str) -> Environment:
@@ -81,8 +117,14 @@ def _of_url(line: str) -> tuple[Package | None, bool]:
     file = _file_of_url(line)
     if file:
         return Package(aliases.normalise(file["name"]), file["version"].replace("%2B", "+")), True
-    name = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?@", line) or re.search(r"#egg=([A-Za-z0-9._-]+)", line)
-    return (Package(aliases.normalise(name[1]), versions.ANY) if name else None), False
+    name = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])? ?@", line) or re.search(
+        r"#egg=([A-Za-z0-9._-]+)", line
+    )
+    if name is None:
+        return None, False
+    tag = TAG.search(line)
+    version = tag["version"] if tag and versions.parse(tag["version"]) is not None else versions.ANY
+    return Package(aliases.normalise(name[1]), version), version != versions.ANY
 
 
 def _file_of_url(line: str) -> re.Match[str] | None:

@@ -85,6 +85,49 @@ def test_what_is_not_installed_needs_no_upgrade() -> None:
     assert findings[0].commands == ["uv pip install 'peft>=0.19.1,<0.20'"]
 
 
+@pytest.mark.parametrize(
+    ("packages", "error", "rule", "command"),
+    [
+        # TRL 0.27 would mend it, and ask for an Accelerate and a Transformers that this vLLM cannot run with.
+        (
+            {"trl": "0.11.4", "transformers": "4.46.0", "accelerate": "1.1.0", "vllm": "0.6.3", "torch": "2.4.0"},
+            "TypeError: compute_loss() got an unexpected keyword argument 'num_items_in_batch'",
+            "VETTED-0069",
+            ["uv pip install 'transformers<4.46'"],
+        ),
+        # A later TRL would mend it, too, and lead into two others that are as sure.
+        (
+            {"trl": "0.16.0", "vllm": "0.8.1", "torch": "2.6.0", "transformers": "4.50.0", "accelerate": "1.5.2"},
+            "AttributeError: 'LLMEngine' object has no attribute 'model_executor'",
+            "VETTED-0064",
+            ["uv pip install trl==0.15.2 vllm==0.7.2"],
+        ),
+    ],
+)
+def test_no_command_leads_into_what_an_advisory_is_certain_of(
+    packages: dict[str, str], error: str, rule: str, command: list[str]
+) -> None:
+    case = reported(packages, error)
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert (findings[0].rule, findings[0].commands) == (rule, command)
+    assert findings[0].remedy
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error",
+        "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name'",
+        "ZeroDivisionError: division by zero",
+    ],
+)
+def test_what_no_release_causes_is_blamed_on_none(error: str) -> None:
+    case = reported({"trl": "0.24.0", "torch": "2.8.0", "peft": "0.17.0", "datasets": "4.0.0"}, error)
+    assert [finding.rule for finding in diagnose.findings(case) if finding.shown] == []
+
+
 def test_the_report_is_calm_and_honest_when_there_is_nothing() -> None:
     case = reported({"left-pad": "1.0"})
     text = report.text(case, [], None)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from doctor.answer import diagnose
+from doctor.case import Case
 from doctor.read import requirements
+from tests.unit.doctor.kit import KNOWLEDGE, rules
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,36 @@ def test_a_list_is_all_that_is_installed_only_when_everything_is_pinned() -> Non
     assert not requirements.of_lines("x", pins + "trl>=1\n").complete
     assert not requirements.of_lines("x", "trl==1.0\n").complete
     assert requirements.of_lines("x", "trl==1.0 --hash=sha256:00\n").complete
+
+
+def test_files_that_a_list_includes_are_read_and_what_is_not_is_named(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "base.txt").write_text("transformers==4.46.0\n-r more/own.txt\n")
+    (tmp_path / "more" / "own.txt").write_text("peft==0.13.0\n-r ../base.txt\n")
+    (tmp_path / "all.txt").write_text(
+        "-r base.txt\ntrl==0.11.4\n-r https://host.test/x.txt\n--requirement=gone.txt\ngit+https://host.test/a/b.git@v1.2\n"
+    )
+    environment = requirements.of_file(str(tmp_path / "all.txt"))
+    assert {name: package.version for name, package in environment.packages.items()} == {
+        "transformers": "4.46.0", "peft": "0.13.0", "trl": "0.11.4",
+    }  # fmt: skip
+    assert [problem.where for problem in environment.unread] == [
+        "https://host.test/x.txt", "gone.txt", "git+https://host.test/a/b.git@v1.2",
+    ]  # fmt: skip
+    assert not environment.complete
+    case = Case(environment, knowledge=KNOWLEDGE)
+    assert rules(case).count("unread") == 3
+    assert all(finding.confidence == "possible" for finding in diagnose.findings(case) if finding.rule == "unread")
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("transformers @ git+https://github.com/huggingface/transformers@v4.46.0", "4.46.0"),
+        ("trl[vllm] @ git+https://github.com/huggingface/trl.git@v0.11.4#egg=trl", "0.11.4"),
+        ("trl @ git+https://github.com/huggingface/trl.git@main", "*"),
+    ],
+)
+def test_a_tag_of_a_release_is_its_version(line: str, version: str) -> None:
+    environment = requirements.of_lines("a list", line)
+    assert [package.version for package in environment.packages.values()] == [version]

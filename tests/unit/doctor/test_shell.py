@@ -52,7 +52,10 @@ def test_a_uv_that_only_this_tool_has_is_called_by_its_path(tmp_path: Path, monk
     monkeypatch.setenv("PATH", f"{own}{os.pathsep}{user}")
     assert shell.here("vetted doctor").uv == "uv"
     mine = shell.here("vetted doctor", str(own))
-    assert mine.written("uv pip install trl") == f"{own}/uv pip install trl"
+    assert mine.written("uv pip install trl", "/env/bin/python") == f"{own}/uv pip install trl"
+    assert mine.written("uv pip install --python p trl") == f"{own}/uv pip install --python p trl"
+    # Without a Python it would change the packages of this tool.
+    assert mine.written("uv pip install trl") == "python3 -m pip install trl"
     monkeypatch.setenv("PATH", str(user))
     assert shell.here("vetted doctor", str(user)).uv is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection
 from typing import NamedTuple
 
 from doctor.answer.shell import Shell
@@ -39,7 +40,9 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
         requirements = None
         if finding.sure and finding.rule in advisories:
             moved = finding.shown == EXPLAINS and MOVED.search(case.error) is not None
-            requirements = _smallest(_ways(advisories[finding.rule], finding, case), case, moved)
+            # A short list leaves packages out. What asks for a name that moved is there: the error comes from it.
+            unstated = set(finding.packages) if moved and not case.environment.complete else set()
+            requirements = _smallest(_ways(advisories[finding.rule], finding, case), case, moved, unstated)
         elif finding.sure and finding.ways and not finding.commands:
             requirements = _first(finding.ways, case, careful=finding.rule == "reported")
         if requirements is not None:
@@ -71,12 +74,15 @@ def _for_python(command: str, python: str) -> str:
     return command
 
 
-def _smallest(ways: list[dict[str, str]], case: Case, moved: bool = False) -> list[str] | None:
+def _smallest(
+    ways: list[dict[str, str]], case: Case, moved: bool = False, unstated: Collection[str] = ()
+) -> list[str] | None:
     """The nearest way out that changes packages, as requirements for uv; None where none does.
 
     A name that `moved` is asked for by what is too old: an upgrade of that comes first, however far it is.
+    `unstated`: packages that are there, though no version of them is known.
     """
-    choices = _choices(ways, case)
+    choices = _choices(ways, case, unstated)
     if not choices:
         return None
     best = min(choices, key=lambda choice: (choice.broken, moved and choice.older, choice.distance, choice.place))
@@ -103,7 +109,7 @@ def _first(ways: list[dict[str, str]], case: Case, careful: bool = False) -> lis
     return None if best.harmful else best.requirements
 
 
-def _choices(ways: list[dict[str, str]], case: Case) -> list[Choice]:
+def _choices(ways: list[dict[str, str]], case: Case, unstated: Collection[str] = ()) -> list[Choice]:
     choices = []
     for place, packages in enumerate(ways):
         installed = {name: case.version(name) for name in packages}
@@ -112,11 +118,15 @@ def _choices(ways: list[dict[str, str]], case: Case) -> list[Choice]:
             for name, range_ in packages.items()
             if versions.within(range_, installed[name] or "") is not True
         }
-        if not moves or any(installed[name] is None for name in moves):
+        unlisted = {name for name in moves if installed[name] is None}
+        if not moves or not unlisted <= set(unstated):
             continue
         broken = sum(_forbidden(case.environment, name, range_) for name, range_ in moves.items())
-        distance = sum(_distance(installed[name] or "", range_) for name, range_ in moves.items())
-        requirements = [f"{name}{_narrow(installed[name] or '', range_)}" for name, range_ in packages.items()]
+        distance = sum(_distance(installed[name] or "", range_) for name, range_ in moves.items() if installed[name])
+        requirements = [
+            f"{name}{range_ if name in unlisted else _narrow(installed[name] or '', range_)}"
+            for name, range_ in packages.items()
+        ]
         requirements += _companions(case, requirements)
         harm = _harm(case, requirements)
         older = any(_older(installed[name] or "", range_) for name, range_ in moves.items())

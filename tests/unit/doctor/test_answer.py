@@ -114,6 +114,15 @@ def test_no_command_leads_into_what_an_advisory_is_certain_of(
     assert findings[0].remedy
 
 
+def test_what_a_short_list_leaves_out_is_upgraded_before_its_neighbour_goes_back() -> None:
+    error = "ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'"
+    case = reported({"torch": "2.6.0", "trl": "0.16.0"}, error)  # DeepSpeed, which asks for it, is not in the list
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert findings[0].rule == "VETTED-0154"
+    assert findings[0].commands == ["uv pip install 'deepspeed>=0.14.1'"]
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -61,12 +61,6 @@ class Terms:
         """The digest of everything that an image of the lock would be made of today."""
         return target.inputs_of(self.project, self.lock)
 
-    @cached_property
-    def matching(self) -> Sequence[Advisory]:
-        """The advisories that may apply to the lock."""
-        versions = self.lock.versions
-        return [advisory for advisory in self.advisories if advisory.matches(versions) != "no"]
-
 
 def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
     """Today's terms for certificates of a lock. `smoke`: a copy of the suite, in place of the project's own."""
@@ -282,8 +276,9 @@ def _dates(statement: Statement, terms: Terms) -> Iterator[str]:
 
 
 def _withdrawals(statement: Statement, terms: Terms) -> Iterator[str]:
-    for advisory in terms.matching:
-        if withdraws(advisory, statement, terms.lock.versions):
+    installed = terms.lock.versions
+    for advisory in terms.advisories:
+        if withdraws(advisory, statement, installed):
             yield (
                 f"withdrawn by {advisory.id} of {advisory.published}: {advisory.summary}; the way out: "
                 f"{advisory.remedy}"

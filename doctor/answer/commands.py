@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 from doctor.answer.shell import Shell
 from doctor.base import aliases, versions
 from doctor.case import Case
+from doctor.checks.advisories import combination
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import cuda
-from doctor.know.data import Advisory, Affected
+from doctor.know.data import Advisory
+from doctor.read.distributions import Package
 from doctor.read.environment import Environment
 
 BACK = 1.5  # an older release lacks what the code was written for
@@ -136,26 +139,23 @@ def _choices(ways: list[dict[str, str]], case: Case, unstated: Collection[str] =
 
 def _harm(case: Case, requirements: list[str]) -> int:
     """How many advisories are certain of the versions that requirements give, and not of those that are there."""
-    before = {name: package.version for name, package in case.environment.packages.items()}
-    after = dict(before)
+    packages = dict(case.environment.packages)
     for line in requirements:
         requirement = versions.Requirement(line)
         name = aliases.normalise(requirement.name)
         newest = _newest(case, name, str(requirement.specifier))
         if newest:
-            after[name] = newest
+            packages[name] = Package(name, newest)
+    after = replace(case, environment=replace(case.environment, packages=packages))
     return sum(
-        any(_certain(affected, after) and not _certain(affected, before) for affected in advisory["affected"])
-        for advisory in case.knowledge.advisories
+        _is_certain(advisory, after) and not _is_certain(advisory, case) for advisory in case.knowledge.advisories
     )
 
 
-def _certain(affected: Affected, installed: dict[str, str]) -> bool:
-    """Are all packages of a combination there, in its ranges, and is there no condition?"""
-    packages = affected.get("packages", {})
-    return not affected.get("context") and all(
-        name in installed and versions.within(range_, installed[name]) is True for name, range_ in packages.items()
-    )
+def _is_certain(advisory: Advisory, case: Case) -> bool:
+    """Is every package of a combination in its range, and every condition met?"""
+    combinations = (combination(affected, case) for affected in advisory["affected"])
+    return any(combined.matched == 2 and combined.settled for combined in combinations)
 
 
 def _newest(case: Case, package: str, range_: str) -> str:

@@ -16,8 +16,8 @@ def findings(case: Case) -> list[Finding]:
     """What is wrong: what explains the error first, then the surest, then the most harmful."""
     context.complete(case.context, case.version("trl"), case.environment.python)
     _add_machine(case)
-    found = _without_retold(list(registry.findings(case)))
-    ordered = sorted(found, key=lambda finding: finding.order(case.failed))
+    distinct = _without_repetitions(list(registry.findings(case)))
+    ordered = sorted(distinct, key=lambda finding: finding.order(case.failed))
     kept: list[Finding] = []
     for finding in ordered:
         if not any(_covers(other, finding) for other in kept):
@@ -25,11 +25,11 @@ def findings(case: Case) -> list[Finding]:
     return kept
 
 
-def _without_retold(found: list[Finding]) -> list[Finding]:
+def _without_repetitions(findings: list[Finding]) -> list[Finding]:
     """Without what others report of packages that an advisory explains: we ran or read what an advisory says."""
-    known = [finding for finding in found if finding.rule.startswith("VETTED-") and finding.shown and finding.sure]
+    known = [finding for finding in findings if finding.rule.startswith("VETTED-") and finding.shown and finding.sure]
     explained = {package for finding in known for package in finding.packages}
-    return [finding for finding in found if finding.rule != "reported" or explained.isdisjoint(finding.packages)]
+    return [finding for finding in findings if finding.rule != "reported" or explained.isdisjoint(finding.packages)]
 
 
 def _add_machine(case: Case) -> None:

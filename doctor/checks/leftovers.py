@@ -30,22 +30,18 @@ def interrupted_installs(case: Case) -> Iterator[Finding]:
 
 
 def unread_files(case: Case) -> Iterator[Finding]:
-    """Files that are no files, or larger than any that works."""
+    """Files of an environment that no one that works has, and what a list names that cannot be read."""
+    listed = not case.environment.folders
     for where, what in case.environment.unread:
+        place = where[:200]
+        evidence = "what it names was not checked" if listed else "no environment that works looks like this"
+        remedy = "give the environment itself (--python PATH), or its `pip freeze`"
         yield Finding(
             rule="unread",
-            title=f"{where[:200]} {what}",
+            title=f"{place} {what}",
             packages={},
             severity="unread",
-            confidence="likely" if case.environment.folders else "possible",
-            evidence=[
-                "no environment that works looks like this"
-                if case.environment.folders
-                else "what it names is not compared with anything"
-            ],
-            remedy=[
-                f"look at {where[:200]}, and create the environment again"
-                if case.environment.folders
-                else "give the environment itself (--python PATH), or its `pip freeze`"
-            ],
+            confidence="possible" if listed else "likely",
+            evidence=[evidence],
+            remedy=[remedy if listed else f"look at {place}, and create the environment again"],
         )

@@ -20,14 +20,14 @@ DOWNWARDS = ("<", "<=")
 def reported_errors(case: Case) -> Iterator[Finding]:
     """The threads whose words the error has; without an error, those about the releases that are installed."""
     for thread in threads.load():
-        told = advisories.combination({"packages": thread.affected}, case)
-        if told.contradicted:
+        combination = advisories.combination({"packages": thread.affected}, case)
+        if combination.contradicted:
             continue
         if thread.shows_in(case.error):
-            yield _finding(case, thread, told, EXPLAINS if _is_involved(case, thread) else POINTS)
-        elif not thread.words and told.matched == 2 and not case.failed and _is_bounded(thread):
+            yield _finding(case, thread, combination, EXPLAINS if _is_involved(case, thread) else POINTS)
+        elif not thread.words and combination.matched == 2 and not case.failed and _is_bounded(thread):
             about = advisories.WORDS.get(thread.severity)
-            yield _finding(case, thread, told, POINTS if about and about.search(case.error) else SILENT)
+            yield _finding(case, thread, combination, POINTS if about and about.search(case.error) else SILENT)
 
 
 def _is_involved(case: Case, thread: Thread) -> bool:
@@ -42,9 +42,9 @@ def _is_bounded(thread: Thread) -> bool:
     return "==" in operators or bool(operators & set(UPWARDS) and operators & set(DOWNWARDS))
 
 
-def _finding(case: Case, thread: Thread, told: Combination, shown: int) -> Finding:
+def _finding(case: Case, thread: Thread, combination: Combination, shown: int) -> Finding:
     words = max(thread.words, key=len, default="")
-    likely = bool(thread.words) and thread.confirmed and bool(told.packages[thread.package])
+    likely = bool(thread.words) and thread.confirmed and bool(combination.packages[thread.package])
     ways = [{name: "" if range_ == versions.ANY else range_ for name, range_ in fix.items()} for fix in thread.fix]
     return Finding(
         rule="reported",
@@ -53,7 +53,7 @@ def _finding(case: Case, thread: Thread, told: Combination, shown: int) -> Findi
         severity=thread.severity,
         confidence="likely" if likely else "possible",
         evidence=[
-            *advisories.stated(told, case),
+            *advisories.stated(combination, case),
             *([f"the error says: {words}"] if words else [thread.sample]),
             f"others met this, and {'solved it' if thread.confirmed else 'say what causes it'}: {thread.urls[0]}",
         ],
@@ -61,11 +61,11 @@ def _finding(case: Case, thread: Thread, told: Combination, shown: int) -> Findi
         commands=_command(case, thread, ways[0], likely, shown),
         ways=ways,
         ranges={name: [range_] for name, range_ in thread.affected.items() if range_ != versions.ANY},
-        decide=[*told.undecided, *([thread.note] if thread.note else [])],
+        decide=[*combination.undecided, *([thread.note] if thread.note else [])],
         links=thread.urls,
         shown=shown,
         idle=shown == SILENT,
-        weight=told.weight + 0.01 * sum(map(len, thread.words)),
+        weight=combination.weight + 0.01 * sum(map(len, thread.words)),
     )
 
 
@@ -74,11 +74,11 @@ def _command(case: Case, thread: Thread, way: dict[str, str], likely: bool, show
 
     A likely finding gets that of the smallest step later (commands.py), unless it adds a package.
     """
-    adds = any(name not in thread.affected and case.version(name) is None for name in way)
-    up = all(_goes_up(range_) for range_ in way.values())
-    if not (adds if likely else up and shown == EXPLAINS):
-        return []
-    return [ranges.install(*(f"{name}{range_}" for name, range_ in way.items()))]
+    if likely:
+        offered = any(name not in thread.affected and case.version(name) is None for name in way)
+    else:
+        offered = shown == EXPLAINS and all(_goes_up(range_) for range_ in way.values())
+    return [ranges.install(*(f"{name}{range_}" for name, range_ in way.items()))] if offered else []
 
 
 def _goes_up(range_: str) -> bool:

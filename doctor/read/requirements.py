@@ -19,6 +19,7 @@ PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) ?(?:\[[^\]]*\])? ?===? ?
 COLUMNS = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) (?P<version>v?\d[A-Za-z0-9.+!_]*)(?: |$)")
 INCLUDED = re.compile(r"(?:-r|--requirement)[ =]?(?P<path>[^\s#]+)")
 TAG = re.compile(r"(?:git|hg)\+\S+@v?(?P<version>\d+(?:\.\d+)+[\w.]*)(?:[#\s]|$)")  # a release's, of a repository
+PASSWORD = re.compile(r"//[^/\s]*@")  # of a URL; an answer is pasted into issues
 MOST_INCLUDED = 20  # files
 FILE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-[^/]*)?")
 
@@ -30,8 +31,8 @@ def of_file(path: str) -> Environment:
     environment = of_lines(f"the file {path}", text)
     if not environment.packages:
         raise UnreadableError(f"{path} names no package: it is not a freeze, a lock or a list of requirements")
-    nameless = [line for line in text.splitlines() if _is_nameless(line.strip())]
-    problems += [Problem(line[:LONGEST], "names no package: add its name, `name @ URL`") for line in nameless]
+    nameless = [line for line in map(_tidy, text.splitlines()) if _is_nameless(line)]
+    problems += [Problem(PASSWORD.sub("//", line), "names no package: add its name, `name @ URL`") for line in nameless]
     if problems:
         environment.complete = False
         environment.unread += problems
@@ -52,13 +53,13 @@ def _with_included(path: str, problems: list[Problem], included: list[str]) -> s
     included.append(os.path.realpath(path))
     lines: list[str] = []
     for line in data.decode("utf-8", "replace").splitlines():
-        match = INCLUDED.match(line[:LONGEST].strip())
+        match = INCLUDED.match(_tidy(line))
         if match is None:
             lines.append(line)
             continue
         other = str(Path(path).parent / match["path"])
         if "://" in match["path"] or len(included) >= MOST_INCLUDED:
-            problems.append(Problem(match["path"], "is included, and was not read"))
+            problems.append(Problem(PASSWORD.sub("//", match["path"]), "is included, and was not read"))
         elif os.path.realpath(other) not in included:
             try:
                 lines += _with_included(other, problems, included).splitlines()
@@ -77,13 +78,18 @@ def of_lines(title: str, text: str) -> Environment:
     environment = Environment(title)
     unpinned = 0
     for line in text.splitlines():
-        package, pinned = _package(" ".join(line[:LONGEST].split()))  # patterns are slow on runs of blanks
+        package, pinned = _package(_tidy(line))
         if package is not None:
             environment.packages[package.name] = package
             unpinned += not pinned
     long = len(environment.packages) >= SHORTEST or "--hash=sha256:" in text
     environment.complete = bool(environment.packages) and not unpinned and long
     return environment
+
+
+def _tidy(line: str) -> str:
+    """The beginning of a line, with single blanks: patterns are slow on runs of them."""
+    return " ".join(line[:LONGEST].split())
 
 
 def of_versions(title: str, stated: dict[str, str]) -> Environment:

@@ -29,7 +29,7 @@ def test_the_change_that_fixed_an_error_is_named_with_its_link_and_its_release()
     (finding,) = solved({"trl": "0.26.2"}, ATTRIBUTE)
     assert (finding.rule, finding.confidence) == ("solved-elsewhere", "possible")
     assert finding.links[0] == "https://github.com/huggingface/trl/pull/4852"
-    assert finding.remedy == ["trl>=0.27.1, if the change is about this"]
+    assert (finding.remedy, finding.commands) == (["trl>=0.27.1, if the change is about this"], [])
     assert "current_gradient_accumulation_steps" in finding.title
 
 

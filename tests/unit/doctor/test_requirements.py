@@ -49,7 +49,7 @@ def test_files_that_a_list_includes_are_read_and_what_is_not_is_named(tmp_path: 
     (tmp_path / "base.txt").write_text("transformers==4.46.0\n-r more/own.txt\n")
     (tmp_path / "more" / "own.txt").write_text("peft==0.13.0\n-r ../base.txt\n")
     (tmp_path / "all.txt").write_text(
-        "-r base.txt\ntrl==0.11.4\n-r https://host.test/x.txt\n--requirement=gone.txt\ngit+https://host.test/a/b.git@v1.2\n"
+        "-r base.txt\ntrl==0.11.4\n-r https://host.test/x.txt\n--requirement=gone.txt\ngit+https://me:planted@host.test/a/b.git@v1.2\n"
     )
     environment = requirements.of_file(str(tmp_path / "all.txt"))
     assert {name: package.version for name, package in environment.packages.items()} == {

@@ -8,6 +8,7 @@ import pytest
 
 from doctor.read import symptoms
 from doctor.read.files import UnreadableError
+from tests.unit.doctor.kit import reported
 
 
 def test_a_log_is_cut_to_what_speaks(tmp_path: Path) -> None:
@@ -44,6 +45,11 @@ def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() ->
 def test_a_retyped_error_gets_the_quotes_that_python_writes(typed: str, raised: str) -> None:
     assert symptoms.plain(typed) == raised
     assert symptoms.plain(raised) == raised
+
+
+def test_a_bare_exception_is_a_failure() -> None:
+    assert reported({}, "Exception: data did not match any variant").failed
+    assert not reported({}, "an exception to the rule").failed
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ SLOW = MOVED._replace(
 )
 
 
-def found(
+def confidences(
     monkeypatch: pytest.MonkeyPatch, thread: Thread, packages: dict[str, str], error: str
 ) -> list[tuple[str, int]]:
     monkeypatch.setattr(threads, "load", lambda: (thread,))
@@ -54,40 +54,40 @@ def found(
         ({"reader": "1.9", "files": "4.9"}, []),
     ],
 )
-def test_versions_decide(
+def test_installeddecide(
     monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], expected: list[tuple[str, int]]
 ) -> None:
-    assert found(monkeypatch, MOVED, packages, f"step 1\n{MOVED.sample}\n") == expected
-    assert found(monkeypatch, MOVED._replace(confirmed=False), packages, MOVED.sample) == [
+    assert confidences(monkeypatch, MOVED, packages, f"step 1\n{MOVED.sample}\n") == expected
+    assert confidences(monkeypatch, MOVED._replace(confirmed=False), packages, MOVED.sample) == [
         ("possible", shown) for _, shown in expected
     ]
 
 
 def test_an_error_that_names_the_one_at_fault_is_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(monkeypatch, MOVED, {}, f"site-packages/reader/a.py\n{MOVED.sample}") == [("possible", EXPLAINS)]
+    assert confidences(monkeypatch, MOVED, {}, f"site-packages/reader/a.py\n{MOVED.sample}") == [("possible", EXPLAINS)]
 
 
 def test_what_an_advisory_explains_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     error = "ImportError: cannot import name 'HybridCache' from 'transformers'"
-    told = MOVED._replace(package="peft", words=[error], affected={"peft": "<0.18.0"}, fix=[{"peft": ">=0.18.0"}])
-    versions_ = {"peft": "0.17.0", "transformers": "5.0.0"}
-    assert found(monkeypatch, told, versions_, error) == []
-    assert kit.first(kit.reported(versions_, error)).rule == "VETTED-0023"
+    thread = MOVED._replace(package="peft", words=[error], affected={"peft": "<0.18.0"}, fix=[{"peft": ">=0.18.0"}])
+    installed = {"peft": "0.17.0", "transformers": "5.0.0"}
+    assert confidences(monkeypatch, thread, installed, error) == []
+    assert kit.first(kit.reported(installed, error)).rule == "VETTED-0023"
 
 
 def test_all_words_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(monkeypatch, MOVED, {"reader": "1.9"}, "NotImplementedError: this is not supported") == []
+    assert confidences(monkeypatch, MOVED, {"reader": "1.9"}, "NotImplementedError: this is not supported") == []
 
 
 def test_a_fault_without_an_error_may_apply_to_a_run_that_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(monkeypatch, SLOW, {"reader": "1.3"}, "") == [("possible", SILENT)]
-    assert found(monkeypatch, SLOW, {"reader": "1.3"}, "ValueError: no") == []
-    assert found(monkeypatch, SLOW, {"reader": "1.4"}, "") == []
-    assert found(monkeypatch, SLOW, {}, "") == []
-    assert found(monkeypatch, SLOW, {"reader": "1.3"}, "the memory grows") == [("possible", POINTS)]
-    assert found(monkeypatch, SLOW, {"reader": "1.3"}, "the loss is wrong") == [("possible", SILENT)]
-    for open_ in ("<1.4", ">=1.2"):  # it would be said of every old environment, or of every new one
-        assert found(monkeypatch, SLOW._replace(affected={"reader": open_}), {"reader": "1.3"}, "") == []
+    assert confidences(monkeypatch, SLOW, {"reader": "1.3"}, "") == [("possible", SILENT)]
+    assert confidences(monkeypatch, SLOW, {"reader": "1.3"}, "ValueError: no") == []
+    assert confidences(monkeypatch, SLOW, {"reader": "1.4"}, "") == []
+    assert confidences(monkeypatch, SLOW, {}, "") == []
+    assert confidences(monkeypatch, SLOW, {"reader": "1.3"}, "the memory grows") == [("possible", POINTS)]
+    assert confidences(monkeypatch, SLOW, {"reader": "1.3"}, "the loss is wrong") == [("possible", SILENT)]
+    for end in ("<1.4", ">=1.2"):  # it would be said of every old environment, or of every new one
+        assert confidences(monkeypatch, SLOW._replace(affected={"reader": end}), {"reader": "1.3"}, "") == []
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_a_fault_without_an_error_may_apply_to_a_run_that_does_not_fail(monkeypa
 def test_a_command_goes_up_or_a_little_back(
     monkeypatch: pytest.MonkeyPatch, fix: list[dict[str, str]], packages: dict[str, str], command: list[str]
 ) -> None:
-    told = MOVED._replace(fix=fix)
-    monkeypatch.setattr(threads, "load", lambda: (told,))
-    case = kit.reported(packages, f"reader: {told.sample}")
+    thread = MOVED._replace(fix=fix)
+    monkeypatch.setattr(threads, "load", lambda: (thread,))
+    case = kit.reported(packages, f"reader: {thread.sample}")
     findings = diagnose.findings(case)
     commands.add(case, findings)
     assert findings[0].commands == command
-    assert told.urls[0] in findings[0].evidence[-1]
-    assert findings[0].links == told.urls
+    assert thread.urls[0] in findings[0].evidence[-1]
+    assert findings[0].links == thread.urls
 
 
 def test_the_answer_says_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,11 @@ def docker() -> daemon.Docker:
         pytest.skip(f"{error.what}; {INSTALL}")
 
 
-def compose() -> None:
-    """The plugin of `docker compose`; a daemon is not needed to read files."""
+def plugin(name: str) -> None:
+    """A plugin of the docker client: compose or buildx. No daemon is needed."""
     need("the docker client", shutil.which("docker") is not None)
-    version = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    need("docker's compose plugin", version.returncode == 0)
+    version = subprocess.run(["docker", name, "version"], capture_output=True, check=False)
+    need(f"docker's {name} plugin", version.returncode == 0)
 
 
 def programs(*names: str, how: str = INSTALL) -> None:

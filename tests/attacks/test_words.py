@@ -11,6 +11,7 @@ import pytest
 from builder.base import errors, process
 from builder.publish import refusal
 from builder.publish.reference import parse_repository
+from tests import parts
 
 PATH = {"PATH": os.environ["PATH"]}
 
@@ -39,6 +40,8 @@ def test_a_package_that_was_cut_short(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("command", [["version"], ["run", "--rm", "x"], ["load"], ["buildx", "build", "."]])
 def test_a_docker_engine_that_is_gone(tmp_path: Path, command: list[str]) -> None:
     """The socket of the Docker engine is not there."""
+    if command[0] == "buildx":
+        parts.plugin("buildx")
     where = f"unix://{tmp_path}/none.sock"
     error = error_of("docker", *command, DOCKER_HOST=where, HOME=str(tmp_path))
     assert type(error) is errors.MissingToolError

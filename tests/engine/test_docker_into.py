@@ -40,7 +40,7 @@ def config(folder: Path, *options: str, **env: str) -> dict[str, object]:
     "overlays", [[], [dotenv.GPUS], [dotenv.NETWORK], [dotenv.SERVER], [dotenv.GPUS, dotenv.NETWORK, dotenv.SERVER]]
 )
 def test_one_file_says_what_the_files_say_together(overlays: list[str], tmp_path: Path) -> None:
-    parts.compose()
+    parts.plugin("compose")
     files = [dotenv.BASE, *overlays]
     text = standalone.document(Project(ROOT), STACK, Source(IMAGE), files)
     alone, together = tmp_path / "alone" / "project", tmp_path / "together" / "project"
@@ -71,7 +71,7 @@ def test_one_file_says_what_the_files_say_together(overlays: list[str], tmp_path
 def test_a_command_in_a_subfolder_sees_that_folder_and_results_stay_with_the_file(
     tmp_path: Path,
 ) -> None:
-    parts.compose()
+    parts.plugin("compose")
     below = tmp_path / "experiments" / "first"
     below.mkdir(parents=True)
     (tmp_path / "compose.yaml").write_text(standalone.document(Project(ROOT), STACK, Source(IMAGE), [dotenv.BASE]))

@@ -40,7 +40,7 @@ def test_the_compose_files_are_valid(tmp_path: Path) -> None:
     "overlays", [COMPOSE[:1], COMPOSE[:3], COMPOSE, [COMPOSE[0], COMPOSE[3]], [COMPOSE[0], EDITOR]]
 )
 def test_docker_takes_the_compose_files_together(overlays: list[str]) -> None:
-    parts.compose()
+    parts.plugin("compose")
     files = [argument for file in overlays for argument in ("--file", file)]
     command = ["docker", "compose", *files, "--profile", "server", "--profile", "tools", "config", "--quiet"]
     done = subprocess.run(command, env={**os.environ, **PINNED}, capture_output=True, text=True, check=False)
@@ -52,7 +52,7 @@ OPTIONS = 'services: {vllm: {command: [--model, /here/model, --tensor_parallel_s
 
 
 def test_a_trainer_and_its_server_share_a_loopback_interface_and_no_gpu(tmp_path: Path) -> None:
-    parts.compose()
+    parts.plugin("compose")
     own = tmp_path / "own.yaml"  # as docs/how-to/train.md says it
     own.write_text(OPTIONS)
     files = [argument for file in (COMPOSE[0], COMPOSE[1], COMPOSE[3], own) for argument in ("--file", str(file))]
@@ -73,7 +73,7 @@ def test_a_trainer_and_its_server_share_a_loopback_interface_and_no_gpu(tmp_path
 
 
 def test_no_image_chosen_is_said_with_the_next_command(tmp_path: Path) -> None:
-    parts.compose()
+    parts.plugin("compose")
     shutil.copy(COMPOSE[0], tmp_path / "compose.yaml")
     env = {name: value for name, value in os.environ.items() if not name.startswith("VETTED_")}
     done = subprocess.run(

@@ -8,7 +8,7 @@ import pytest
 
 from builder.base.project import Project
 from builder.lock import lockfile
-from builder.pages import evidence, records
+from builder.pages import evidence, fakes
 from tests import parts
 from tests.gpu import machines, stub
 from tests.gpu.__main__ import STACK, row
@@ -17,7 +17,7 @@ from tests.gpu.machines import FAKES, Fake, Said
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    parts.compose()
+    parts.plugin("compose")
     return stub.libraries(tmp_path_factory.mktemp("driver") / "libraries")
 
 
@@ -27,7 +27,7 @@ def answers(real: Project, fake: Fake, libraries: Path, folder: Path) -> Said:
 
 @pytest.mark.parametrize("fake", FAKES, ids=lambda fake: fake.title)
 def test_the_documents_show_what_is_said_today(fake: Fake, real: Project, libraries: Path, tmp_path: Path) -> None:
-    record = evidence.read(real, records.FakeGpus)
+    record = evidence.read(real, fakes.FakeGpus)
     assert record is not None
     (shown,) = [machine for machine in record.machines if machine.title == fake.title]
     assert shown.model_dump() == row(fake, answers(real, fake, libraries, tmp_path)), "python -m tests.gpu --record"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import starter
 from tests.conftest import ROOT
 
 # Imports every command, as a program for `python -c`.
@@ -52,7 +53,12 @@ def _interruptible() -> None:
 
 def vetted(root: Path, *argv: str, **env: str) -> Answer:
     """Run the real command in a process of its own; whatever it says, it must not be a traceback."""
-    with spawn(["-m", "builder", *argv], root, **env) as child:
-        out, err = child.communicate()
-    assert "Traceback" not in err, err
-    return Answer(child.returncode, out, err)
+    whole = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    if starter.usable(whole):
+        answer = Answer(*starter.run("builder", argv, root, whole))
+    else:
+        with spawn(["-m", "builder", *argv], root, **env) as child:
+            out, err = child.communicate()
+        answer = Answer(child.returncode, out, err)
+    assert "Traceback" not in answer.err, answer.err
+    return answer

@@ -6,8 +6,10 @@ import difflib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2.bccache import Bucket
 from packaging.utils import canonicalize_name
 
 from builder.base import errors
@@ -85,6 +87,26 @@ def _patched(lock: Lock) -> dict[str, list[str]]:
     return patched
 
 
+class _Compiled(BytecodeCache):
+    """Compiled templates by their text, in memory: one command renders the same ones for many stacks and questions."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:  # noqa: ARG002  (Jinja's signature)
+        return name  # wherever it lies: the checksum is that of its text
+
+
+_COMPILED = _Compiled()
+
+
 def dockerfile(project: Project, lock: Lock) -> str:
     """The text of images/<stack>/Dockerfile. Raises BadInputError when the template names what does not exist."""
     environment = Environment(
@@ -93,6 +115,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_COMPILED,
     )
     # A JSON string is a valid, fully escaped Dockerfile string; `$` would still be expanded.
     environment.filters["quote"] = lambda value: json.dumps(str(value), ensure_ascii=False).replace("$", r"\$")

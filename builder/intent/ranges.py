@@ -51,10 +51,19 @@ def contains(versions: str, version: str) -> bool:
 
 def match(packages: Mapping[str, str], installed: Mapping[str, str]) -> bool:
     """Are all packages installed, each in its range? `installed` is name -> version."""
+    names = _by_main_name(tuple(installed))
     return all(
-        any(contains(versions, version) for name, version in installed.items() if aliases.main_name(name) == package)
+        any(contains(versions, installed[name]) for name in names.get(package, ()))
         for package, versions in packages.items()
     )
+
+
+@functools.lru_cache(maxsize=64)  # every advisory asks about the same environment
+def _by_main_name(names: tuple[str, ...]) -> dict[str, list[str]]:
+    known: dict[str, list[str]] = {}
+    for name in names:
+        known.setdefault(aliases.main_name(name), []).append(name)
+    return known
 
 
 def text(packages: Mapping[str, str]) -> str:

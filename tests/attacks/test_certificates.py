@@ -42,6 +42,20 @@ def genuine(terms: Terms) -> dict[str, Any]:
     return read
 
 
+@pytest.fixture(scope="module")
+def few(terms: Terms) -> Terms:
+    """The same with three probes: one plain, one with many bounds, one that is not run on a CPU."""
+    names = ("checkpoint-resume", "gemm-sweep", "cublas-loaded")
+    return dataclasses.replace(terms, probes=[probe for probe in terms.probes if probe.name in names])
+
+
+@pytest.fixture(scope="module")
+def short(few: Terms) -> dict[str, Any]:
+    """The genuine certificate of these probes, as JSON."""
+    read: dict[str, Any] = json.loads(earned(few).to_json())
+    return read
+
+
 def earned(terms: Terms) -> Statement:
     lock = terms.lock
     return certificate.statement(
@@ -81,17 +95,15 @@ def test_the_genuine_one_is_accepted(genuine: dict[str, Any], terms: Terms) -> N
     assert accepted(genuine, terms)
 
 
-def test_every_field_of_a_certificate_is_changed(genuine: dict[str, Any], terms: Terms) -> None:
-    """Each place once with a value of the same kind; those of probes and measurements in the first of each."""
+def test_every_field_of_a_certificate_is_changed(short: dict[str, Any], few: Terms) -> None:
+    """Each place with up to three values of the same kind."""
     forged = 0
-    for path in places(genuine):
-        if any(isinstance(key, int) and key > 2 for key in path[:-1]):
-            continue
-        for value in others(at(genuine, path))[-3:]:
-            document = put(genuine, path, value)
+    for path in places(short):
+        for value in others(at(short, path))[-3:]:
+            document = put(short, path, value)
             forged += 1
-            if accepted(document, terms):
-                assert meaning(document) == meaning(genuine), (path, value)
+            if accepted(document, few):
+                assert meaning(document) == meaning(short), (path, value)
     assert forged > 500
 
 
@@ -227,20 +239,6 @@ def test_one_thing_is_written_in_two_ways(terms: Terms) -> None:
 
 
 # --- ten thousand --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def few(terms: Terms) -> Terms:
-    """The same with three probes: one plain, one with many bounds, one that is not run on a CPU."""
-    names = ("checkpoint-resume", "gemm-sweep", "cublas-loaded")
-    return dataclasses.replace(terms, probes=[probe for probe in terms.probes if probe.name in names])
-
-
-@pytest.fixture(scope="module")
-def short(few: Terms) -> dict[str, Any]:
-    """The genuine certificate of these probes, as JSON."""
-    read: dict[str, Any] = json.loads(earned(few).to_json())
-    return read
 
 
 @pytest.mark.engine  # half a minute

@@ -18,6 +18,8 @@ from tests.conftest import PATCH, Small
 from tests.unit.certify.conftest import NAME, SUITE
 from tests.unit.conftest import Command
 
+pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
+
 
 def test_a_patched_twin_is_run_and_judged(patched: Small, command: Command) -> None:
     answer = command(patched.root, "controls", "--json")

@@ -20,6 +20,8 @@ from tests.commands import spawn
 from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner
 from tests.unit.conftest import Command
 
+pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
+
 SUITE = """\
 import importlib.metadata as installed
 versions = {name: installed.version(name) for name in ("tiny-lib", "extra") if any(
@@ -204,7 +206,6 @@ MOMENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.engine  # each of them upgrades twice
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: Moving, moment: str) -> None:
     expected, fault = MOMENTS[moment]

@@ -20,6 +20,8 @@ from tests.registry.conftest import advise
 from tests.unit.conftest import Command
 from tests.unit.upgrade.test_recertify import Moving
 
+pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
+
 BRANCH = f"vetted/watch/{TINY}"
 TODAY = certificate.today()
 

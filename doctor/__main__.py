@@ -70,7 +70,7 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
         print(json.dumps(report.as_json(case, findings, stack), indent=2))
     else:
         terminal.write(report.text(case, findings, stack, everything=options.all))
-    return 1 if any(finding.sure for finding in findings) else 0
+    return 1 if any(finding.sure or finding.apart for finding in findings) else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from doctor.know.data import Knowledge
+from doctor.read import symptoms
 from doctor.read.context import RunContext
 from doctor.read.environment import Environment
 from doctor.read.machine import Machine
@@ -30,6 +32,15 @@ class Case:
     def failed(self) -> bool:
         """Does the text say that something raised an error or was killed?"""
         return FAILED.search(self.error) is not None
+
+    @property
+    def elsewhere(self) -> str | None:
+        """The folder of packages that the error comes from, where it is none of the environment's."""
+        named = symptoms.package_folders(self.error)
+        known = {os.path.realpath(folder) for folder in self.environment.folders}
+        if not named or not known or any(os.path.realpath(folder) in known for folder in named):
+            return None
+        return named[0]
 
     def version(self, package: str) -> str | None:
         """The installed version of a package."""

@@ -33,6 +33,7 @@ class Finding:
     ways: list[dict[str, str]]  # ranges by package that mend it, the best first; a command is made of the first one
     idle: bool  # nothing that was given says that it matters here: it waits for a model or a setting of some kind
     weight: float  # orders findings that are otherwise equal: the more evidence, the larger
+    apart: bool  # certain, and not the cause of the error that was given
 
     def __init__(
         self,
@@ -53,13 +54,14 @@ class Finding:
         ways: list[dict[str, str]] | None = None,
         idle: bool = False,
         weight: float = 0.0,
+        apart: bool = False,
     ) -> None:
         self.rule, self.title, self.packages = rule, title, packages
         self.severity, self.confidence = severity, confidence
         self.evidence, self.remedy, self.commands = evidence, remedy, commands or []
         self.ranges, self.decide, self.links = ranges or {}, decide or [], links or []
         self.setting, self.shown, self.weight = setting, shown, weight
-        self.ways, self.idle = ways or [], idle
+        self.ways, self.idle, self.apart = ways or [], idle, apart
 
     @property
     def sure(self) -> bool:
@@ -92,6 +94,7 @@ class Finding:
         """The finding for --json."""
         return {
             "rule": self.rule, "title": self.title, "packages": self.packages, "severity": self.severity,
-            "confidence": self.confidence, "explains_the_error": self.shown == EXPLAINS, "evidence": self.evidence,
-            "decide": self.decide, "remedy": self.remedy, "commands": self.commands, "links": self.links,
+            "confidence": self.confidence, "explains_the_error": self.shown == EXPLAINS,
+            "apart_from_the_error": self.apart, "evidence": self.evidence, "decide": self.decide,
+            "remedy": self.remedy, "commands": self.commands, "links": self.links,
         }  # fmt: skip

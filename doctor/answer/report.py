@@ -43,9 +43,12 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everyt
         if finding in guesses[:1]:
             lines += ["What may apply, and how to decide:", ""]
         lines += _finding(number, finding)
-    lines += _folded([finding for finding in findings if finding not in full])
+    apart = [finding for finding in findings if finding.apart and finding not in full]
+    lines += _apart(apart)
+    lines += _folded([finding for finding in findings if finding not in full and finding not in apart])
     if nearest is not None:
-        lines += _nearest(nearest)
+        mended = any(finding.sure and finding.commands for finding in full)
+        lines += _nearest(nearest, brief=mended and not everything)
     return terminal.lines(lines).rstrip() + "\n"
 
 
@@ -59,6 +62,16 @@ def _measured(case: Case) -> str:
 def _tells(finding: Finding, case: Case) -> bool:
     """Is a guess worth reading in full? It speaks of the error; without an error, of what is configured here."""
     return bool(finding.shown) if case.error else not finding.idle
+
+
+def _apart(findings: list[Finding]) -> list[str]:
+    """What is wrong for sure and raises no error, where another error was given."""
+    if not findings:
+        return []
+    lines = [f"   {finding.title[:LONGEST]}  [{finding.rule}]" for finding in findings[:MOST_LINES]]
+    if len(findings) > MOST_LINES:
+        lines.append(f"   and {len(findings) - MOST_LINES} more")
+    return ["Apart from this error, for sure (--all prints the fixes):", *lines, ""]
 
 
 def _folded(findings: list[Finding]) -> list[str]:
@@ -80,6 +93,8 @@ def _heading(case: Case) -> list[str]:
         driver = f"driver {machine.driver}, {machine.gpus} GPUs" if machine.driver else "no NVIDIA driver"
         models = f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""
         lines.append(f"Machine: {driver}{models}")
+    if case.elsewhere:
+        lines.append(f"The error comes from another environment: {case.elsewhere}. Use --python to look at that one.")
     return [*lines, ""]
 
 
@@ -89,9 +104,10 @@ def _count(number: int, what: str) -> str:
 
 def _finding(number: int, finding: Finding) -> list[str]:
     explains = ", explains the error" if finding.shown == EXPLAINS else ""
+    confidence = "for sure, apart from this error" if finding.apart else CONFIDENCES[finding.confidence]
     return [
         f"{number}. {finding.title[:LONGEST]}",
-        f"   {CONFIDENCES[finding.confidence]}{explains}; {SEVERITIES[finding.severity]}  [{finding.rule}]",
+        f"   {confidence}{explains}; {SEVERITIES[finding.severity]}  [{finding.rule}]",
         *_paragraphs("because", finding.evidence),
         *_paragraphs("look at", finding.decide),
         *_paragraphs("remedy", finding.remedy),
@@ -110,10 +126,13 @@ def _paragraphs(label: str, texts: list[str]) -> list[str]:
     return lines
 
 
-def _nearest(nearest: Nearest) -> list[str]:
+def _nearest(nearest: Nearest, *, brief: bool) -> list[str]:
+    """The nearest stack; `brief`: in two lines, where a smaller step mends what is wrong."""
     places = ", ".join(nearest.certified)
     state = f"certified on {places}" if places else "locked, not certified by anybody yet"
     lines = [f"The nearest stack: {nearest.name} ({nearest.title}), {state}"]
+    if brief:
+        return [*lines, "   --all prints the difference and the commands that install it"]
     lines += [
         f"   {step.package:<16} {step.installed or '(not installed)':<20} -> {step.locked}"
         for step in nearest.difference
@@ -135,7 +154,8 @@ def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dic
         "machine": {"driver": machine.driver, "gpus": machine.gpus, "gpu_models": list(machine.gpu_models),
                     "compiler": machine.compiler, "python_headers": machine.headers, "nvcc": machine.nvcc}
         if machine.inspected else None,
-        "run": {"facts": case.context.facts, "options": case.context.flags, "error": case.error[-LONGEST:]},
+        "run": {"facts": case.context.facts, "options": case.context.flags, "error": case.error[-LONGEST:],
+                "folder_of_the_error": case.elsewhere},
         "measured": [
             {"probe": result.probe, "outcome": result.outcome, "reason": result.reason} for result in case.measured
         ],

@@ -141,7 +141,8 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
     quoted = quotation(advisory, case.error)
     severity = advisory["severity"]
     about = severity in WORDS and WORDS[severity].search(case.error) is not None
-    confidence = _confidence(best, quoted, _other_error(case, quoted, severity, about), advisory)
+    other_error = _other_error(case, quoted, severity, about)
+    confidence = _confidence(best, quoted, other_error, advisory)
     if confidence is None:
         return None
     shown = quoted.shown
@@ -162,6 +163,8 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
         shown=shown,
         idle=confidence == "possible" and not shown and not any(best.conditions.values()),
         weight=best.weight + (0.01 * len(quoted.words) if shown == EXPLAINS else 0),
+        # Where the run got past a crash, it was another environment's; what raises no error is still there.
+        apart=other_error and severity == "silent-wrong" and _confidence(best, quoted, False, advisory) == "certain",
     )
 
 

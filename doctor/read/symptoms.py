@@ -25,6 +25,7 @@ TELLING = re.compile(
     rb"rror|xception|arning|raceback|annot|an't|ncompatible|ailed|ot found|ot supported|equire|illed|SIG[A-Z]{3,}"
     rb"|ssert|nvalid|unexpected|undefined symbol|mismatch|must |too old|NCCL|CUDA|  File \"|\xe6\xb5\xae"
 )
+FRAME = re.compile(r"\s*File \".+\", line \d+")
 NUMBERS = re.compile(r"\d+")
 LONG_WORD = re.compile(r"([\w.-]{300})[\w.-]+")  # longer than any name
 # What Python puts in straight quotes, and people who retype an error do not.
@@ -42,6 +43,7 @@ UNQUOTED = tuple(
         (rf"(?<![\w.]){_OWNER} object has no attribute {_NAME}", r"'\1' object has no attribute '\2'"),
     )
 )
+PACKAGES = re.compile(r'File "([^"\n]{1,500}?[\\/](?:site|dist)-packages)[\\/]')
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -101,6 +103,10 @@ def condense(file: Readable) -> list[str]:
             count += 1
             if place < 0:
                 break
+            if FRAME.match(text):  # Python prints the code of a frame below it
+                code = _plain(block[place : place + LONGEST].lstrip(b"\n").partition(b"\n")[0])
+                if code:
+                    kept.setdefault(code, code)
         end = (end + block)[-TAIL * LONGEST :]
     telling = set(kept.values())
     last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
@@ -113,6 +119,11 @@ def plain(text: str) -> str:
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
     return "\n".join(_quoted(line) for line in _cut([line[:LONGEST] for line in lines]))
+
+
+def package_folders(text: str) -> list[str]:
+    """The folders of installed packages that tracebacks in a text name, in their order."""
+    return list(dict.fromkeys(PACKAGES.findall(text)))
 
 
 def _quoted(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from doctor.finding import EXPLAINS, Finding
 from doctor.read import context
 from doctor.read.machine import Machine
 from tests.conftest import ROOT
-from tests.unit.doctor.kit import KNOWLEDGE, SILENT, reported
+from tests.unit.doctor.kit import KNOWLEDGE, SILENT, of, reported
 
 SHELL = Shell(doctor="doctor")
 
@@ -169,6 +170,26 @@ def test_a_guess_that_does_not_speak_of_the_error_is_folded() -> None:
     assert "1. guess is wrong" not in report.text(reported({}), [idle], None)
 
 
+def test_an_error_that_nobody_knows_does_not_hide_what_trains_wrongly() -> None:
+    sure = {found.rule for found in diagnose.findings(reported(SILENT)) if found.confidence == "certain"}
+    assert sure
+    case = reported(SILENT, "ValueError: the moon is full")
+    findings = diagnose.findings(case)
+    assert sure == {found.rule for found in findings if found.apart}
+    assert not any(found.sure for found in findings)  # of the error nothing is known
+    text = report.text(case, findings, None)
+    heading, titles = "Apart from this error, for sure", [found.title for found in findings if found.apart]
+    assert heading in text and all(title in text.partition(heading)[2] for title in titles)
+
+
+def test_who_got_past_a_crash_has_another_environment() -> None:
+    packages = {"bitsandbytes": "0.41.0", "triton": "3.3.0", "torch": "2.7.0"}
+    crashes = [found for found in diagnose.findings(reported(packages)) if found.severity == "crash" and found.sure]
+    assert crashes
+    assert not any(found.apart for found in diagnose.findings(reported(packages, "ValueError: the moon is full"))
+                   if found.severity == "crash")  # fmt: skip
+
+
 @pytest.mark.parametrize("rule", ["VETTED-0116", "VETTED-0122"])
 def test_what_waits_for_a_model_that_nobody_named_is_not_told_to_everybody(rule: str) -> None:
     case = reported({"trl": "0.20.0", "vllm": "0.11.0", "torch": "2.8.0"})
@@ -183,7 +204,33 @@ def test_the_json_of_an_issue_says_what_was_given() -> None:
     case = reported({"trl": "1.0.0"}, "ValueError: x", context=run)
     document = report.as_json(case, [], None)
     assert document["packages"] == {"trl": "1.0.0"}
-    assert document["run"] == {"facts": {"vllm_mode": "colocate"}, "options": run.flags, "error": "ValueError: x"}
+    assert document["run"] == {
+        "facts": {"vllm_mode": "colocate"}, "options": run.flags, "error": "ValueError: x", "folder_of_the_error": None,
+    }  # fmt: skip
+
+
+def test_an_error_of_another_environment_is_said_to_be_one(tmp_path: Path) -> None:
+    here, there = (tmp_path / name / "lib" / "python3.11" / "site-packages" for name in ("here", "there"))
+    here.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    frame = '  File "{}/trl/trainer/grpo_trainer.py", line 1, in f\n    f()\nValueError: x'
+    case = of(here, error=frame.format(there))
+    assert f"another environment: {there}. Use --python" in report.text(case, [], None)
+    assert report.as_json(case, [], None)["run"]["folder_of_the_error"] == str(there)
+    linked = tmp_path / "link" / "lib" / "python3.11" / "site-packages"
+    same = [of(here, error=error) for error in (frame.format(here), frame.format(linked), "ValueError: x")]
+    for own in (*same, reported({"trl": "1.0.0"}, frame.format(there))):
+        assert "another environment" not in report.text(own, [], None)
+
+
+def test_the_nearest_stack_is_brief_beside_a_smaller_step() -> None:
+    case = reported({"trl": "1.15.0", "torch": "2.13.0+cpu", "transformers": "5.16.0"})
+    stack = nearest.find(case, SHELL)
+    assert stack is not None
+    mended = finding("sure", commands=["uv pip install x"])
+    for findings, everything, brief in (([mended], False, True), ([mended], True, False), ([], False, False)):
+        text = report.text(case, findings, stack, everything=everything)
+        assert stack.name in text and (stack.commands[1] in text) is not brief
 
 
 def test_of_two_spans_that_have_a_name_the_nearer_is_installed() -> None:

@@ -22,6 +22,15 @@ def test_a_log_is_cut_to_what_speaks(tmp_path: Path) -> None:
         symptoms.read(str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_code_of_a_frame_stays_with_it(tmp_path: Path, end: str) -> None:
+    log = tmp_path / "run.log"
+    noise = [f"step {number}" for number in range(500)]
+    lines = ['  File "/x/site-packages/flash_attn/ops.py", line 3, in f', "    from torch.library import wrap_triton"]
+    log.write_bytes(end.join([*noise, *lines, "    ^^^^", *noise]).encode())
+    assert "\n".join(lines) in symptoms.read(str(log))
+
+
 def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() -> None:
     assert symptoms.plain("Ab" * 5000 + "Error: c") == "Ab" * 150 + ": c"
 

@@ -7,17 +7,76 @@ from collections.abc import Iterator
 from builder.base.project import Project
 from builder.intent import stack
 from builder.lock import lockfile
-from builder.pages import cells, evidence, records, suite
+from builder.pages import cells, evidence, suite
 from builder.pages.cells import DASH, Markdown
-from builder.pages.records import Attempt, Container, FakeGpus, FakeMachine
+from builder.pages.records import Model, Record
 
 BREAK = "<br>"
 COLUMNS = ("GPU, driver", "`vetted use`", "compose gives `train`", "`vetted preflight`", "suite", "certificate")
 
 
+class Check(Model):
+    """A line of `vetted preflight`."""
+
+    level: str
+    says: str
+
+
+class Container(Model):
+    """What compose gives a container: parts of the driver, and CUDA_VISIBLE_DEVICES."""
+
+    driver: list[str]
+    visible: str
+
+
+class FakeMachine(Model):
+    """What is said on a machine that does not exist. `chosen`: None where `vetted use` refuses, and `reason` is why.
+
+    `hardware`: as a certificate would name it, or why `vetted certify` does not begin.
+    """
+
+    title: str
+    gpus: list[str]
+    driver: str
+    chosen: str | None
+    reason: str
+    container: Container | None
+    preflight: list[Check]
+    hardware: str
+
+
+class Attempt(Model):
+    """A run of the suite for a certificate. `red` and `not_run`: probes by the reason. `whole`: all were asked."""
+
+    whole: bool
+    passed: list[str]
+    red: dict[str, list[str]]
+    not_run: dict[str, list[str]]
+    certified: bool
+
+
+class Attempts(Model):
+    """Those on machines that do not exist, by their title: measured by themselves, because they take half an hour."""
+
+    date: str
+    machine: str
+    command: str
+    suite: str
+    lock: str
+    by_machine: dict[str, Attempt]
+
+
+class FakeGpus(Record):
+    FILE = "fake-gpus"
+
+    stack: str
+    machines: list[FakeMachine]
+    attempts: Attempts | None = None
+
+
 def fakes(project: Project) -> str:
     """A row for each machine: the answers of use, compose, preflight, suite and certify."""
-    record = evidence.read(project, records.FakeGpus)
+    record = evidence.read(project, FakeGpus)
     if record is None:
         return suite.NOT_MEASURED
     attempts = record.attempts.by_machine if record.attempts else {}

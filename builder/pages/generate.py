@@ -38,6 +38,7 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "controls": suite.controls,
     "mutant results": suite.mutant_results,
     "mutants": suite.mutants,
+    "systematic mutants": suite.systematic_mutants,
     "speed": suite.speed,
     "images": images.images,
     "image parts": images.parts,

@@ -158,6 +158,11 @@ class Mutants(SuiteRecord):
     total: Tally
     packages: dict[str, Tally]
     mutants: list[Mutant]
+    equivalent: list[str] = []
+
+
+class SystematicMutants(Mutants):
+    FILE = "mutants-systematic"
 
 
 class SuiteSpeed(SuiteRecord):
@@ -209,65 +214,6 @@ class Images(File):
     FILE = "images"
 
     images: dict[str, Image]
-
-
-class Check(Model):
-    """A line of `vetted preflight`."""
-
-    level: str
-    says: str
-
-
-class Container(Model):
-    """What compose gives a container: parts of the driver, and CUDA_VISIBLE_DEVICES."""
-
-    driver: list[str]
-    visible: str
-
-
-class FakeMachine(Model):
-    """What is said on a machine that does not exist. `chosen`: None where `vetted use` refuses, and `reason` is why.
-
-    `hardware`: as a certificate would name it, or why `vetted certify` does not begin.
-    """
-
-    title: str
-    gpus: list[str]
-    driver: str
-    chosen: str | None
-    reason: str
-    container: Container | None
-    preflight: list[Check]
-    hardware: str
-
-
-class Attempt(Model):
-    """A run of the suite for a certificate. `red` and `not_run`: probes by the reason. `whole`: all were asked."""
-
-    whole: bool
-    passed: list[str]
-    red: dict[str, list[str]]
-    not_run: dict[str, list[str]]
-    certified: bool
-
-
-class Attempts(Model):
-    """Those on machines that do not exist, by their title: measured by themselves, because they take half an hour."""
-
-    date: str
-    machine: str
-    command: str
-    suite: str
-    lock: str
-    by_machine: dict[str, Attempt]
-
-
-class FakeGpus(Record):
-    FILE = "fake-gpus"
-
-    stack: str
-    machines: list[FakeMachine]
-    attempts: Attempts | None = None
 
 
 class Way(Model):

@@ -14,6 +14,7 @@ from builder.pages.cells import DASH, Markdown
 from builder.pages.records import ControlRow, Distribution, ProbeOutcome, Record, SuiteRecord
 
 NOT_MEASURED = "Not measured yet.\n"
+MUTANTS = {records.Mutants: "hand", records.SystematicMutants: "rule"}
 
 
 def probe_count(project: Project) -> str:
@@ -98,16 +99,34 @@ def controls(project: Project) -> str:
 
 
 def mutant_results(project: Project) -> str:
-    record = evidence.read(project, records.Mutants)
+    """How many were killed, of those that people thought of and of those that a rule made."""
+    return "\n".join(_killed(project, kind, made) for kind, made in MUTANTS.items())
+
+
+def _killed(project: Project, kind: type[records.Mutants], made: str) -> str:
+    record = evidence.read(project, kind)
     if record is None:
-        return NOT_MEASURED
+        return f"Made by {made}: {NOT_MEASURED}"
     total = record.total
-    return f"**{total.killed} of {total.mutants}** killed ({total.rate:.0%}). {source(project, record)}\n"
+    equivalent = f" {len(record.equivalent)} others change nothing that trains." if record.equivalent else ""
+    return (
+        f"Made by {made}: **{total.killed} of {total.mutants}** killed ({total.rate:.0%}).{equivalent} "
+        f"{source(project, record)}\n"
+    )
 
 
 def mutants(project: Project) -> str:
-    """The mutants of each package, and why each survivor survives."""
-    record = evidence.read(project, records.Mutants)
+    """The mutants of each package that people thought of, and why each survivor survives."""
+    return _mutants(project, records.Mutants)
+
+
+def systematic_mutants(project: Project) -> str:
+    """The same for those that a rule made."""
+    return _mutants(project, records.SystematicMutants)
+
+
+def _mutants(project: Project, kind: type[records.Mutants]) -> str:
+    record = evidence.read(project, kind)
     if record is None:
         return NOT_MEASURED
     rows = [

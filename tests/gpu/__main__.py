@@ -19,7 +19,7 @@ from builder.certify import hostenv
 from builder.certify.certificate import ProbeResult, Statement
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
-from builder.pages import evidence, generate, records
+from builder.pages import evidence, fakes, generate
 from tests.gpu import attempt, machines, stub
 from tests.gpu.machines import FAKES, Fake, Said
 
@@ -30,7 +30,7 @@ COMMAND = "python -m tests.gpu"
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
     parser.add_argument("--suite", action="store_true", help="run the suite on each of them")
-    parser.add_argument("--record", action="store_true", help=f"write docs/evidence/{records.FakeGpus.FILE}.json")
+    parser.add_argument("--record", action="store_true", help=f"write docs/evidence/{fakes.FakeGpus.FILE}.json")
     options = parser.parse_args(arguments)
     home = project.find()
     lock = lockfile.load(home, STACK)
@@ -56,13 +56,13 @@ def record(
     home: Project, lock: Lock, rows: Sequence[dict[str, Any]], attempts: dict[str, Any], scratch: Path
 ) -> None:  # fmt: skip
     """Write the rows to docs/evidence/, and render the documents."""
-    earlier = evidence.read(home, records.FakeGpus)
+    earlier = evidence.read(home, fakes.FakeGpus)
     latest = earlier.attempts.model_dump() if earlier and earlier.attempts else None
     if attempts:
         measured = {"suite": sources.digest(home.smoke), "lock": lock.digest, "by_machine": attempts}
         latest = {**evidence.head(f"{COMMAND} --suite --record"), **measured}
     document = {**evidence.head(f"{COMMAND} --record"), "stack": lock.name, "machines": rows, "attempts": latest}
-    evidence.store(home, records.FakeGpus.FILE, document, scratch)
+    evidence.store(home, fakes.FakeGpus.FILE, document, scratch)
     with home.holding("documents") as documents:
         generate.refresh(home, documents)
 

@@ -92,7 +92,8 @@ def mutants(
     home = project.find()
     path = file if file is not None else home.root / LIST
     where = home.relative(path.absolute())
-    chosen = _chosen(mutant.load(path, where), only or [], where)
+    listed = mutant.load(path, where)
+    chosen = _chosen(listed, only or [], where)
     lock = lockfile.load(home, stack)
     if findings := audit.stale(lock):
         raise errors.VettedError(f"{stack}: {findings[0].what}", next_step=findings[0].fix)
@@ -117,6 +118,7 @@ def mutants(
             stack=stack,
             lock=lock.digest,
             list={"file": where, "digest": project.sha256_file(path)},
+            equivalent=[entry.id for entry in listed if entry.equivalent],
         )
         if output is not None:
             project.write(output, json.dumps(measured, indent=1, ensure_ascii=False) + "\n", scratch)
@@ -133,7 +135,10 @@ def _chosen(listed: Sequence[Mutant], only: Sequence[str], where: str) -> list[M
         raise errors.BadInputError(
             f"{where} has no mutant {', '.join(missing)}", next_step=f"grep '^id' {shlex.quote(where)}"
         )
-    return [entry for entry in listed if not only or entry.id in only]
+    chosen = [entry for entry in listed if (entry.id in only if only else not entry.equivalent)]
+    if not chosen:
+        raise errors.BadInputError(f"{where} has no mutant that is not equivalent", next_step=f"add one to {where}")
+    return chosen
 
 
 def _jobs() -> int:

@@ -39,6 +39,7 @@ class Mutant(Table):
     """One change: where `find` stands, exactly once, in a file of a package, `replace` stands instead.
 
     `why` says what is wrong then. `survives` is for one that is known to survive: why no probe can notice it.
+    `equivalent` is for one that changes nothing about training, and why: it is neither run nor counted.
     """
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -48,6 +49,7 @@ class Mutant(Table):
     replace: str
     why: Annotated[str, AfterValidator(_nonempty)]
     survives: str = ""
+    equivalent: str = ""
 
     def digest(self) -> str:
         """The identity of the change itself; how it is named and explained does not count."""

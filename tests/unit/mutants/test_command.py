@@ -18,6 +18,8 @@ from tests.conftest import TINY, Small
 from tests.mutants import __main__ as command_line
 from tests.unit.mutants.conftest import ONE, PROBE, SUMS, site_packages, write_list
 
+pytestmark = pytest.mark.engine  # each of them runs the real suite several times
+
 SLOW = {**ONE, "id": "slow", "find": "SLOW = False", "replace": "SLOW = True"}
 UNSEEN = {**ONE, "id": "unseen", "find": "return add(a, a)", "replace": "return a", "survives": "nobody doubles"}
 
@@ -69,6 +71,15 @@ def test_a_run_tells_the_killed_from_the_survivors(mutants: Mutants, calculator:
     assert unseen["reason_survived"] == "nobody doubles"
     assert (site_packages(calculator) / "tiny_math" / "sums.py").read_text() == SUMS
     assert leftovers(calculator) == []
+
+
+def test_what_changes_nothing_is_named_and_neither_run_nor_counted(mutants: Mutants) -> None:
+    same = {**ONE, "id": "same", "replace": "b + a", "equivalent": "a sum has no order"}
+    answer = mutants(ONE, same, options=("--json",))
+    assert (answer.code, answer.json["total"]["mutants"], answer.json["equivalent"]) == (0, 1, ["same"])
+    assert [entry["id"] for entry in answer.json["mutants"]] == ["one"]
+    assert mutants(same).code == 3
+    assert "has no mutant that is not equivalent" in mutants(same).err
 
 
 def test_one_mutant_leaves_nothing_to_the_next(mutants: Mutants) -> None:

@@ -15,7 +15,7 @@ from tests.unit.mutants.conftest import ONE, load
 
 def test_a_list_is_read(tmp_path: Path) -> None:
     (mutant,) = load(tmp_path, ONE)
-    assert mutant.model_dump() == {**ONE, "survives": ""}
+    assert mutant.model_dump() == {**ONE, "survives": "", "equivalent": ""}
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,8 @@ def test_the_projects_own_list_is_long_enough_and_spread_over_the_stack() -> Non
     assert len(listed) >= 40
     packages = {"trl", "transformers", "peft", "bitsandbytes", "deepspeed", "accelerate", "vllm"}
     assert {mutant.package for mutant in listed} >= packages
+
+
+def test_the_two_lists_of_the_project_are_150_that_count() -> None:
+    lists = [mutant.load(ROOT / "tests" / name, name) for name in ("mutants.toml", "mutants-systematic.toml")]
+    assert sum(not entry.equivalent for listed in lists for entry in listed) >= 150

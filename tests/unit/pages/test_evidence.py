@@ -17,7 +17,7 @@ from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import catalogue
 from builder.certify.certificate import ProbeResult
-from builder.pages import evidence, generate, lighthouse, measured, records
+from builder.pages import evidence, fakes, generate, lighthouse, measured, records
 from tests.conftest import Small
 
 CATALOGUE = [
@@ -68,7 +68,7 @@ def test_what_is_recorded_names_date_suite_machine_and_command(small: Small) -> 
 
 def test_nothing_recorded_is_none_and_said(listed: Small) -> None:
     assert evidence.read(listed.project, records.Controls) is None
-    assert text(listed).count("Not measured yet.") == 14
+    assert text(listed).count("Not measured yet.") == 16
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff"])
@@ -120,9 +120,9 @@ def test_a_mark_that_nothing_generates_is_refused(listed: Small) -> None:
 
 
 RECORDS = [
-    records.Builds, records.Controls, records.FakeGpus, records.FalseAlarms, records.Images, records.Mutants,
-    records.SuiteSpeed,
-    lighthouse.Lighthouse, measured.Measured,
+    records.Builds, records.Controls, records.FalseAlarms, records.Images, records.Mutants,
+    records.SuiteSpeed, records.SystematicMutants,
+    fakes.FakeGpus, lighthouse.Lighthouse, measured.Measured,
 ]  # fmt: skip
 REMOVED = object()
 

@@ -9,7 +9,7 @@ from typing import Any
 from builder.base.machine import Hardware
 from builder.certify import certificate
 from builder.certify.certificate import ProbeResult, Resource
-from builder.pages import evidence, fakes, records
+from builder.pages import evidence, fakes
 from tests.conftest import TINY, Small
 from tests.gpu.__main__ import record, row, tried
 from tests.gpu.machines import Fake, Said
@@ -38,7 +38,7 @@ def attempt() -> dict[str, Any]:
 
 def recorded(small: Small, rows: list[dict[str, Any]], attempts: dict[str, Any]) -> Path:
     record(small.project, small.lock, rows, attempts, small.scratch())
-    return evidence.path(small.project, records.FakeGpus.FILE)
+    return evidence.path(small.project, fakes.FakeGpus.FILE)
 
 
 def test_every_answer_has_a_cell_and_equal_reasons_are_one(small: Small) -> None:

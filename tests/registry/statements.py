@@ -10,15 +10,19 @@ from builder.certify import certificate
 from builder.certify.certificate import LIFETIME
 
 Change = Callable[[Any], None]
-TODAY = certificate.today()
+DAY = datetime.timedelta(days=1)
 
 
 def _set(key: str, value: object) -> Change:
     return lambda statement: statement["predicate"].__setitem__(key, value)
 
 
-def _dates(issued: datetime.date, lifetime: datetime.timedelta = LIFETIME) -> Change:
-    return lambda statement: statement["predicate"].update(issued=str(issued), expires=str(issued + lifetime))
+def _dates(age: datetime.timedelta, lifetime: datetime.timedelta = LIFETIME) -> Change:
+    def change(statement: Any) -> None:
+        issued = certificate.today() - age
+        statement["predicate"].update(issued=str(issued), expires=str(issued + lifetime))
+
+    return change
 
 
 def _probe(**fields: object) -> Change:
@@ -76,7 +80,7 @@ def _failed(statement: Any) -> None:
 
 GOOD: dict[str, Change] = {
     "as it was issued": lambda _: None,
-    "on its last day": _dates(TODAY - LIFETIME),
+    "on its last day": _dates(LIFETIME),
     "a number on its bound": _number(value=0.5),
     "a suite of an earlier commit": _digest("suite"),
 }
@@ -91,9 +95,9 @@ BAD: dict[str, Change] = {
     "a number marked as outside": _number(ok=False),
     "a number that is text": _number(value="good"),
     "a bound that is text": _number(bound={"at_most": "much"}),
-    "expired": _dates(TODAY - LIFETIME - datetime.timedelta(days=1)),
-    "issued tomorrow": _dates(TODAY + datetime.timedelta(days=1)),
-    "lives ten years": _dates(TODAY, datetime.timedelta(days=3650)),
+    "expired": _dates(LIFETIME + DAY),
+    "issued tomorrow": _dates(-DAY),
+    "lives ten years": _dates(0 * DAY, 3650 * DAY),
     "without dates": _dates_deleted,
     "dates that are no days": _set("expires", "soon"),
     "another suite": lambda statement: resource(statement, "suite")["digest"].update(sha256="6" * 64),

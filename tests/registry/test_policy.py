@@ -26,7 +26,7 @@ from builder.publish.signing import Envelope
 from tests.attacks.test_registry import FORGERIES, forge
 from tests.conftest import GOOD_RUN, TINY, Small, runner
 from tests.registry.conftest import Keys, Stack, make_image, publish
-from tests.registry.statements import BAD, GOOD, TODAY
+from tests.registry.statements import BAD, DAY, GOOD
 from tests.registry.test_documents import by_name
 from tests.registry.test_verify import changed, there
 from tests.unit.conftest import Command
@@ -64,7 +64,7 @@ def resolved(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Rule:
 
     def of(*arguments: Any) -> Rule:
         policy = make(*arguments)
-        later = Withdrawal("a" * 64, "VETTED-9002", str(TODAY.replace(year=TODAY.year + 1)), ("beta",))
+        later = Withdrawal("a" * 64, "VETTED-9002", str(certificate.today() + 365 * DAY), ("beta",))
         withdrawals = (Withdrawal("9" * 64, "VETTED-9001"), later)
         return dataclasses.replace(policy, suites=("4" * 64, *policy.suites), withdrawals=withdrawals)
 
@@ -231,4 +231,4 @@ def test_kyverno_knows_every_key_of_its_rule(resolved: Rule) -> None:
 
 def test_the_rule_judges_a_statement_as_verify_does(resolved: Rule, stack: Stack) -> None:
     assert yaml.safe_load(manifests.cluster_image_policy(resolved))["spec"]["authorities"][0]["key"]["data"]
-    assert resolved.doubts(Statement.model_validate(good(stack)), TODAY) == []
+    assert resolved.doubts(Statement.model_validate(good(stack)), certificate.today()) == []

@@ -23,7 +23,6 @@ from tests.unit.upgrade.test_recertify import Moving
 pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
 
 BRANCH = f"vetted/watch/{TINY}"
-TODAY = certificate.today()
 
 
 class Watch(Moving):
@@ -87,7 +86,9 @@ def test_what_is_green_is_a_commit_on_a_branch(watching: Watch) -> None:
     certified = json.loads(watching.on_branch(f"lockfiles/{TINY}/certificates/cpu-host.json"))
     assert certified["predicate"]["result"] == "PASSED"
     verdict = watching.on_branch(f"watch/{TINY}/verdict.md")
-    assert verdict.startswith(f"# {TINY}: holder 1.0 → 2.0, tiny-lib 1.0 → 2.0\n\nVerdict of {TODAY}: **it may move.**")
+    assert verdict.startswith(
+        f"# {TINY}: holder 1.0 → 2.0, tiny-lib 1.0 → 2.0\n\nVerdict of {certificate.today()}: **it may move.**"
+    )
     assert "| tiny-lib | 1.0 | 2.0 | 2.0 |  |" in verdict
     assert watching.git("log", "-1", "--format=%s%n%n%b", BRANCH).startswith(f"{TINY}: holder 1.0 → 2.0")
     assert Path(answer["verdict"]).read_text().strip() == verdict
@@ -113,7 +114,7 @@ def test_what_breaks_is_named_and_the_rest_moves(watching: Watch) -> None:
     assert watching.on_branch(f"watch/{TINY}/trial-1/reproducer/smoke") == "../../../../smoke"
     # The same is not tried twice.
     again = watching.watch(code=1)
-    assert (again["trials"], again["outcome"], again["unchanged_since"]) == ([], "red", str(TODAY))
+    assert (again["trials"], again["outcome"], again["unchanged_since"]) == ([], "red", str(certificate.today()))
     assert (again["branch"], again["commit"], again["subject"]) == (BRANCH, answer["commit"], answer["subject"])
 
 
@@ -154,7 +155,7 @@ def test_the_numbers_before_are_those_of_another_engine_where_there_are_no_other
         (ran("host", 0.5, 7.0), "| alpha | loss | 0.5 nats | 0.25 nats | 7 → 3 | 0 → 0 |"),
         (None, "| alpha | loss | none | 0.25 nats | 3 | 0 |"),
     ):
-        text = verdict.verdict(small.lock, small.lock, TODAY, [], [], [trial], certified)
+        text = verdict.verdict(small.lock, small.lock, certificate.today(), [], [], [trial], certified)
         assert row in text.splitlines()
         assert ("Times and memory cannot be compared: other engine" in text) is (
             row.endswith("| 3 | 0 |") and "none" not in row
@@ -172,17 +173,17 @@ def test_the_numbers_before_are_those_of_another_engine_where_there_are_no_other
     ],
 )  # fmt: skip
 def test_a_certificate_is_reported_before_its_day(small: Small, age: int, words: str | None) -> None:
-    small.issue(day=TODAY - datetime.timedelta(days=age))
-    reported = notices.of(small.project, small.lock, TODAY)
+    small.issue(day=certificate.today() - datetime.timedelta(days=age))
+    reported = notices.of(small.project, small.lock, certificate.today())
     assert len(reported) == (words is not None)
     assert words is None or (reported[0].startswith("cpu-host: ") and words in reported[0])
 
 
 def test_a_withdrawn_certificate_and_none_at_all_are_reported(small: Small) -> None:
-    assert notices.of(small.project, small.lock, TODAY) == ["there is no certificate"]
+    assert notices.of(small.project, small.lock, certificate.today()) == ["there is no certificate"]
     small.issue()
-    advise(small, TODAY)
-    (notice,) = notices.of(small.project, small.lock, TODAY)
+    advise(small, certificate.today())
+    (notice,) = notices.of(small.project, small.lock, certificate.today())
     assert notice.startswith("cpu-host: withdrawn by VETTED-9001")
 
 

@@ -20,7 +20,6 @@ from tests.registry.conftest import advise
 from tests.unit.conftest import Command
 
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----\n"
-TODAY = certificate.today()
 
 
 def write(small: Small, text: str = "") -> Path:
@@ -35,8 +34,8 @@ def resolve(small: Small, text: str = "") -> Rule:
     return rule.of(small.project, policyfile.read(path), path.parent, small.scratch())
 
 
-def git(small: Small, *argv: str, day: datetime.date = TODAY) -> str:
-    date = f"{day}T12:00:00Z"
+def git(small: Small, *argv: str, day: datetime.date | None = None) -> str:
+    date = f"{day or certificate.today()}T12:00:00Z"
     env = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date, "HOME": str(small.root), "PATH": "/usr/bin:/bin"}
     who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
     return subprocess.run(
@@ -44,7 +43,7 @@ def git(small: Small, *argv: str, day: datetime.date = TODAY) -> str:
     ).stdout.strip()
 
 
-def commit(small: Small, day: datetime.date = TODAY) -> str:
+def commit(small: Small, day: datetime.date | None = None) -> str:
     git(small, "add", "lockfiles", "smoke", "images", day=day)
     git(small, "commit", "--quiet", "--message", "all", day=day)
     return git(small, "rev-parse", "HEAD")
@@ -80,11 +79,11 @@ def test_an_advisory_withdraws_the_locks_of_earlier_commits_too(small: Small) ->
     for day in (300, 100, 10, 0):
         small.edit("lock.toml", f"epoch = {small.lock.epoch}", f"epoch = {small.lock.epoch + 1}")
         locks.append(small.lock.digest.removeprefix("sha256:"))
-        commit(small, TODAY - datetime.timedelta(days=day))
+        commit(small, certificate.today() - datetime.timedelta(days=day))
     assert {lock.digest.removeprefix("sha256:") for lock in history.locks(small.project, small.scratch())} == {
         *locks[1:]
     }
-    advise(small, TODAY - datetime.timedelta(days=400), probe="beta")
+    advise(small, certificate.today() - datetime.timedelta(days=400), probe="beta")
     withdrawals = resolve(small).withdrawals
     assert {(entry.lock, entry.advisory, entry.published) for entry in withdrawals} == {
         (lock, "VETTED-9001", "") for lock in locks[1:]
@@ -95,7 +94,7 @@ def test_an_advisory_withdraws_the_locks_of_earlier_commits_too(small: Small) ->
 def test_an_advisory_in_some_context_counts_while_a_certificate_from_before_it_may_live(
     small: Small, days: int, counts: bool
 ) -> None:
-    published = TODAY - datetime.timedelta(days=days)
+    published = certificate.today() - datetime.timedelta(days=days)
     advise(small, published, probe="beta", context="[affected.context]\nzero_stage = [3]\n")
     expected = {(small.lock.digest.removeprefix("sha256:"), str(published), ("beta",))} if counts else set()
     assert {(entry.lock, entry.published, entry.probes) for entry in resolve(small).withdrawals} == expected
@@ -183,5 +182,5 @@ def test_hardware_is_a_whole_word_in_any_case(small: Small) -> None:
         statement = json.loads(path.read_text())
         (hardware,) = [entry for entry in statement["predicate"]["configuration"] if entry["name"] == "hardware"]
         hardware["annotations"] = {"class": "x", "cpu": "x", "cores": 2, "gpus": [model], "driver": "580"}
-        doubts = resolved.doubts(certificate.Statement.model_validate(statement), TODAY)
+        doubts = resolved.doubts(certificate.Statement.model_validate(statement), certificate.today())
         assert (doubts == []) is runs, (model, doubts)

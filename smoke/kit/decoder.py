@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 HIDDEN, INNER, LAYERS = 64, 128, 2
@@ -151,12 +151,15 @@ def _turn(heads: Any, turns: tuple[Any, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Adapter:
-    """LoRA as PEFT stores it: what `lora_B @ lora_A` is multiplied with before it is added to a weight."""
+    """LoRA as PEFT stores it: what `lora_B @ lora_A` is multiplied with before it is added to a weight.
+
+    `whole` are modules that are trained as a whole beside it (PEFT's modules_to_save).
+    """
 
     rank: int = 4
     alpha: int = 8
     rank_stabilised: bool = False
-    targets: tuple[str, ...] = field(default=())
+    whole: tuple[str, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -165,6 +168,12 @@ class Adapter:
 
 
 _PEFT = "base_model.model."
+_WHOLE, _ORIGINAL = ".modules_to_save.default.", ".original_module."
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a parameter of a PeftModel is the adapter's own, which alone is trained."""
+    return ".lora_" in name or _WHOLE in name
 
 
 def plain(parameters: Mapping[str, Any], adapter: Adapter | None, *, without: bool = False) -> dict[str, Any]:
@@ -176,10 +185,10 @@ def plain(parameters: Mapping[str, Any], adapter: Adapter | None, *, without: bo
         return dict(parameters)
     weights = {}
     for name, weight in parameters.items():
-        if ".lora_" in name:
+        if ".lora_" in name or (_WHOLE if without else _ORIGINAL) in name:
             continue
         layer, is_base, _ = name.partition(".base_layer.weight")
-        own = name.removeprefix(_PEFT).replace(".base_layer", "")
+        own = name.removeprefix(_PEFT).replace(".base_layer", "").replace(_WHOLE, ".").replace(_ORIGINAL, ".")
         if is_base and not without:
             down, up = (parameters[f"{layer}.lora_{which}.default.weight"] for which in "AB")
             weights[own] = weight + adapter.scale * up @ down

@@ -15,6 +15,7 @@ from smoke.kit.reference import Objective
 
 Row = Mapping[str, str]
 
+PROMPTS = 48  # of the data
 ROWS = 6  # completions of a micro-batch
 LENGTH = 12  # tokens of a completion, at most
 BETA = 0.1
@@ -85,6 +86,12 @@ def iterations(row: Row) -> int:
 def period(row: Row) -> int:
     """The steps from one generation to the next, 1 where a step has several."""
     return max(1, micro_batches(row) * iterations(row) // accumulation(row))
+
+
+def steps_per_epoch(row: Row, ranks: int) -> float:
+    """The steps in which each prompt is sampled for once."""
+    prompts = ROWS * ranks * micro_batches(row) // generations(row)
+    return (PROMPTS // prompts) * micro_batches(row) * iterations(row) / accumulation(row)
 
 
 def steps(row: Row) -> int:
@@ -199,7 +206,12 @@ _HEADS = {"2 on 1 of 32": (2, 1, 32), "4 on 4 of 16": (4, 4, 16), "4 on 2 of 24"
 
 def adapter(row: Row) -> Adapter | None:
     """The adapter that is trained, or None for all weights."""
-    return None if row["adapter"] == "none" else Adapter(rank_stabilised=row["adapter"] == "rank-stabilised")
+    if row["adapter"] == "none":
+        return None
+    return Adapter(
+        rank_stabilised=row["adapter"] == "rank-stabilised",
+        whole=("lm_head",) if row["adapter"] == "LoRA, whole head" else (),
+    )
 
 
 # How each loss averages over tokens, and what it does with ratios.

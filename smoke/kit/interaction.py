@@ -24,7 +24,6 @@ from smoke.kit.journal import Journal, Weights
 from smoke.kit.measured import Measured, measure
 from smoke.probe import Context
 
-PROMPTS = 48
 EVAL_PROMPTS, EVAL_ROWS = 6, 6
 
 
@@ -44,9 +43,10 @@ class Training:
         self.context, self.row, self._options_of_row = context, row, chosen
         self.shape, self.adapter = factors.shape(row), factors.adapter(row)
         self.directory = context.directory / f"model-{context.rank}"
+        self.output = context.directory / "trainer"
         self.snapshot: Callable[[Any], Weights] = _gather if row.get("backend") == "zero3" else grpo.snapshot
         self.conversational = row["prompts"] == "chat"
-        self.data = journal.dataset(PROMPTS, conversational=self.conversational)
+        self.data = journal.dataset(factors.PROMPTS, conversational=self.conversational)
         self.eval_data = journal.dataset(EVAL_PROMPTS, conversational=self.conversational, part=journal.EVAL)
 
     def save_model(self) -> None:
@@ -64,8 +64,15 @@ class Training:
         """Train, and return what occurred on this rank."""
         if self.row["saving"] != "resumed":
             return [self._stretch(0)]
+        from accelerate.state import AcceleratorState
+
         stop = factors.period(self.row)
-        return [self._stretch(0, stop=stop), self._stretch(stop)]
+        first = self._stretch(0, stop=stop)
+        # Otherwise it accepts only one DeepSpeed configuration per process.
+        AcceleratorState._reset_state()
+        if self.context.ranks > 1 and self.context.device == "cpu":
+            _load_from_numbered_cpus()
+        return [first, self._stretch(stop)]
 
     def _stretch(self, start: int, stop: int | None = None) -> Stretch:
         functions = journal.rewards(self.row["rewards"])
@@ -111,6 +118,8 @@ class Training:
             "per_device_train_batch_size": factors.ROWS,
             "max_completion_length": factors.LENGTH,
             "train_dataset": self.data,
+            # The table that users look at; only where it is a part of some rows.
+            "log_completions": not self.conversational,
         }
         if self.context.ranks > 1 and self.context.device == "cpu":
             # Without it, the trainer takes several processes on CPUs for one.
@@ -137,6 +146,7 @@ class Training:
                 r=self.adapter.rank,
                 lora_alpha=self.adapter.alpha,
                 use_rslora=self.adapter.rank_stabilised,
+                modules_to_save=list(self.adapter.whole) or None,
                 target_modules="all-linear",
                 task_type="CAUSAL_LM",
             )
@@ -154,6 +164,15 @@ def _zero(device: str, stage: int) -> dict[str, Any]:
     # Otherwise a checkpoint has no weights that could be loaded without DeepSpeed.
     options["deepspeed"]["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] = True
     return options
+
+
+def _load_from_numbered_cpus() -> None:
+    """Let torch load onto "cpu:0": the trainer asks for it where CPUs stand for GPUs, and torch knows only "cpu"."""
+    import torch
+
+    torch.serialization.register_package(
+        0, lambda _: None, lambda storage, location: storage if location.startswith("cpu:") else None
+    )
 
 
 def _gather(model: Any) -> Weights:
@@ -186,7 +205,11 @@ def _differences(directory: Path, weights: Weights) -> Iterator[str]:
 
     adapter_file = directory / "adapter_model.safetensors"
     if adapter_file.exists():
-        expected = {name.replace(".default.", "."): w for name, w in weights.items() if ".lora_" in name}
+        expected = {
+            name.replace(".modules_to_save", "").replace(".default.", "."): weight
+            for name, weight in weights.items()
+            if decoder.is_adapter(name)
+        }
         saved = load_file(adapter_file)
     else:
         expected, saved = weights, load_file(directory / "model.safetensors")

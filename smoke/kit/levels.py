@@ -26,7 +26,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "heads": ("2 on 1 of 32", "4 on 4 of 16", "4 on 2 of 24"),
     "rope": ("default", "base 500", "linear", "llama3"),
     "embedding": ("untied", "tied"),
-    "adapter": ("none", "LoRA", "rank-stabilised"),
+    "adapter": ("none", "LoRA", "rank-stabilised", "LoRA, whole head"),
     "checkpointing": ("off", "not reentrant", "reentrant"),
     "optimizer": ("adamw", "sgd"),
     "gradient norm": ("free", "clipped"),
@@ -39,7 +39,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "generations": ("3", "2"),
 }
 
-# Of runs on two ranks. No probe runs them yet, because its bounds have not been measured.
+# Of runs on two ranks.
 RANK_FACTORS: dict[str, tuple[str, ...]] = {
     "backend": ("ddp", "zero2", "zero3"),
     "group": ("on one rank", "on both ranks"),
@@ -63,7 +63,7 @@ RANK_FACTORS: dict[str, tuple[str, ...]] = {
     "loss": ("dapo", "grpo", "bnpo", "dr_grpo"),
     "rewards": ("one", "two weighted", "none for some completions"),
     "kl": ("off", "plain"),
-    "saving": ("never", "every step"),
+    "saving": FACTORS["saving"],
     "entropy": ("ignored", "top quarter"),
 }
 
@@ -112,7 +112,12 @@ IMPOSSIBLE: tuple[tuple[tuple[str, str], tuple[str, str], str], ...] = (
             ("adapter", adapter),
             "the reference of an adapter is the model without it: TRL refuses sync_ref_model",
         )
-        for adapter in ("LoRA", "rank-stabilised")
+        for adapter in ("LoRA", "rank-stabilised", "LoRA, whole head")
+    ),
+    (
+        ("embedding", "tied"),
+        ("adapter", "LoRA, whole head"),
+        "PEFT does not say whether the embedding follows a head that is trained as a whole",
     ),
 )
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from smoke.kit import extremes, factors, metrics, optimizer, oracle, sampled
+from smoke.kit.journal import Weights
 from smoke.kit.oracle import Run
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def measure(training: Training, stretches: list[list[Stretch]]) -> Measured:
     for stretch in stretches:
         run = Run(row, training.shape, training.adapter, initial, [part.journal for part in stretch])
         wrong["data_wrong"] += list(sampled.data_wrong(training, run))
+        wrong["data_wrong"] += list(sampled.table_wrong(training, run))
         wrong["trained_wrong"] += run.trained_wrong()
         wrong["saved_wrong"] += stretch[0].saved_wrong
         _measure_steps(run, follower, worst, counts)
@@ -41,11 +43,24 @@ def measure(training: Training, stretches: list[list[Stretch]]) -> Measured:
             worst.setdefault("sampling_distance", {})[place] = distance
         for place, error in sampled.evaluation_errors(training, run).items():
             worst.setdefault("eval_error", {})[place] = error
+    if training.adapter is not None:
+        worst["start_error"] = start_errors(initial)
     wrong["data_wrong"] += sampled.repeated([part.journal for stretch in stretches for part in stretch[:1]])
     result: Measured = {name: extremes.outermost(values) for name, values in worst.items()}
     result |= {name: (float(len(texts)), "; ".join(texts[:3])) for name, texts in wrong.items()}
     result |= {name: (float(count), "") for name, count in counts.items()}
     return result
+
+
+def start_errors(initial: Weights) -> dict[str, float]:
+    """How far a new adapter's start is from what PEFT promises.
+
+    B is zero, so that the first step has the model's own outputs. A is uniform within one over the root of its inputs
+    (Kaiming's bound for a = sqrt(5)); the largest of so many numbers is almost at the bound.
+    """
+    shares = [w.abs().max().item() * math.sqrt(w.shape[1]) for name, w in initial.items() if ".lora_A." in name]
+    moved = [w.abs().max().item() for name, w in initial.items() if ".lora_B." in name]
+    return {"A": abs(1 - max(shares, default=math.nan)), "B": max(moved, default=math.nan)}
 
 
 def _measure_steps(
@@ -59,6 +74,7 @@ def _measure_steps(
         counts["steps"] += 1
         counts["metrics"] += 0
         clipped = follower.clip(expected.gradients, expected.norm)
+        counts["limited"] += clipped is not expected.gradients
         update = follower.step(number - 1, clipped)
         if expected.near < oracle.EDGE:
             # Rounding may decide on which side a token is: nothing can be said of this step.

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from smoke.kit import extremes, reference
+from smoke.kit import extremes, factors, reference
 from smoke.kit.oracle import Expected, Run
 from smoke.kit.samples import Sampled, Scored
 
@@ -17,7 +17,9 @@ Metrics = dict[str, tuple[float, ...]]
 
 def of_step(run: Run, index: int, expected: Expected) -> Metrics:
     """The metrics of the step at this index."""
-    metrics: Metrics = {"loss": (expected.loss,), "grad_norm": (expected.norm,)}
+    number = run.journals[0].start + index + 1
+    epoch = number / factors.steps_per_epoch(run.row, len(run.journals))
+    metrics: Metrics = {"loss": (expected.loss,), "grad_norm": (expected.norm,), "epoch": (epoch,)}
     generated = [
         run.batches[i] for i, generation in enumerate(run.generations(run.journals[0])) if generation.step == index + 1
     ]

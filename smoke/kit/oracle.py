@@ -113,7 +113,7 @@ class Run:
     def weights_before(self, index: int) -> Weights:
         """All parameters before a step, in float64, those that are trained with gradients."""
         return {
-            name: weight.double().requires_grad_(self.adapter is None or ".lora_" in name)
+            name: weight.double().requires_grad_(self.adapter is None or decoder.is_adapter(name))
             for name, weight in self.journals[0].steps[index].before.items()
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ def run(
     left_out: dict[str, str] = {}
     for name, row in rows.items():
         chosen, missing = factors.supported(row, adapter.known_options(), adapter.losses())
+        if row.get("backend", "ddp") != "ddp" and not find_spec("deepspeed"):
+            missing = "no DeepSpeed"
         if missing:
             left_out[name] = missing
         else:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Rounding may decide which tokens are left when two are as near as this at the edge of top_k, top_p or min_p.
 EDGE = 5e-5
+TABLE = 2e-4  # how far a number in a table of completions may be from what it should be
 
 
 def data_wrong(training: Training, run: Run) -> Iterator[str]:
@@ -55,6 +56,35 @@ def repeated(journals: Sequence[Journal]) -> list[str]:
         for generation in Run.generations(record):
             counts.update(set(generation.prompts))
     return [f"{tiny.decode(list(p))!r} in {n} generations" for p, n in counts.items() if n > 1]
+
+
+def table_wrong(training: Training, run: Run) -> Iterator[str]:
+    """Rows of the tables of completions that are not what was sampled and judged, where TRL writes them as files."""
+    import pyarrow.parquet
+
+    judged = {(sample.prompt, sample.text): sample for batch in run.batches for sample in batch}
+    record = run.journals[0]
+    for number in range(record.start + 1, record.start + len(record.steps) + 1):
+        path = training.output / "completions" / f"completions_{number:05d}.parquet"
+        if not path.exists():
+            continue
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+        if not rows:
+            yield f"step {number}: an empty table of completions"
+        for row in rows:
+            prompt, completion = journal.prompt_tokens(row), row["completion"]
+            text = completion if isinstance(completion, str) else completion[-1]["content"]
+            if journal.EVAL in tiny.decode(list(prompt)):
+                continue
+            if (sample := judged.get((prompt, text))) is None:
+                yield f"step {number}: the table has {text!r}, which was not sampled for its prompt"
+            elif off := [name for name, value in _of(sample) if metrics.distance(row.get(name), value) > TABLE]:
+                yield f"step {number}: the table's {', '.join(off)} of {text!r}"
+
+
+def _of(sample: samples.Sampled) -> Iterator[tuple[str, float]]:
+    yield "advantage", sample.advantage
+    yield from zip(("spelling", "evenness"), sample.rewards, strict=False)
 
 
 def distances(run: Run) -> dict[str, float]:

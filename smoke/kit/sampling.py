@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,3 +130,30 @@ def _kept(rows: Any, requested: dict[str, float], margin: float) -> Any:
         )
         kept &= rows >= last - margin
     return kept
+
+
+def distribution(step: SampledStep, scores: list[Scores], longest: int) -> Iterator[tuple[str, float]]:
+    """Whether the tokens have the requested distribution: numbers by name. `longest` is how many were asked for."""
+    import torch
+
+    outside = torch.cat([score.outside for score in scores])
+    yield "tokens_outside", float(outside.sum())
+    if step.truncates:
+        yield "tokens_outside_ignored", torch.cat([score.outside_ignored for score in scores]).sum().item()
+
+    def total(values: Iterable[Any]) -> float:
+        return float(torch.cat(list(values))[~outside].sum())
+
+    mean, deviation = total(s.mean for s in scores), math.sqrt(total(s.variance for s in scores))
+    yield "sampling_z", abs(total(s.target for s in scores) - mean) / deviation
+    if step.requested["temperature"] != 1:
+        yield "sampling_z_ignored", abs(total(s.mean_ignored for s in scores) - mean) / deviation
+    # Short ones may well be alike.
+    sequences = Counter((*a.prompt, *a.tokens) for a in step.answers if len(a.tokens) == longest)
+    yield "completions_repeated", float(sum(sequences.values()) - len(sequences))
+
+
+def in_half(answers: list[colocate.Answer]) -> int:
+    """The token that is in about half of the answers."""
+    counts = Counter(token for answer in answers for token in set(answer.tokens))
+    return min(counts, key=lambda token: abs(counts[token] - len(answers) / 2))

@@ -17,7 +17,15 @@ from collections.abc import Iterator
 from smoke.kit import array, levels, rows
 from smoke.probe import Bound, Context, Probe, Reading
 
-WORST = ("gradient_error", "update_error", "loss_error", "metric_error", "sampling_distance", "eval_error")
+WORST = (
+    "gradient_error",
+    "update_error",
+    "loss_error",
+    "metric_error",
+    "sampling_distance",
+    "eval_error",
+    "start_error",
+)
 WRONG = ("data_wrong", "trained_wrong", "saved_wrong", "frozen_moved")
 SHOWN = ("steps", "clipped", "masked", "none", "near_edge", "metrics")
 
@@ -26,68 +34,75 @@ PROBE = Probe(
     bounds=(
         Bound(
             "gradient_error",
-            "the relative error of the worst tensor's gradient in any step of any row: 1.1e-5 to 1.0e-4 over 6 seeds, "
-            "the rounding of float32; 0.1 and more when an option has no effect",
-            at_most=1e-3,
+            "the relative error of the worst tensor's gradient in any step of any row: 1.6e-5 to 5.7e-4 over 12 "
+            "seeds, the rounding of float32, most where large terms cancel; 0.1 and more when an option has no effect",
+            at_most=3e-3,
             headline=True,
         ),
         Bound(
             "update_error",
             "the same for what a step changed in the weights, beyond their rounding, against clipping, schedule and "
-            "optimizer taken again in float64: 1.6e-5 to 3.2e-5 over 6 seeds",
+            "optimizer taken again in float64: 8.3e-6 to 2.6e-5 over 12 seeds",
             at_most=1e-3,
         ),
         Bound(
             "loss_error",
-            "of the sum over a step's micro-batches, in units of the loss if it is above 1: 9.8e-7 to 6.7e-6 over "
-            "6 seeds",
+            "of the sum over a step's micro-batches, in units of the loss if it is above 1: 3.2e-6 to 1.3e-5 over "
+            "12 seeds",
             at_most=2e-4,
         ),
         Bound(
             "metric_error",
-            "the same for the worst of all logged metrics, such as KL divergence, entropy, clip ratios, lengths and "
-            "rewards: 3.0e-6 to 1.4e-5 over 6 seeds",
+            "the same for the worst of all logged metrics, such as KL divergence, entropy, clip ratios, lengths, "
+            "rewards and the epoch: 3.7e-6 to 1.3e-5 over 12 seeds",
             at_most=2e-4,
         ),
         Bound(
             "sampling_distance",
             "total variation between the distribution that a token was drawn from and what the policy and the settings "
-            "make of its prompt, of the worst token: 1.4e-6 to 2.8e-6 over 6 seeds; 0.05 and more without one of the "
+            "make of its prompt, of the worst token: 1.2e-6 to 2.2e-6 over 12 seeds; 0.05 and more without one of the "
             "settings",
             at_most=1e-4,
         ),
         Bound(
             "eval_error",
-            "the logged reward of an evaluation against the mean of its rewards: 9.9e-9 to 2.0e-8 over 6 seeds; 1 "
+            "the logged reward of an evaluation against the mean of its rewards: 9.9e-9 to 2.0e-8 over 12 seeds; 1 "
             "where a prompt has another number of completions than asked for",
             at_most=1e-5,
         ),
         Bound(
+            "start_error",
+            "how far a new adapter is from PEFT's start: the largest weight of A against the bound of its uniform "
+            "distribution, as a share, and B against zero: 6e-6 to 6.3e-4 over 12 seeds; "
+            "0.07 with A a fourteenth smaller",
+            at_most=0.02,
+        ),
+        Bound(
             "data_wrong",
             "prompts that are not in the data or come again, generations at the wrong moment, rewards shown another "
-            "text or another row's column: 0 over 6 seeds",
+            "text or another row's column, tables of completions that show something else: 0 over 12 seeds",
             equals=0,
         ),
         Bound(
             "trained_wrong",
-            "completions not trained on exactly as often as configured: 0 over 6 seeds; 42 in three rows that train "
+            "completions not trained on exactly as often as configured: 0 over 12 seeds; 42 in three rows that train "
             "on the first part of a batch again and again",
             "completions",
             equals=0,
         ),
-        Bound("saved_wrong", "tensors of a checkpoint that are not the weights: 0 over 6 seeds", "tensors", equals=0),
-        Bound("frozen_moved", "tensors below an adapter that a step changed: 0 over 6 seeds", "tensors", equals=0),
-        Bound("rows_failed", "rows that ended with an error: 0 over 6 seeds", "rows", equals=0),
+        Bound("saved_wrong", "tensors of a checkpoint that are not the weights: 0 over 12 seeds", "tensors", equals=0),
+        Bound("frozen_moved", "tensors below an adapter that a step changed: 0 over 12 seeds", "tensors", equals=0),
+        Bound("rows_failed", "rows that ended with an error: 0 over 12 seeds", "rows", equals=0),
         Bound(
             "clipped",
-            "completions with a ratio outside of the clipping range, on the side that counts: 70 to 150 over 6 seeds. "
-            "Below its bound, clipping has hardly been tested; none where no row could be run",
+            "completions with a ratio outside of the clipping range, on the side that counts: 230 to 410 over 12 "
+            "seeds. Below its bound, clipping has hardly been tested; none where no row could be run",
             "completions",
-            at_least=30,
+            at_least=80,
         ),
         Bound(
             "near_edge",
-            "steps left out, because rounding may decide on which side of an edge a ratio is: 0 to 1 over 6 seeds",
+            "steps left out, because rounding may decide on which side of an edge a ratio is: 0 to 3 over 12 seeds",
             "steps",
             at_most=8,
         ),

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 GENERATIONS = 4
 SEQUENCES = 48
 LENGTH = 16
+END = tiny.VOCABULARY.index("<eos>")
 
 # Each alone, so that the order in which vLLM applies them does not matter.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -117,6 +117,19 @@ PROBE = Probe(
             "tokens",
             at_least=30,
         ),
+        Bound(
+            "tokens_after_end",
+            "tokens that vLLM sampled after a completion's end: none over 12 seeds",
+            "tokens",
+            equals=0,
+        ),
+        Bound(
+            "ends",
+            "completions of 48 that end by themselves: 13 to 33 over 12 seeds. Below its bound, tokens_after_end "
+            "proves nothing",
+            "completions",
+            at_least=5,
+        ),
         Bound("sequences_altered", "the loss gets exactly vLLM's tokens", "sequences", equals=0),
         Bound(
             "completions_repeated",
@@ -150,7 +163,12 @@ def run(context: Context) -> Iterator[Reading]:
                 measured[name] = dict(
                     _measure(step, [sampling.score(policy, answer, step.requested) for answer in step.answers])
                 )
+        ended = _end_by_themselves(context, directory, policy)
+    yield Reading("ends", len(ended))
+    yield Reading("tokens_after_end", sum(len(tokens) - tokens.index(END) - 1 for tokens in ended))
     for bound in PROBE.bounds:
+        if bound.name not in _WORST:
+            continue
         values = {name: numbers[bound.name] for name, numbers in measured.items() if bound.name in numbers}
         # Where this TRL has no such option, or takes no log-probabilities from vLLM, nothing of it can be wrong.
         nothing = bound.at_least or (1.0 if bound.name == "ratio_truncated" else 0.0)
@@ -186,11 +204,25 @@ def _step(context: Context, directory: Path, options: dict[str, Any]) -> Sampled
     return sampling.take_step(trainer)
 
 
+def _end_by_themselves(context: Context, directory: Path, policy: Any) -> list[list[int]]:
+    """The completions that end by themselves, of a step in which about half of them do.
+
+    Their end is made as likely as a token that is in about half of the completions of a step before.
+    """
+    import torch
+
+    before = _step(context, directory, {})
+    with torch.no_grad():
+        policy.lm_head.weight[END] = policy.lm_head.weight[sampling.in_half(before.answers)]
+    policy.save_pretrained(directory)  # in the same place, so that the same engine is used
+    return [answer.tokens for answer in _step(context, directory, {}).answers if END in answer.tokens]
+
+
 def _measure(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
     """The numbers of one step, by the name of their bound."""
     yield from _measure_answers(step, scores)
     yield from _measure_uses(step, scores)
-    yield from _measure_samples(step, scores)
+    yield from sampling.distribution(step, scores, LENGTH)
 
 
 def _measure_answers(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
@@ -233,27 +265,6 @@ def _measure_uses(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str
         yield ("ratio_truncated", mean) if step.truncates else ("ratio_at_start", extremes.largest(starts))
         if step.logged is not None:
             yield "ratio_log_error", abs(step.logged - mean)
-
-
-def _measure_samples(step: SampledStep, scores: list[Scores]) -> Iterator[tuple[str, float]]:
-    """Check that the tokens have the requested distribution."""
-    import torch
-
-    outside = torch.cat([score.outside for score in scores])
-    yield "tokens_outside", float(outside.sum())
-    if step.truncates:
-        yield "tokens_outside_ignored", torch.cat([score.outside_ignored for score in scores]).sum().item()
-
-    def total(values: Iterable[Any]) -> float:
-        return float(torch.cat(list(values))[~outside].sum())
-
-    mean, deviation = total(s.mean for s in scores), math.sqrt(total(s.variance for s in scores))
-    yield "sampling_z", abs(total(s.target for s in scores) - mean) / deviation
-    if step.requested["temperature"] != 1:
-        yield "sampling_z_ignored", abs(total(s.mean_ignored for s in scores) - mean) / deviation
-    # Short ones may well be alike.
-    sequences = Counter((*a.prompt, *a.tokens) for a in step.answers if len(a.tokens) == LENGTH)
-    yield "completions_repeated", float(sum(sequences.values()) - len(sequences))
 
 
 # The worst value over the settings, by bound.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from smoke import probe
@@ -14,20 +13,24 @@ from smoke.probe import Context, Probe, Reading
 Run = Callable[[Context], Iterator[Reading]]
 
 
-def sabotage(name: str, break_it: Callable[[], None], *, rows: int | None = None) -> tuple[Probe, Run]:
+def sabotage(name: str, break_it: Callable[[], None], *, rows: Mapping[str, str] | None = None) -> tuple[Probe, Run]:
     """The probe of this name, whose run comes after `break_it`, in every rank's process.
 
-    `rows`: of a probe with a covering array, only its first rows, because a break shows in many.
+    `rows`: of a probe with a covering array, only the rows with these levels, because a break shows in many.
     """
     real = probe.load(probe.PROBES / f"{name.replace('-', '_')}.py")
 
     def run(context: Context) -> Iterator[Reading]:
         break_it()
         if rows:
-            replace(levels, "rows", lambda right, *array: dict(itertools.islice(right(*array).items(), rows)))
+            replace(levels, "rows", lambda right, *array: _with(rows, right(*array)))
         yield from real.run(context)
 
     return real.probe, run
+
+
+def _with(wanted: Mapping[str, str], rows: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {name: row for name, row in rows.items() if wanted.items() <= row.items()}
 
 
 def replace(owner: Any, name: str, wrong: Callable[..., Any]) -> None:

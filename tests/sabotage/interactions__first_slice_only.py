@@ -19,4 +19,4 @@ def break_it() -> None:
     replace(GRPOTrainer, "_prepare_inputs", first)
 
 
-PROBE, run = sabotage("interactions", break_it, rows=8)
+PROBE, run = sabotage("interactions", break_it, rows={"accumulation": "2", "architecture": "qwen2"})

@@ -13,4 +13,4 @@ def break_it() -> None:
     disable(GRPOTrainer, "_load_optimizer_and_scheduler")
 
 
-PROBE, run = sabotage("interactions", break_it, rows=8)
+PROBE, run = sabotage("interactions", break_it, rows={"saving": "resumed", "architecture": "qwen2"})

@@ -19,4 +19,4 @@ def break_it() -> None:
     replace(GRPOTrainer, "__init__", equal)
 
 
-PROBE, run = sabotage("interactions", break_it, rows=8)
+PROBE, run = sabotage("interactions", break_it, rows={"rewards": "two weighted", "architecture": "qwen2"})

@@ -18,4 +18,4 @@ def break_it() -> None:
     replace(TopPLogitsWarper, "__call__", ignored)
 
 
-PROBE, run = sabotage("interactions", break_it, rows=8)
+PROBE, run = sabotage("interactions", break_it, rows={"sampling": "hot, top-p", "architecture": "llama"})

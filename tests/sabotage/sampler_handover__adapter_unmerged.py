@@ -14,4 +14,4 @@ def break_it() -> None:
     disable(BaseTuner, "unmerge_adapter")
 
 
-PROBE, run = sabotage("sampler-handover", break_it, rows=8)
+PROBE, run = sabotage("sampler-handover", break_it, rows={"adapter": "LoRA", "architecture": "qwen2"})

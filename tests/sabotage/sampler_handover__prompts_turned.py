@@ -19,4 +19,4 @@ def break_it() -> None:
     replace(generation, "generate", turned)
 
 
-PROBE, run = sabotage("sampler-handover", break_it, rows=8)
+PROBE, run = sabotage("sampler-handover", break_it, rows={"generations": "2", "architecture": "qwen2"})

@@ -10,14 +10,12 @@ CAUGHT_BY = ("data_wrong",)
 
 
 def break_it() -> None:
-    from trl.trainer import grpo_trainer
+    import pandas
 
-    def halved(right: Any, table: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        if "spelling" in table:
-            table = {**table, "spelling": [value / 2 for value in table["spelling"]]}
-        return right(table, *args, **kwargs)
+    def halved(right: Any, table: Any, *args: Any, **kwargs: Any) -> Any:
+        return right(table.assign(spelling=table["spelling"] / 2), *args, **kwargs)
 
-    replace(grpo_trainer.pd, "DataFrame", halved)
+    replace(pandas.DataFrame, "to_parquet", halved)
 
 
 PROBE, run = sabotage("interactions", break_it, rows={"prompts": "text", "architecture": "llama"})

@@ -118,8 +118,9 @@ class Training:
             "per_device_train_batch_size": factors.ROWS,
             "max_completion_length": factors.LENGTH,
             "train_dataset": self.data,
-            # The table that users look at; only where it is a part of some rows.
+            # The table that users look at, in some of the rows; as a file alone, because drawing it takes long.
             "log_completions": not self.conversational,
+            **({"num_completions_to_print": 0} if "num_completions_to_print" in known else {}),
         }
         if self.context.ranks > 1 and self.context.device == "cpu":
             # Without it, the trainer takes several processes on CPUs for one.

@@ -78,7 +78,7 @@ def table_wrong(training: Training, run: Run) -> Iterator[str]:
                 continue
             if (sample := judged.get((prompt, text))) is None:
                 yield f"step {number}: the table has {text!r}, which was not sampled for its prompt"
-            elif off := [name for name, value in _of(sample) if metrics.distance(row.get(name), value) > TABLE]:
+            elif off := [name for name, value in _of(sample) if not metrics.distance(row.get(name), value) <= TABLE]:
                 yield f"step {number}: the table's {', '.join(off)} of {text!r}"
 
 

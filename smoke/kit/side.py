@@ -42,7 +42,8 @@ def side_by_side(
     at a time.
     """
     cores = len(os.sched_getaffinity(0))
-    slots = 1 if gpus else max(1, min(_MOST, cores // ranks))
+    # One more than fits where pieces have several ranks: while the first of them measures, the others are done.
+    slots = 1 if gpus else max(1, min(_MOST, cores // ranks + (ranks > 1)))
     threads = max(1, cores // (slots * ranks))
     waiting = list(pieces)
     under_way: dict[str, _Piece] = {}

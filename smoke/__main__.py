@@ -26,7 +26,7 @@ from smoke import probe
 from smoke.run import linux, request
 from smoke.run.guard import guarded
 from smoke.run.runner import Supervisor
-from smoke.run.zygote import Stack
+from smoke.run.zygote import Stack, account
 
 BAD_REQUEST = 3
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the probes as JSON and exit")
     parser.add_argument("--probes", type=Path, default=probe.PROBES, metavar="DIR", help="another folder of probes")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter of the stack")
-    parser.add_argument("--user", type=_user, metavar="UID:GID", help="run the probes as this user; needs root")
+    parser.add_argument("--user", type=account, metavar="UID:GID", help="run the probes as this user; needs root")
     options = parser.parse_args(arguments)
     try:
         files = probe.discover(options.probes)
@@ -51,29 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(lambda directory: _serve(files, Stack(options.python, options.user), directory))
 
 
-def _user(text: str) -> tuple[int, int]:
-    uid, _, gid = text.partition(":")
-    return int(uid), int(gid)
-
-
 def _serve(files: Mapping[str, probe.ProbeFile], stack: Stack, directory: Path) -> int:
     events = os.dup(1)
     os.dup2(2, 1)  # standard output is for events only
     try:
-        parsed = request.parse(_read_line(0), files)
+        parsed = request.parse(request.read_line(0), files)
     except request.BadRequestError as error:
         print(f"smoke: {error}", file=sys.stderr)
         return BAD_REQUEST
     Supervisor(parsed, directory, 0, events, stack).run()
     return 0
-
-
-def _read_line(descriptor: int) -> str:
-    """Read to the end of the line, or of the input. Unbuffered: the supervisor watches the input that follows."""
-    line = b""
-    while not line.endswith(b"\n") and (chunk := os.read(descriptor, 65536)):
-        line += chunk
-    return line.decode(errors="replace")
 
 
 if __name__ == "__main__":

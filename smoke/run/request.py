@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,14 @@ class Request:
     distributions: Mapping[str, str]
     seed: int
     memory_mib: int | None
+
+
+def read_line(descriptor: int) -> str:
+    """Read to the end of the line, or of the input. Unbuffered: the supervisor watches the input that follows."""
+    line = b""
+    while not line.endswith(b"\n") and (chunk := os.read(descriptor, 65536)):
+        line += chunk
+    return line.decode(errors="replace")
 
 
 def parse(line: str, files: Mapping[str, ProbeFile]) -> Request:

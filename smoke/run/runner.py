@@ -20,7 +20,7 @@ from smoke.probe import ProbeFile
 from smoke.run import gpus, linux, outcome
 from smoke.run.environment import environment
 from smoke.run.guard import Stopped
-from smoke.run.job import Job
+from smoke.run.job import Job, RankReport
 from smoke.run.outcome import Ending
 from smoke.run.request import Request
 from smoke.run.watch import Watch, follow
@@ -163,7 +163,7 @@ class Supervisor:
         linux.kill_descendants(keep=spared)
         report = job.report(0)
         readings = report.readings
-        self._emit("measured", probe=file.name, compute_s=round(report.seconds, 3))
+        self._measured(file, report)
         word, reason = outcome.judge(ending, job.report(ending.rank or 0), readings, file.probe)
         result = _end(
             word,
@@ -175,6 +175,10 @@ class Supervisor:
         )
         linux.remove(Path(job.directory))
         return result
+
+    def _measured(self, file: ProbeFile, report: RankReport) -> None:
+        """Called with what the probe reported, before that is judged."""
+        self._emit("measured", probe=file.name, compute_s=round(report.seconds, 3))
 
     def _job(self, file: ProbeFile) -> Job:
         request = self._request

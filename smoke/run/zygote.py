@@ -66,6 +66,12 @@ class Stack:
                 os.chown(directory, *self.user, follow_symlinks=False)
 
 
+def account(text: str) -> tuple[int, int]:
+    """The user and the group of "UID:GID". Raises ValueError."""
+    user, _, group = text.partition(":")
+    return int(user), int(group)
+
+
 class Zygote:
     """The runner's handle of a zygote. Its answers are not trusted: it runs the stack's code."""
 

@@ -65,6 +65,22 @@ def pairs(records: Iterable[Record]) -> Iterator[Verdict | str]:
             yield f"{' → '.join(verdict.labels(before, after))}: not compared: {error.what}"
 
 
+def upgrades(project: Project, name: str) -> list[Verdict | str]:
+    """The verdicts on the stacks with the same or a newer TRL, against each record of this one on the same device."""
+    own = record.of_stack(project, name)
+    if not own:
+        return []
+    release = _release(project, name)
+    later = [r for r in all_records(project) if r.stack != name and _release(project, r.stack) >= release]
+    return [
+        each
+        for before in own
+        for after in later
+        if after.place.device == before.place.device
+        for each in pairs([before, after])
+    ]
+
+
 def drawn(project: Project, judged: Verdict, scratch: Path, target: Path | None = None) -> Path | None:
     """Draw a verdict, to `target` or below .vetted/. Returns the file; None where there is nothing to see."""
     if not judged.before.seeds or not judged.after.seeds:

@@ -153,7 +153,7 @@ def _print_pairs(home: Project, as_json: bool) -> None:
         print_json([{"sentence": each} if isinstance(each, str) else each.to_json() for each in verdicts])
         return
     if len(records) < 2:
-        console.out.print(f"{len(records)} record of golden trajectories; a comparison needs two")
+        console.out.print(f"{len(records)} records of golden trajectories; a comparison needs two")
         console.out.print("next: vetted trajectories STACK")
     for each in verdicts:
         good = isinstance(each, Verdict) and each.good

@@ -77,13 +77,12 @@ def run(
     runner: Runner, device: str, settings: Settings, scratch: Path, on_seed: Callable[[int, bool], None]
 ) -> Trained:
     """Train in a place where the suite would run. Raises VettedError when it reports nothing, or out of turn."""
-    command = [*map(_program, runner.command)]
     log = scratch / "trajectories.log"
     trained = Trained([], {}, "")
     missing = list(range(settings.first, settings.first + settings.seeds))
     with (
         log.open("wb") as stderr,
-        process.running(command, env=runner.environment, stdin=subprocess.PIPE, stderr=stderr, cwd=scratch) as child,
+        process.running(command(runner), env=runner.environment, stdin=subprocess.PIPE, stderr=stderr, cwd=scratch) as child,
     ):  # fmt: skip
         assert child.stdin is not None and child.stdout is not None
         try:
@@ -106,9 +105,10 @@ def run(
     return trained
 
 
-def _program(argument: str) -> str:
-    """The same argument of the command, with this program in place of the suite's."""
-    return argument.removesuffix("smoke/__main__.py") + PROGRAM if argument.endswith("/smoke/__main__.py") else argument
+def command(runner: Runner) -> list[str]:
+    """The command that runs the suite, with this program in place of the suite's."""
+    suites = "/smoke/__main__.py"
+    return [f"{part.removesuffix(suites)}/{PROGRAM}" if part.endswith(suites) else part for part in runner.command]
 
 
 def _request(device: str, settings: Settings) -> dict[str, Any]:

@@ -77,12 +77,13 @@ def run(
     runner: Runner, device: str, settings: Settings, scratch: Path, on_seed: Callable[[int, bool], None]
 ) -> Trained:
     """Train in a place where the suite would run. Raises VettedError when it reports nothing, or out of turn."""
+    argv = command(runner)
     log = scratch / "trajectories.log"
     trained = Trained([], {}, "")
     missing = list(range(settings.first, settings.first + settings.seeds))
     with (
         log.open("wb") as stderr,
-        process.running(command(runner), env=runner.environment, stdin=subprocess.PIPE, stderr=stderr, cwd=scratch) as child,
+        process.running(argv, env=runner.environment, stdin=subprocess.PIPE, stderr=stderr, cwd=scratch) as child,
     ):  # fmt: skip
         assert child.stdin is not None and child.stdout is not None
         try:

@@ -36,7 +36,7 @@ from builder.upgrade.report import WORDS
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
-    """List newer releases, and whether they fit the other packages."""
+    """List newer releases, and whether they fit."""
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):

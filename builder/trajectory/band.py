@@ -18,6 +18,7 @@ import random
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from builder.trajectory.record import Record, Seed
@@ -121,9 +122,15 @@ def _features(windows: Sequence[Sequence[float]], scale: float) -> dict[Kind, li
     floor = scale or 1e-300
     return {
         "level": levels,
-        "noise": [math.log(max(_pstdev(window), floor)) for window in windows],
+        "noise": [math.log(max(_noise(window), floor)) for window in windows],
         "spread": [abs(level - middle) for level in levels],
     }
+
+
+def _noise(window: Sequence[float]) -> float:
+    """The standard deviation from step to step, by successive differences: a slope is no noise."""
+    steps = [(after - before) ** 2 for before, after in pairwise(window)]
+    return math.sqrt(math.fsum(steps) / len(steps) / 2) if steps else 0.0
 
 
 def _pstdev(values: Sequence[float]) -> float:

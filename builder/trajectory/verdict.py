@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,9 +161,13 @@ def _times(factor: float) -> str:
 
 
 def _strongest(departures: tuple[Departure, ...]) -> list[Departure]:
-    """The strongest departure of each number, the strongest number first."""
-    found: Mapping[str, Departure] = {d.feature.number: d for d in reversed(departures)}
-    return sorted(found.values(), key=departures.index)
+    """One departure of each number, the strongest number first: that of its level, which says most, if it has one."""
+    found: dict[str, Departure] = {}
+    for departure in departures:
+        known = found.setdefault(departure.feature.number, departure)
+        if departure.feature.kind == "level" != known.feature.kind:
+            found[departure.feature.number] = departure
+    return list(found.values())
 
 
 def _name(departure: Departure) -> str:

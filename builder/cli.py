@@ -36,6 +36,7 @@ COMMANDS = {
     "controls": ("controls.controls_", "vetted controls trl0.14-transformers4.52"),
     "outdated": ("upgrade.outdated_", "vetted outdated trl1.16-cpu"),
     "recertify": ("upgrade.recertify_", "vetted recertify trl1.16-cpu --upgrade transformers"),
+    "trajectories": ("trajectories.trajectories_", "vetted trajectories trl1.16-cpu --against before.json"),
     "watch": ("watch.watch_", "vetted watch trl1.16-cpu --open"),
     "publish": ("publish.publish_", "vetted publish trl1.16-cpu --registry HOST/PATH --key cosign.key"),
     "verify": ("verify.verify_", "vetted verify HOST/PATH:trl1.16-cpu --key cosign.pub"),

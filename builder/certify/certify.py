@@ -102,10 +102,9 @@ def run(
     machine.hardware(options.device)  # a missing GPU is an error before any work begins
     root = scratch / "suite"
     identity = sources.copy(project.smoke, root)
-    prepare = _in_image if options.engine == "docker" else _on_host
-    subject = prepare(project, lock, options, root, scratch, on_build)
-    statement = examine(lock, options, subject, identity, scratch, on_event)
-    doubts = doubts_about(statement, judgement.terms(project, lock, root / "smoke"), subject)
+    place = subject(project, lock, options, root, scratch, on_build)
+    statement = examine(lock, options, place, identity, scratch, on_event)
+    doubts = doubts_about(statement, judgement.terms(project, lock, root / "smoke"), place)
     earned = statement.predicate.issued is not None and not doubts
     where = (certificate.path if earned else certificate.report_path)(
         project, lock.name, options.device, options.engine
@@ -148,6 +147,14 @@ def doubts_about(statement: Statement, terms: Terms, subject: Subject) -> tuple[
         return ()
     image = subject.resource.digest if subject.inputs else None
     return tuple(judgement.doubts(statement, terms, f"sha256:{image.sha256}" if image else None))
+
+
+def subject(
+    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
+) -> Subject:
+    """Build the image or environment of a lock, for a suite that lies below `root`."""
+    prepare = _in_image if options.engine == "docker" else _on_host
+    return prepare(project, lock, options, root, scratch, on_build)
 
 
 def _in_image(

@@ -44,7 +44,7 @@ def controls_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the suite on known-bad version sets and their good twins."""
+    """Run the suite on known-bad version sets and their twins."""
     home = project.find()
     selected = list(dict.fromkeys(names or stack.control_names(home)))
     for name in selected:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,13 +28,15 @@ from builder.image import daemon
 from builder.intent import advisory
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
+from builder.trajectory import comparison, record
+from builder.trajectory.verdict import Verdict
 from builder.upgrade import compare, outdated, recertify
 from builder.upgrade.recertification import Progress, Recertification
 from builder.upgrade.report import WORDS
 
 
 def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
-    """List newer releases, and whether they fit the other packages."""
+    """List newer releases, and whether they fit."""
     home = project.find()
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
@@ -45,6 +48,7 @@ def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
             continue
         if not rows:
             console.out.print(f"{name}: nothing is newer than its pins")
+            _print_upgrades(home, name)
             continue
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in (name, "locked", "newest", "fits", "in the way"):
@@ -53,6 +57,7 @@ def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
             fits = "the newest" if row.allowed else row.fits if row.fits != row.locked else "nothing newer"
             table.add_row(row.name, row.locked, row.newest, fits, row.why_not)
         console.out.print(table)
+        _print_upgrades(home, name)
         if fitting := next((row.name for row in rows if row.fits != row.locked), None):
             console.out.print(f"next: vetted recertify {name} --upgrade {fitting}")
     if as_json:
@@ -73,6 +78,9 @@ def recertify_(
         ),
     ] = None,
     engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="docker where one answers")] = None,
+    train: Annotated[
+        bool, typer.Option("--trajectories", help="Also train the golden trajectories: minutes more.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Try an upgrade: lock, build, certify, compare.
@@ -89,11 +97,13 @@ def recertify_(
     advisories = advisory.load_all(home)
     with home.holding(name) as scratch, console.Working(name) as working:
         progress = Progress(working.step, working.event)
-        result = recertify.run(home, name, [*(upgrade or ()), *(more or ())], options, advisories, scratch, progress)
+        packages = [*(upgrade or ()), *(more or ())]
+        result = recertify.run(home, name, packages, options, advisories, scratch, progress, train=train)
+        drawn = comparison.drawn(home, result.training, scratch) if result.training else None
     if as_json:
-        print_json(_json(result))
+        print_json({**_json(result), "picture": str(drawn) if drawn else None})
     else:
-        _print(home, result, advisories)
+        _print(home, result, advisories, drawn)
     if result.outcome not in ("green", "nothing"):
         raise typer.Exit(1)
 
@@ -107,6 +117,8 @@ def _json(result: Recertification) -> dict[str, Any]:
         "findings": [finding.what for finding in result.findings],
         "red": [probe.name for probe in result.red],
         "worse": [str(regression) for regression in result.worse],
+        "training": result.training.to_json() if result.training else None,
+        "not_trained": result.not_trained or None,
         "culprits": changes_json(result.breaking.culprits) if result.breaking else [],
         "no_culprit": result.no_culprit,
         "reproducer": str(result.reproducer) if result.reproducer else None,
@@ -115,7 +127,7 @@ def _json(result: Recertification) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(home: Project, result: Recertification, advisories: Sequence[Advisory]) -> None:
+def _print(home: Project, result: Recertification, advisories: Sequence[Advisory], drawn: Path | None) -> None:
     out = console.out
     if result.difference:
         for line in result.difference.words():
@@ -129,6 +141,7 @@ def _print(home: Project, result: Recertification, advisories: Sequence[Advisory
     for finding in result.findings:
         out.print(f"{finding.what}\n  fix: {finding.fix}")
     _print_numbers(result, advisories)
+    _print_training(home, result, drawn)
     out.print()
     if result.outcome == "green" and result.new:
         out.print(f"recertified: {result.old.digest} → {result.new.digest}")
@@ -140,6 +153,32 @@ def _print(home: Project, result: Recertification, advisories: Sequence[Advisory
         out.print(f"  culprit not found: {result.no_culprit}")
     if result.report:
         out.print(f"  report: {home.relative(result.report)}")
+
+
+def _print_upgrades(home: Project, name: str) -> None:
+    """Whether the stacks with newer releases train as this one does, where both have golden trajectories."""
+    for each in comparison.upgrades(home, name):
+        if isinstance(each, str):
+            console.out.print(each)
+            continue
+        with home.holding(f"outdated-{name}") as scratch:
+            _print_verdict(home, each, comparison.drawn(home, each, scratch))
+
+
+def _print_training(home: Project, result: Recertification, drawn: Path | None) -> None:
+    if result.training:
+        _print_verdict(home, result.training, drawn)
+    elif result.not_trained:
+        console.out.print(f"the training was not compared: {result.not_trained}")
+        console.out.print(f"next time: vetted trajectories {result.name}, before the upgrade")
+    elif result.statement and record.of_stack(home, result.name):
+        console.out.print("the training was not compared with the golden trajectories: --trajectories does that")
+
+
+def _print_verdict(home: Project, verdict: Verdict, drawn: Path | None) -> None:
+    console.out.print(str(verdict), style=None if verdict.good else "red")
+    if drawn:
+        console.out.print(f"  picture: {home.relative(drawn)}")
 
 
 def _print_numbers(result: Recertification, advisories: Sequence[Advisory]) -> None:

@@ -75,6 +75,28 @@ class Working(Line):
             self.progress.advance(self.task)
 
 
+class Training(Line):
+    """The steps of a build, then the seeds of the golden trajectories. Every seed that failed leaves a line behind."""
+
+    def __init__(self, title: str, seeds: int) -> None:
+        super().__init__(title)
+        self._seeds = seeds
+        self._ended = 0
+
+    def step(self, step: Step) -> None:
+        """Show a step of a build."""
+        self.progress.update(
+            self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None
+        )
+
+    def seed(self, seed: int, good: bool) -> None:
+        """Show that a seed has ended."""
+        self._ended += 1
+        self.progress.update(self.task, description=f"seed {seed}", completed=self._ended, total=self._seeds)
+        if not good:
+            self.leave("failed", "red", f"seed {seed}")
+
+
 class Counting(Line):
     """Pieces of work that run side by side; each leaves a line behind when it ended."""
 

@@ -19,7 +19,10 @@ from builder.base.project import Project, sha256_file
 
 PATIENCE = 30.0  # seconds for git, which reads the whole tree
 # The sources of an image and of the tool that builds it. Certificates and documents are written after the build.
-SOURCES = ("builder", "images", "lockfiles", "runtime", "requirements.txt", ":(exclude)lockfiles/*/certificates/*")
+SOURCES = (
+    "builder", "images", "lockfiles", "runtime", "requirements.txt",
+    ":(exclude)lockfiles/*/certificates/*", ":(exclude)lockfiles/*/trajectories/*",
+)  # fmt: skip
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 

@@ -13,10 +13,11 @@ from builder.certify.transcript import Event
 from builder.image.buildx import Step
 from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Lock
+from builder.trajectory.verdict import Verdict
 from builder.upgrade.compare import Regression
 from builder.upgrade.difference import Difference
 
-Ending = Literal["green", "nothing", "unresolvable", "unsound", "not built", "red", "worse"]
+Ending = Literal["green", "nothing", "unresolvable", "unsound", "not built", "red", "worse", "strays"]
 
 
 @dataclass
@@ -33,6 +34,8 @@ class Recertification:
     statement: Statement | None = None
     before: Statement | None = None  # the last certificate of the same device and engine
     worse: list[Regression] = field(default_factory=list)
+    training: Verdict | None = None  # of the golden trajectories
+    not_trained: str = ""  # why they were not compared
     breaking: BreakingChanges | None = None
     no_culprit: str = ""  # why none was found
     reproducer: Path | None = None

@@ -17,7 +17,7 @@ from builder.image import render
 from builder.intent.advisory import Advisory
 from builder.lock import audit, kernels, lockfile, solver
 from builder.lock.lockfile import Lock
-from builder.upgrade import aside, candidate, compare, culprit, difference
+from builder.upgrade import aside, candidate, compare, culprit, difference, training
 from builder.upgrade.aside import Aside
 from builder.upgrade.recertification import Progress, Recertification
 from builder.upgrade.report import report
@@ -25,14 +25,14 @@ from builder.upgrade.report import report
 
 def run(
     home: Project, name: str, upgrade: Sequence[str], options: Options, advisories: Sequence[Advisory], scratch: Path,
-    progress: Progress,
+    progress: Progress, *, train: bool = False,
 ) -> Recertification:  # fmt: skip
-    """Try an upgrade. The caller holds the stack's lock file."""
+    """Try an upgrade. The caller holds the stack's lock file. `train`: also compare the golden trajectories."""
     aside.finish(home, name, scratch)
     old = lockfile.load(home, name)
     copy = aside.make(home, name, scratch / "candidate")
     try:
-        result = _try(copy, old, upgrade, options, advisories, scratch, progress)
+        result = _try(copy, old, upgrade, options, advisories, scratch, progress, train=train)
     finally:
         # Environments and images of a candidate that was not taken over.
         remove(copy.state)
@@ -44,7 +44,7 @@ def run(
 
 def _try(
     copy: Aside, old: Lock, upgrade: Sequence[str], options: Options, advisories: Sequence[Advisory], scratch: Path,
-    progress: Progress,
+    progress: Progress, *, train: bool,
 ) -> Recertification:  # fmt: skip
     result = Recertification(old.name, "nothing", old)
     progress.say("resolving the candidate")
@@ -67,6 +67,8 @@ def _try(
         result.outcome = "unsound"
         return result
     _certify(copy, result, new, options, scratch, progress)
+    if train and result.outcome == "green":
+        training.compare(copy, result, new, options, scratch, progress)
     if result.outcome in ("red", "worse"):
         culprit.find(copy.home, result, advisories, scratch, progress.say)
     elif result.outcome == "green":

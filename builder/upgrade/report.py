@@ -14,6 +14,7 @@ WORDS = {
     "not built": "cannot be built or installed",
     "red": "does not pass the suite",
     "worse": "passes, but with numbers that became worse",
+    "strays": "passes, but trains differently",
 }
 
 
@@ -32,6 +33,8 @@ def sections(result: Recertification) -> list[str]:
     if result.findings:
         lines += [*(f"- {markdown(finding.what)}; fix: {markdown(finding.fix)}" for finding in result.findings), ""]
     lines += [*_broken(result), *_culprit(result)]
+    if result.training:
+        lines += ["## Training", "", markdown(str(result.training)), ""]
     if result.reproducer:
         lines += ["A reproducer that needs only uv:", "", f"    uv run --no-project {result.reproducer}", ""]
     if result.advisory:

@@ -22,6 +22,7 @@ from builder.base import errors, machine, project
 from builder.base.project import Project
 from builder.certify import hostenv, suite, transcript
 from builder.lock import audit, lockfile
+from builder.trajectory import record
 from tests.mutants import hunt, mutant
 from tests.mutants.hunt import Verdict
 from tests.mutants.mutant import Mutant, Placed
@@ -82,6 +83,10 @@ def mutants(
         int | None, typer.Option(min=1, help="How many at a time.", show_default="as cores and memory allow")
     ] = None,
     stack: Annotated[str, typer.Option(help="The stack to change, a folder in lockfiles/.")] = STACK,
+    golden: Annotated[
+        Path | None,
+        typer.Option("--trajectories", help="Judge survivors by this record of `vetted trajectories`, made here."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the evidence to this file, as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the evidence as JSON.")] = False,
 ) -> None:
@@ -94,13 +99,14 @@ def mutants(
     where = home.relative(path.absolute())
     listed = mutant.load(path, where)
     chosen = _chosen(listed, only or [], where)
+    band = record.read(golden, str(golden)) if golden else None
     lock = lockfile.load(home, stack)
     if findings := audit.stale(lock):
         raise errors.VettedError(f"{stack}: {findings[0].what}", next_step=findings[0].fix)
     with home.holding("mutants") as scratch:
         terminal = Terminal(as_json)
         with console.spinner(f"{stack}: preparing the environment"):
-            hunting = hunt.Hunt(home, lock, scratch, terminal)
+            hunting = hunt.Hunt(home, lock, scratch, terminal, band)
             with home.holding(stack) as making:
                 hunting.adopt(hostenv.prepare(home, lock, making, lambda _: None))
             placed = mutant.place(chosen, hunting.site_packages, lock.versions, where)

@@ -19,7 +19,9 @@ from builder.base.project import Project
 from builder.certify import suite, transcript
 from builder.certify.certificate import ProbeResult
 from builder.lock.lockfile import Lock
+from builder.trajectory.record import Record
 from tests.mutants import mutant as mutants
+from tests.mutants import trajectories
 from tests.mutants.mutant import Placed
 
 _REASON = 300  # characters
@@ -67,6 +69,7 @@ class Hunt:
     lock: Lock
     scratch: Path
     watcher: Watcher
+    golden: Record | None = None  # the band that survivors are judged by; recorded on this machine
     suite: str = field(init=False)
     pristine: Path = field(init=False)
 
@@ -108,7 +111,7 @@ class Hunt:
         verdicts: dict[str, Verdict] = {}
         waiting: queue.SimpleQueue[Placed] = queue.SimpleQueue()
         for entry in placed:
-            remembered = _recall(Verdict, self._memory(entry.mutant.digest()))
+            remembered = self._remembered(entry)
             if remembered is None:
                 waiting.put(entry)
             else:
@@ -135,7 +138,7 @@ class Hunt:
             if isinstance(answer, BaseException):
                 raise answer
             entry, verdict = answer
-            project.write(self._memory(entry.mutant.digest()), verdict.model_dump_json(indent=2) + "\n", self.scratch)
+            self._remember(entry, verdict)
             verdicts[entry.mutant.id] = verdict
             self.watcher.finished(entry.mutant.id, verdict, remembered=False)
         return {entry.mutant.id: verdicts[entry.mutant.id] for entry in placed}
@@ -148,8 +151,12 @@ class Hunt:
         folder = self.scratch / f"mutant-{name}"
         site_packages = environment / self.lock.site_packages
         mutants.make(placed, site_packages)
+        strays = None
         try:
-            results = self._run(name, folder, environment, order, _red)
+            known = _recall(Verdict, self._memory(placed.mutant.digest()))  # that it survives the suite
+            results = () if known else self._run(name, folder, environment, order, _red)
+            if self.golden and not any(map(_red, results)):
+                strays = trajectories.strays(self.golden, environment, self.scratch / "suite", folder)
         except errors.VettedError as error:
             error.what = f"{name}: {error.what}"
             raise
@@ -157,6 +164,8 @@ class Hunt:
             mutants.undo(placed, site_packages, self.site_packages)
             shutil.rmtree(folder, ignore_errors=True)
         killer = next((result for result in results if _red(result)), None)
+        if strays is not None:
+            return Verdict(outcome="killed", by=trajectories.KILLER, reason=strays, seconds=_since(start))
         if killer is None:
             return Verdict(outcome="survived", seconds=_since(start))
         reason = " ".join(f"{killer.outcome}: {killer.reason}".replace(str(self.scratch), "<scratch>").split())
@@ -175,6 +184,20 @@ class Hunt:
         runner = suite.on_host(environment, self.scratch / "suite", folder / "run")
         request = suite.Request(self.lock.stack.device, self.lock.versions, order)
         return suite.run(runner, request, folder, lambda event: self.watcher.event(name, event), until).results
+
+    def _remembered(self, entry: Placed) -> Verdict | None:
+        """What is known of a mutant. That it survives the suite says nothing about its trajectories."""
+        own = _recall(Verdict, self._memory(self._with_golden(entry)))
+        plain = _recall(Verdict, self._memory(entry.mutant.digest()))
+        return own or (plain if plain and (plain.outcome == "killed" or not self.golden) else None)
+
+    def _remember(self, entry: Placed, verdict: Verdict) -> None:
+        document = verdict.model_dump_json(indent=2) + "\n"
+        project.write(self._memory(self._with_golden(entry)), document, self.scratch)
+
+    def _with_golden(self, entry: Placed) -> str:
+        golden = project.sha256(self.golden.to_json().encode()) if self.golden else ""
+        return f"{entry.mutant.digest()} {golden}".strip()
 
     def _memory(self, what: str) -> Path:
         """Where the result is kept of something under this very suite and lock."""

@@ -20,4 +20,4 @@ def break_it() -> None:
     replace(LoraLayer, "reset_lora_parameters", smaller)
 
 
-PROBE, run = sabotage("interactions", break_it, rows={"adapter": "LoRA"})
+PROBE, run = sabotage("interactions", break_it, rows={"adapter": "LoRA", "loss": "grpo"})

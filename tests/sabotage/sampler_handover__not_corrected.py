@@ -20,4 +20,4 @@ def break_it() -> None:
     replace(GRPOTrainer, "_compute_loss", uncorrected)
 
 
-PROBE, run = sabotage("sampler-handover", break_it, rows={"correction": "token_mask"})
+PROBE, run = sabotage("sampler-handover", break_it, rows={"correction": "token_mask", "architecture": "qwen2"})

@@ -41,6 +41,7 @@ WRITTEN = {
     "mamba-ssm": ("mambassm", "selectivescancuda"),
     "transformer-engine-torch": ("transformerengine",),
 }
+FAMILY = ("torchvision", "torchaudio")  # released with torch
 SYMBOLS = ("_ZN3c10", "_ZNK3c10", "_ZN2at", "_ZNK2at", "_ZN5torch", "_ZNK5torch", "aoti_torch_")
 LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch.so", "libtorch_python.so", "libc10_cuda.so", "libtorch_cuda.so")
 MOST_FILES, MOST_SYMBOLS = 24, 400
@@ -85,7 +86,7 @@ def foreign_family(case: Case) -> Iterator[Finding]:
     own = versions.parse(torch) if torch else None
     if torch is None or own is None:
         return
-    for name in ("torchvision", "torchaudio"):
+    for name in FAMILY:
         installed = case.version(name)
         version = versions.parse(installed) if installed else None
         belongs = cuda.torch_family(name, torch)
@@ -240,6 +241,9 @@ def _extension_in(text: str, only: str = "") -> str | None:
 
 def _remedies(case: Case, name: str) -> list[str]:
     torch = case.version("torch") or ""
+    if name in FAMILY and not torch:
+        pairs = "torch 2.N has torchvision 0.(N+15) and torchaudio 2.N"
+        return [f"the {name} that belongs to the torch that is installed: {pairs}, both from one index"]
     wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
     if wheels:
         return [
@@ -277,10 +281,11 @@ def _declared(case: Case, name: str) -> str | None:
 
 def _commands(case: Case, name: str) -> list[str]:
     torch = case.version("torch") or ""
-    if name in ("torchvision", "torchaudio", "torchcodec"):
+    if name in (*FAMILY, "torchcodec"):
         belongs = cuda.torch_family(name, torch)
-        requirement = f"'{name}=={belongs}.*'" if belongs else name
-        return [f"uv pip install --torch-backend=auto --reinstall-package {name} {requirement}"]
+        if belongs is None:  # without the version of torch, the newest one would come, and another torch with it
+            return []
+        return [f"uv pip install --torch-backend=auto --reinstall-package {name} '{name}=={belongs}.*'"]
     wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
     if wheels:  # its installation looks at the torch that is there, and takes the wheel for it
         return [f"uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn{wheels}'"]

@@ -115,6 +115,8 @@ def edit(case: Case, missing: Missing, finding: Finding, frame: Frame | None) ->
     installed = case.version(missing.package)
     if missing.fact is not None and (finding.rule != "moved-name" or not is_gone(missing.fact, installed)):
         return False
+    if missing.fact is None and frame is None and not CALL.fullmatch(missing.written):
+        return False  # another module with such a name says little about whose import it is
     known = of_name(case, missing.package, missing.written, installed) if missing.written else None
     if known is None and missing.fact is None and frame is not None:
         known = _as_others_did(case, missing)

@@ -53,7 +53,9 @@ def _missing(case: Case) -> Iterator[Missing]:
     for pattern in (IMPORT, MEMBER):
         for match in pattern.finditer(case.error):
             module, name = match["module"], match["name"]
-            yield _in_module(case, module, f"{name} in {module}", f"{module}:{name}", f"{module}.{name}:")
+            missing = _in_module(case, module, f"{name} in {module}", f"{module}:{name}", f"{module}.{name}:")
+            if missing.fact is not None or "partially initialized" not in match.group():  # circular.py has those
+                yield missing
     for match in MODULE.finditer(case.error):
         missing = _in_module(case, match["module"], f"the module {match['module']}", f"{match['module']}:")
         if "." in match["module"] or missing.fact is not None:
@@ -149,6 +151,7 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         decide=[f"which release of {package} has {missing.name}"],
         ranges={package: ranges.outside(way)} if way else {},
         shown=POINTS,
+        weight=0.2 if way and version else 0.0,  # the release at fault is there
     )
 
 

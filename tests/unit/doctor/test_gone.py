@@ -133,3 +133,8 @@ def test_the_last_frame_is_a_packages_or_the_users(text: str, file: str, package
 def test_a_frame_of_python_itself_is_nobodys() -> None:
     for text in ('File "/usr/lib/python3.10/runpy.py", line 3', 'File "<frozen importlib>", line 3', "no frame"):
         assert owners.last_frame(text, KNOWLEDGE.apis) is None
+
+
+def test_another_module_with_the_name_is_no_edit_where_nobody_knows_who_asks() -> None:
+    error = "ImportError: cannot import name 'refresh_access_token' from 'huggingface_hub.nowhere'"
+    assert not any("in your own file" in line for line in first({"huggingface-hub": "1.20.0"}, error).remedy)

@@ -190,7 +190,8 @@ def _needs(case: Case, requirement: versions.Requirement) -> list[versions.Requi
     name = aliases.normalise(requirement.name)
     newest = steps.newest(case, name, str(requirement.specifier))
     needs = case.knowledge.requires(name).get(newest, ())
-    return [versions.Requirement(line) for line in needs if "extra ==" not in line]
+    read = (versions.requirement(line) for line in needs if "extra ==" not in line)
+    return [need for need in read if need is not None]
 
 
 def _forbidden(environment: Environment, package: str, range_: str) -> int:

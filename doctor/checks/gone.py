@@ -105,9 +105,11 @@ def put_first(finding: Finding, edit: Edit | None, frame: Frame | None, name: st
 
 
 def is_gone(fact: Fact, version: str | None) -> bool:
-    """Had the package the name before this release? It is not too old for it then."""
+    """Had the package the name before this release, and no later one has it again? It is not too old for it then."""
     drops = [change[1:] for change in fact.changes if change[0] == "-"]
-    return any(version is None or versions.within(f">={release}", version) for release in drops)
+    return fact.changes[-1][0] == "-" and any(
+        version is None or versions.within(f">={release}", version) for release in drops
+    )
 
 
 def edit(case: Case, missing: Missing, finding: Finding, frame: Frame | None) -> bool:

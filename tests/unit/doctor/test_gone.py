@@ -138,3 +138,11 @@ def test_a_frame_of_python_itself_is_nobodys() -> None:
 def test_another_module_with_the_name_is_no_edit_where_nobody_knows_who_asks() -> None:
     error = "ImportError: cannot import name 'refresh_access_token' from 'huggingface_hub.nowhere'"
     assert not any("in your own file" in line for line in first({"huggingface-hub": "1.20.0"}, error).remedy)
+
+
+def test_a_name_that_came_back_later_needs_the_later_release() -> None:
+    """unsloth-zoo dropped the parameter in 2025.9.4 and has it again since 2025.12.6; Unsloth 2025.12.7 passes it."""
+    error = "TypeError: get_transformers_model_type() got an unexpected keyword argument 'trust_remote_code'"
+    finding = first({"unsloth": "2025.12.7", "unsloth-zoo": "2025.12.5"}, error)
+    assert finding.commands == ["uv pip install 'unsloth-zoo>=2025.12.6,<2025.13'"]
+    assert not any(line.startswith("or go back") for line in finding.remedy)

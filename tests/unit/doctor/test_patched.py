@@ -16,7 +16,7 @@ def test_what_unsloth_declares_is_told_and_the_release_that_knows_this_trl() -> 
     assert finding.confidence == "possible"
     assert "unsloth 2025.6.1 declares trl>=0.7.9, transformers>=4.51.3, torch<=2.7.0,>=2.4.0" in finding.evidence
     # Between them no release names an end of its range.
-    assert finding.remedy[0] == "unsloth>=2025.10.1 with its unsloth-zoo, the first that declares trl<=0.23.0,>=0.7.9"
+    assert finding.remedy[0] == "unsloth>=2025.9.10 with its unsloth-zoo, the first that declares trl<=0.23.0,>=0.7.9"
     assert "remove the folder unsloth_compiled_cache" in finding.remedy[-1]
 
 

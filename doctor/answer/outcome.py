@@ -17,6 +17,7 @@ Ranges = dict[str, str]  # by package
 ROUNDS = 4  # of packages that others ask for
 # Checks of versions alone, beside what is declared: they can be asked about what is not installed yet.
 CHECKS = (compiled.foreign_family, cuda.missing_bitsandbytes_binary, requires.vllm_outside_trl_range)
+RECHECKED = ("torch-family", "bitsandbytes-binary", "trl-vllm-range")  # the rules of what they find
 
 
 class Start:
@@ -34,6 +35,17 @@ class Start:
 def unmet(case: Case) -> set[tuple[str, str]]:
     """The packages that need another release of a package, each with that one."""
     return {(package.name, need.package) for package, need, _, _ in requires.unmet(case.environment, case.knowledge)}
+
+
+def remains(finding: Finding, result: Case) -> bool | None:
+    """Is what a check of versions found still so in a result? None for what other checks say."""
+    if finding.rule == "requires-dist":
+        needed, *others = finding.packages
+        return any((other, needed) in unmet(result) for other in others)
+    if finding.rule in RECHECKED:
+        packages = set(finding.packages)
+        return any(found.rule == finding.rule and packages == set(found.packages) for found in _of_checks(result))
+    return None
 
 
 def _of_checks(case: Case) -> list[Finding]:
@@ -64,7 +76,7 @@ def complete(start: Start, state: Ranges) -> Ranges | None:
         asked = [
             (package.name, need)
             for package, need, _, _ in requires.unmet(result.environment, result.knowledge)
-            if package.name in moving or (package.name, need.package) not in start.unmet
+            if moving & {package.name, need.package} or (package.name, need.package) not in start.unmet
         ]
         if not asked:
             return full

@@ -6,7 +6,9 @@ from functools import lru_cache
 
 from doctor.base import versions
 from doctor.case import Case
+from doctor.checks import requires
 from doctor.checks.advisories import combination
+from doctor.know import published
 from doctor.know.data import Advisory
 
 BACK = 1.5  # an older release lacks what the code was written for
@@ -95,3 +97,26 @@ def joined(*ranges: str) -> str:
     if len(exact) == 1 and all(versions.allows(str(clause), exact[0].version) for clause in keep):
         keep = exact
     return ",".join(map(str, keep)) or versions.ANY
+
+
+def releases(case: Case, package: str) -> list[str]:
+    """The final releases that are known of a package, in their order."""
+    known = {*case.knowledge.requires(package), *(published.VLLM if package == "vllm" else ())}
+    return sorted((release for release in known if not _place(release).is_prerelease), key=_place)
+
+
+def releases_for(case: Case, package: str, needed: str) -> set[str]:
+    """Those of its releases that declare a range of another package with what is installed of it."""
+    installed, fitting = case.version(needed) or "", set()
+    for release in releases(case, package):
+        needs = requires.declared(case.knowledge, package, release, case.environment.python)
+        allowed = [need.allowed for need in needs if need.package == needed]
+        if allowed and all(versions.within(range_, installed) is True for range_ in allowed):
+            fitting.add(release)
+    return fitting
+
+
+def runs(places: list[int]) -> list[tuple[int, int]]:
+    """Where each run of successive numbers begins in a list, and how long it is."""
+    begins = [at for at, place in enumerate(places) if at == 0 or places[at - 1] != place - 1]
+    return [(begin, end - begin) for begin, end in zip(begins, [*begins[1:], len(places)])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,10 +105,11 @@ def _duty(case: Case, finding: Finding) -> Duty:
             for way in commands.fixes(advisory, finding, case)
         ]
     elif finding.commands:
-        # What a check says of a declared requirement may be met in another way, too: it is looked at in the result.
+        # What a check of versions says may be mended by the others' ways: it is looked at in the result.
         way, options = _of_command(finding.commands[0])
         ways = [(0, way)] if way else []
-        ways += [(0, {})] if finding.rule == "requires-dist" else []
+        ways += [(0, {})] if finding.rule in ("requires-dist", *outcome.RECHECKED) else []
+        ways += [(0, other) for other in _of_the_other(case, finding)] if finding.rule == "requires-dist" else []
         return Duty(finding, ways, options)
     else:
         places = {" ".join(sorted(way)): place for place, way in reversed(list(enumerate(finding.ways)))}
@@ -116,6 +117,21 @@ def _duty(case: Case, finding: Finding) -> Duty:
         if finding.rule == "reported":
             ways = [(rank, way) for rank, way in ways if not commands.goes_far_back(case, way)]
     return Duty(finding, [(rank, way) for rank, way in ways if all(case.version(name) for name in way)])
+
+
+def _of_the_other(case: Case, finding: Finding) -> Iterator[Ranges]:
+    """Instead of what a package needs, other releases of that package, which need what is there: the nearest ones."""
+    needed, *others = finding.packages
+    for name in others:
+        releases, fitting = steps.releases(case, name), steps.releases_for(case, name, needed)
+        # Those without a gap between them, from the first that fits to the last.
+        places = [place for place, release in enumerate(releases) if release in fitting]
+        runs = [places[at : at + count] for at, count in steps.runs(places)]
+        spans = [(releases[run[0]], releases[run[-1]]) for run in runs]
+        ranges = [f">={low}" if high == releases[-1] else f">={low},<={high}" for low, high in spans]
+        installed = case.version(name) or ""
+        for range_ in sorted(ranges, key=lambda range_: steps.distance(installed, range_))[:1]:
+            yield {name: range_}
 
 
 def _advisory(case: Case, rule: str) -> Advisory | None:
@@ -203,17 +219,14 @@ def _far(case: Case, state: Ranges) -> float:
 def _mended(case: Case, duties: Sequence[Duty], state: Ranges) -> bool:
     """Is every finding gone that can be looked for again, and does each range hold for the versions that it is of?"""
     after = outcome.after(case, state)
-    unmet = outcome.unmet(after)
     for duty in duties:
-        finding = duty.finding
-        if finding.rule == "requires-dist":
-            needed, *others = finding.packages
-            if any((other, needed) in unmet for other in others):
-                return False
-        elif finding.commands:  # made for the other packages as they are
-            others = [name for name in finding.packages if name not in duty.ways[0][1]]
-            if any(after.version(name) != finding.packages[name] for name in others):
-                return False
+        finding, way = duty.finding, duty.ways[0][1] if duty.ways else {}
+        remains = outcome.remains(finding, after)
+        if remains is None and finding.commands:  # made for the other packages as they are
+            others = (name for name in finding.packages if name not in way)
+            remains = any(after.version(name) != finding.packages[name] for name in others)
+        if remains:
+            return False
     return True
 
 

@@ -117,6 +117,12 @@ def vllm_outside_trl_range(case: Case) -> Iterator[Finding]:
     )
 
 
+def declared(knowledge: Knowledge, name: str, release: str, python: str | None) -> Iterator[Need]:
+    """What a published release needs."""
+    needs = (_need(line, python) for line in _published(knowledge, name, release))
+    return (need for need in needs if need is not None)
+
+
 def _published(knowledge: Knowledge, name: str, version: str) -> tuple[str, ...]:
     """What a release declares, for lists of versions, which have no metadata."""
     return tuple(knowledge.requires(name).get(version, [])) or published.requires(name, version)

@@ -137,3 +137,20 @@ def test_nothing_certain_is_left_and_nothing_new_is_brought(seed: int) -> None:
 
 def key(finding: Finding) -> tuple[str, ...]:
     return (finding.rule, *sorted(finding.packages))
+
+
+def test_the_package_that_does_not_fit_the_rest_moves_itself() -> None:
+    """vLLM 0.14.0 needs another torch than the one that everything else here has."""
+    packages = {"vllm": "0.14.0", "torch": "2.10.0", "torchvision": "0.25.0", "trl": "1.13.0", "numpy": "2.2.6",
+                "transformers": "4.57.6", "tokenizers": "0.21.0"}  # fmt: skip
+    joint = mended(reported(packages))
+    assert [pin.package for pin in joint.pins] == ["tokenizers", "vllm"] and joint.left == []
+    assert "'vllm>=0.17.0,<=0.19.1'" in joint.command
+
+
+def test_what_another_move_mends_needs_no_pin() -> None:
+    """torchvision fits once torch is what the others need."""
+    packages = {"vllm": "0.19.1", "torch": "2.13.0", "torchvision": "0.25.0", "trl": "1.13.0", "transformers": "4.57.6"}
+    joint = mended(reported(packages))
+    assert [pin.package for pin in joint.pins] == ["torch"] and joint.left == []
+    assert {"torch-family", "requires-dist"} <= {finding.rule for finding in joint.mends}

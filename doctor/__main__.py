@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from doctor.answer import commands, diagnose, nearest, report, shell
+from doctor.answer import commands, diagnose, nearest, report, shell, together
 from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import cuda, data
@@ -64,12 +64,13 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
         case.measured = _measure(case, options.device)
     findings = diagnose.findings(case)
     user = shell.here(script or _own_command(), own_programs, "pip" in case.environment.packages)
+    joint = together.find(case, findings, user)
     commands.add(case, findings, user)
     stack = nearest.find(case, user)
     if options.json:
-        print(json.dumps(report.as_json(case, findings, stack), indent=2))
+        print(json.dumps(report.as_json(case, findings, stack, joint), indent=2))
     else:
-        terminal.write(report.text(case, findings, stack, everything=options.all))
+        terminal.write(report.text(case, findings, stack, joint, everything=options.all))
     return 1 if any(finding.sure or finding.apart for finding in findings) else 0
 
 

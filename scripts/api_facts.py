@@ -32,7 +32,8 @@ CLASSES = re.compile(
     r"|(Llama|Qwen|Mistral|Mixtral|Gemma|Phi3|Llava|Idefics3|Deepseek)\w*(Attention|Model|DecoderLayer|ForCausalLM|Generation)"
     r"|FSDPModule|DeviceMesh|DTensor|Tuner\w*|BaseTuner\w*|LoraLayer|LoraModel|FastLanguageModel|Hf\w*Config|DataProto"
 )
-SKIPPED = ("/tests/", "/testing/", "/examples/", "/test_", "/conversion_", "/benchmarks/", "/third_party/", "/_vendor/")
+SKIPPED = ("/tests/", "/testing/", "/examples/", "/test_", "/conversion_", "/benchmarks/", "/third_party/", "/_vendor/",
+           "/studio/", "/unsloth_cli/", "/unsloth_compiled_cache/")  # programs in Unsloth's wheel  # fmt: skip
 # Models whose methods other code calls or copies.
 MODELS = re.compile(r"/(?:auto|llama|qwen\w*|mistral|mixtral|gemma\w*|phi3?|llava\w*|idefics3|smolvlm|deepseek\w*)/")
 ARCHITECTURE = re.compile(r"^ +\"(\w+)\": ?\(", re.MULTILINE)  # in vLLM's registry
@@ -58,7 +59,7 @@ def scan(path: Path, package: str) -> Release:
     requires: list[str] = []
     for name, source in files(path):
         if name.endswith(("METADATA", "PKG-INFO")):
-            header = source.partition("\n\n")[0]
+            header = source.replace("\r\n", "\n").partition("\n\n")[0]
             requires = requires or re.findall(r"^Requires-Dist: (.*)$", header, re.MULTILINE)
         if name in COMPILED:
             stub = re.findall(r"^(?:def |class )?([a-zA-Z]\w+)(?=[:(]| *=)", source, re.MULTILINE)

@@ -32,7 +32,7 @@ from scripts.api_changes import History
 FOLDER = Path(__file__).resolve().parents[1] / "doctor" / "know" / "apis"
 # Every release, or the first of every minor version, from a release on.
 EVERY = {
-    "trl": "0.8.1",
+    "trl": "0.4.2",
     "peft": "0.10.0",
     "accelerate": "0.30.0",
     "liger-kernel": "0.3.0",
@@ -165,6 +165,8 @@ def entry_of(package: str, cache: Path, folder: Path, today: str) -> History | N
     kept = folder / f"{package}.json.gz"
     old: History | None = json.loads(gzip.decompress(kept.read_bytes())) if kept.is_file() else None
     entry = api_changes.history(package, cache, package in EVERY) or (None if old is None else dict_of(old))
+    if entry is not None:  # some wheels have lines that end as those of Windows do
+        entry["requires"] = {release: [line.strip() for line in lines] for release, lines in entry["requires"].items()}
     listed = cache / f"{package}.releases.json"
     if entry is not None and listed.is_file():
         entry["unread"] = api_changes.unread(entry["read"], json.loads(listed.read_text()))
@@ -210,6 +212,8 @@ def wrong(folder: Path) -> list[str]:
         read = [Version(release) for release in entry["read"]]
         if packed(entry) != content:
             faults.append(f"{name}: its bytes are not those of its content")
+        if any(line != line.strip() for lines in entry["requires"].values() for line in lines):
+            faults.append(f"{name}: a requirement is not stripped")
         if not entry["date"] or not read or read != sorted(read) or set(entry["read"]) & set(entry["unread"]):
             faults.append(f"{name}: its date or its lists of releases are not right")
     return faults

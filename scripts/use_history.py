@@ -33,7 +33,7 @@ CALLERS = {
     "accelerate": "0.27.0",
     "transformers": "4.38.0",
     "liger-kernel": "0.3.0",
-    "deepspeed": "0.13.0",
+    "deepspeed": "0.6.0",
     "verl": "0.2",
     "openrlhf": "0.5",
     "llamafactory": "0.8",
@@ -52,6 +52,7 @@ WATCHED = (
     "bitsandbytes", "triton", "flash_attn", "flashinfer", "liger_kernel", "tokenizers", "outlines", "ray", "sglang",
     "sgl_kernel", "diffusers", "unsloth", "unsloth_zoo", "xformers", "awq", "mistral_common", "xgrammar", "torchao",
 )  # fmt: skip
+FOLDER = Path(__file__).resolve().parents[1] / "doctor" / "know"
 SKIPPED = ("/tests/", "/test_", "/examples/", "/benchmarks/", "/docs/", "/setup.py")
 ASKS = ("version", "greater_or_equal", "hasattr", "type_checking", "signature")
 CAUGHT = ("ImportError", "ModuleNotFoundError", "Exception", "AttributeError", "BaseException")
@@ -165,7 +166,10 @@ def main() -> None:
         for package in packages:
             fetch(package, options.cache)
         return
-    histories = {package: told(dropped(package, options.cache)) for package in packages}
+    kept = json.loads((FOLDER / "uses.json").read_text())
+    read = {package: told(dropped(package, options.cache)) for package in packages}
+    # A package whose releases are not in the folder stays as it is.
+    histories = {package: read.get(package) or kept.get(package, {}) for package in CALLERS}
     print(json.dumps({name: uses for name, uses in histories.items() if uses}, indent=0, separators=(",", ":")))
 
 

@@ -8,20 +8,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from doctor.answer import steps
 from doctor.answer.shell import Shell
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks.advisories import combination
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import cuda
 from doctor.know.data import Advisory
 from doctor.read.distributions import Package
 from doctor.read.environment import Environment
 
-BACK = 1.5  # an older release lacks what the code was written for
 MOVED = re.compile(r"cannot import name|No module named|unexpected keyword argument|has no attribute")
-BACK_FAR = 10 * BACK  # ten minor versions or a major one
-FAR = 100.0  # the distance to a range when it cannot be told
+BACK_FAR = 10 * steps.BACK  # ten minor versions or a major one
 
 
 class Choice(NamedTuple):
@@ -37,28 +35,43 @@ class Choice(NamedTuple):
 
 def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None:
     """Give every sure finding its command, and every command the Python that it is for, as the user's shell has it."""
-    shell, torch_cuda = shell or Shell(), cuda.of_torch(case.environment)
+    shell = shell or Shell()
     advisories = {advisory["id"]: advisory for advisory in case.knowledge.advisories}
     for finding in findings:
         requirements = None
         if finding.sure and finding.rule in advisories:
-            moved = finding.shown == EXPLAINS and MOVED.search(case.error) is not None
-            # A short list leaves packages out. What asks for a name that moved is there: the error comes from it.
+            moved = is_moved(case, finding)
             unstated = set(finding.packages) if moved and not case.environment.complete else set()
-            requirements = _smallest(_ways(advisories[finding.rule], finding, case), case, moved, unstated)
+            requirements = _smallest(fixes(advisories[finding.rule], finding, case), case, moved, unstated)
         elif finding.sure and finding.ways and not finding.commands:
             requirements = _first(finding.ways, case, careful=finding.rule == "reported")
         if requirements is not None:
             finding.commands = ["uv pip install " + " ".join(map(shlex.quote, requirements))]
-        if case.environment.executable:
-            python = shlex.quote(case.environment.executable)
-            finding.commands = [_for_python(command, python) for command in finding.commands]
-        finding.commands = [
-            shell.written(command, case.environment.executable, torch_cuda) for command in finding.commands
-        ]
+        finding.commands = [written(command, case, shell) for command in finding.commands]
 
 
-def _ways(advisory: Advisory, finding: Finding, case: Case) -> list[dict[str, str]]:
+def written(command: str, case: Case, shell: Shell) -> str:
+    """A command for uv with the Python that it is for, as the user's shell has it."""
+    executable = case.environment.executable
+    if executable:
+        command = _for_python(command, shlex.quote(executable))
+    return shell.written(command, executable, cuda.of_torch(case.environment))
+
+
+def is_moved(case: Case, finding: Finding) -> bool:
+    """Does the error miss a name? What asks for it is there, even where a short list leaves it out."""
+    return finding.shown == EXPLAINS and MOVED.search(case.error) is not None
+
+
+def goes_far_back(case: Case, way: dict[str, str]) -> bool:
+    """Is a way out many releases behind what is installed?"""
+    return any(
+        steps.older(case.version(name) or "", range_) and steps.distance(case.version(name) or "", range_) > BACK_FAR
+        for name, range_ in way.items()
+    )
+
+
+def fixes(advisory: Advisory, finding: Finding, case: Case) -> list[dict[str, str]]:
     """The fixes of an advisory, without packages of its other combinations that are not installed."""
     others = {name for affected in advisory["affected"] for name in affected.get("packages", {})} - set(
         finding.packages
@@ -125,14 +138,16 @@ def _choices(ways: list[dict[str, str]], case: Case, unstated: Collection[str] =
         if not moves or not unlisted <= set(unstated):
             continue
         broken = sum(_forbidden(case.environment, name, range_) for name, range_ in moves.items())
-        distance = sum(_distance(installed[name] or "", range_) for name, range_ in moves.items() if installed[name])
+        distance = sum(
+            steps.distance(installed[name] or "", range_) for name, range_ in moves.items() if installed[name]
+        )
         requirements = [
-            f"{name}{range_ if name in unlisted else _narrow(installed[name] or '', range_)}"
+            f"{name}{range_ if name in unlisted else steps.narrow(installed[name] or '', range_)}"
             for name, range_ in packages.items()
         ]
         requirements += _companions(case, requirements)
         harm = _harm(case, requirements)
-        older = any(_older(installed[name] or "", range_) for name, range_ in moves.items())
+        older = any(steps.older(installed[name] or "", range_) for name, range_ in moves.items())
         choices.append(Choice(broken + harm, older, round(distance, 1), place, requirements, bool(harm)))
     return choices
 
@@ -143,25 +158,14 @@ def _harm(case: Case, requirements: list[str]) -> int:
     for line in requirements:
         requirement = versions.Requirement(line)
         name = aliases.normalise(requirement.name)
-        newest = _newest(case, name, str(requirement.specifier))
+        newest = steps.newest(case, name, str(requirement.specifier))
         if newest:
             packages[name] = Package(name, newest)
     after = replace(case, environment=replace(case.environment, packages=packages))
     return sum(
-        _is_certain(advisory, after) and not _is_certain(advisory, case) for advisory in case.knowledge.advisories
+        steps.is_certain(advisory, after) and not steps.is_certain(advisory, case)
+        for advisory in case.knowledge.advisories
     )
-
-
-def _is_certain(advisory: Advisory, case: Case) -> bool:
-    """Is every package of a combination in its range, and every condition met?"""
-    combinations = (combination(affected, case) for affected in advisory["affected"])
-    return any(combined.matched == 2 and combined.settled for combined in combinations)
-
-
-def _newest(case: Case, package: str, range_: str) -> str:
-    """The newest known release in a range, which an installer would take; "" where none is known."""
-    fitting = [release for release in case.knowledge.requires(package) if versions.allows(range_, release)]
-    return max(fitting, key=lambda release: versions.parse(release) or versions.Version("0"), default="")
 
 
 def _companions(case: Case, requirements: list[str]) -> list[str]:
@@ -176,7 +180,7 @@ def _companions(case: Case, requirements: list[str]) -> list[str]:
             installed = case.version(name)
             unmet = bool(installed and allowed) and versions.within(allowed, installed or "") is False
             if unmet and name not in companions:
-                companions[name] = _narrow(installed or "", allowed)
+                companions[name] = steps.narrow(installed or "", allowed)
     chosen = {aliases.normalise(versions.Requirement(line).name) for line in requirements}
     return [f"{name}{range_}" for name, range_ in companions.items() if name not in chosen]
 
@@ -184,9 +188,10 @@ def _companions(case: Case, requirements: list[str]) -> list[str]:
 def _needs(case: Case, requirement: versions.Requirement) -> list[versions.Requirement]:
     """What the newest known release in the range of a requirement declares to need."""
     name = aliases.normalise(requirement.name)
-    newest = _newest(case, name, str(requirement.specifier))
+    newest = steps.newest(case, name, str(requirement.specifier))
     needs = case.knowledge.requires(name).get(newest, ())
-    return [versions.Requirement(line) for line in needs if "extra ==" not in line]
+    read = (versions.requirement(line) for line in needs if "extra ==" not in line)
+    return [need for need in read if need is not None]
 
 
 def _forbidden(environment: Environment, package: str, range_: str) -> int:
@@ -200,37 +205,3 @@ def _forbidden(environment: Environment, package: str, range_: str) -> int:
             if requirement and aliases.normalise(requirement.name) == package and requirement.specifier:
                 count += not versions.overlaps(str(requirement.specifier), range_)
     return count
-
-
-def _distance(installed: str, range_: str) -> float:
-    """How far a version is from a range: 10 for each major version, 1 for each minor one, and more for older ones."""
-    own = versions.parse(installed)
-    if own is None:
-        return FAR
-    nearest = FAR
-    for clause in versions.specifiers(range_) or ():
-        bound = versions.parse(clause.version.replace(".*", ""))
-        if bound is not None and (not versions.allows(str(clause), installed) or clause.operator == "=="):
-            steps = [abs(here - there) for here, there in zip((*own.release, 0, 0)[:3], (*bound.release, 0, 0)[:3])]
-            distance = steps[0] * 10 + steps[1] + steps[2] / 100
-            nearest = min(nearest, distance * (BACK if bound < own else 1.0))
-    return nearest
-
-
-def _older(installed: str, range_: str) -> bool:
-    """Is every release of a range before what is installed?"""
-    own = versions.parse(installed)
-    return own is not None and not versions.overlaps(range_, f">={own.public}")
-
-
-def _narrow(installed: str, range_: str) -> str:
-    """A range without an upper end, cut to the first minor version that has the fix: the smallest step."""
-    clauses = list(versions.specifiers(range_) or ())
-    lower = [clause for clause in clauses if clause.operator in (">=", ">")]
-    if len(clauses) != 1 or not lower or versions.allows(range_, installed):
-        return range_
-    bound = versions.parse(lower[0].version)
-    if bound is None:
-        return range_
-    major, minor = (*bound.release, 0)[:2]
-    return f"{range_},<{major}.{minor + 1}"

@@ -6,7 +6,8 @@ import textwrap
 from typing import Any
 
 from doctor.answer.nearest import Nearest
-from doctor.base import terminal
+from doctor.answer.together import Pin, Together
+from doctor.base import terminal, versions
 from doctor.case import Case
 from doctor.finding import EXPLAINS, Finding
 
@@ -21,7 +22,14 @@ LONGEST = 2000  # characters of a line, which may quote a stranger
 WIDTH = 116
 
 
-def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everything: bool = False) -> str:
+def text(
+    case: Case,
+    findings: list[Finding],
+    nearest: Nearest | None,
+    together: Together | None = None,
+    *,
+    everything: bool = False,
+) -> str:
     """The report: what would change most for this user in full, the rest in a line; `everything`: all of it in full."""
     lines = _heading(case)
     sure = [finding for finding in findings if finding.sure]
@@ -30,6 +38,8 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everyt
     guesses = [finding for finding in full if not finding.sure]
     if case.measured:
         lines += [_measured(case), ""]
+    if together is not None:
+        lines += _together(together, full)
     if not sure and any(result.outcome == "passed" for result in case.measured):
         lines += ["Every probe that ran passed here, and nothing is known to be wrong with it.", ""]
     elif not sure:
@@ -42,12 +52,15 @@ def text(case: Case, findings: list[Finding], nearest: Nearest | None, *, everyt
     for number, finding in enumerate(full, start=1):
         if finding in guesses[:1]:
             lines += ["What may apply, and how to decide:", ""]
-        lines += _finding(number, finding)
+        mended = together is not None and finding in together.mends
+        lines += _finding(number, finding, with_commands=everything or not mended)
     apart = [finding for finding in findings if finding.apart and finding not in full]
-    lines += _apart(apart)
+    mended_too = together is not None and all(finding in together.mends for finding in apart)
+    lines += _apart(apart, mended_too)
     lines += _folded([finding for finding in findings if finding not in full and finding not in apart])
     if nearest is not None:
         mended = any(finding.sure and finding.commands for finding in full)
+        mended = mended and not (together is not None and together.left)
         lines += _nearest(nearest, brief=mended and not everything)
     return terminal.lines(lines).rstrip() + "\n"
 
@@ -59,19 +72,47 @@ def _measured(case: Case) -> str:
     return f"Measured: {count['passed']} passed, {count['red']} red, {count['not-run']} not run"
 
 
+def _together(together: Together, full: list[Finding]) -> list[str]:
+    """The one command, why each package is in it, and what it cannot mend."""
+    numbers = {id(finding): str(number) for number, finding in enumerate(full, start=1)}
+
+    def called(findings: list[Finding]) -> str:
+        words = list(dict.fromkeys(numbers.get(id(finding), finding.rule) for finding in findings))
+        return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "nothing"
+
+    mends = called(together.mends)
+    lines = [f"This command mends {mends}{' together' if len(together.mends) > 1 else ''}:", "",
+             f"   $ {together.command}"]  # fmt: skip
+    lines += [f"   {_pin(pin, called(pin.mends))}" for pin in together.pins]
+    if together.left:
+        lines += [
+            "",
+            f"It does not mend {called(together.left)}: no known releases of these packages mend all of it.",
+            "Those of the nearest stack go together; the commands that install it are at the end.",
+        ]
+    return [*lines, ""]
+
+
+def _pin(pin: Pin, mends: str) -> str:
+    wanted = pin.range_ if pin.range_ != versions.ANY else "any"
+    why = f"mends {mends}" if pin.mends else "needed by the others"
+    return f"{pin.package:<16} {pin.installed or '(not installed)':<16} -> {wanted:<20} {why}"
+
+
 def _tells(finding: Finding, case: Case) -> bool:
     """Is a guess worth reading in full? It speaks of the error; without an error, of what is configured here."""
     return bool(finding.shown) if case.error else not finding.idle
 
 
-def _apart(findings: list[Finding]) -> list[str]:
+def _apart(findings: list[Finding], mended: bool) -> list[str]:
     """What is wrong for sure and raises no error, where another error was given."""
     if not findings:
         return []
     lines = [f"   {finding.title[:LONGEST]}  [{finding.rule}]" for finding in findings[:MOST_LINES]]
     if len(findings) > MOST_LINES:
         lines.append(f"   and {len(findings) - MOST_LINES} more")
-    return ["Apart from this error, for sure (--all prints the fixes):", *lines, ""]
+    where = "the command above mends it" if mended else "--all prints the fixes"
+    return [f"Apart from this error, for sure ({where}):", *lines, ""]
 
 
 def _folded(findings: list[Finding]) -> list[str]:
@@ -102,7 +143,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("s" if number != 1 else "")
 
 
-def _finding(number: int, finding: Finding) -> list[str]:
+def _finding(number: int, finding: Finding, *, with_commands: bool) -> list[str]:
     explains = ", explains the error" if finding.shown == EXPLAINS else ""
     confidence = "for sure, apart from this error" if finding.apart else CONFIDENCES[finding.confidence]
     return [
@@ -111,7 +152,7 @@ def _finding(number: int, finding: Finding) -> list[str]:
         *_paragraphs("because", finding.evidence),
         *_paragraphs("look at", finding.decide),
         *_paragraphs("remedy", finding.remedy),
-        *(f"   $ {command}" for command in finding.commands),
+        *(f"   $ {command}" for command in finding.commands if with_commands),
         *(f"   see {link}" for link in finding.links[:1]),
         "",
     ]
@@ -144,7 +185,9 @@ def _nearest(nearest: Nearest, *, brief: bool) -> list[str]:
     return [*lines, *(f"   {note}" for note in nearest.notes), *(f"   $ {command}" for command in nearest.commands)]
 
 
-def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dict[str, Any]:
+def as_json(
+    case: Case, findings: list[Finding], nearest: Nearest | None, together: Together | None = None
+) -> dict[str, Any]:
     """The answer for --json: also what was given, so that an issue with it says everything."""
     environment, machine = case.environment, case.machine
     return {
@@ -159,6 +202,12 @@ def as_json(case: Case, findings: list[Finding], nearest: Nearest | None) -> dic
         "measured": [
             {"probe": result.probe, "outcome": result.outcome, "reason": result.reason} for result in case.measured
         ],
+        "together": None if together is None else {
+            "command": together.command, "mends": [finding.rule for finding in together.mends],
+            "does_not_mend": [finding.rule for finding in together.left],
+            "changes": [{"package": pin.package, "installed": pin.installed, "wanted": pin.range_,
+                         "mends": [finding.rule for finding in pin.mends]} for pin in together.pins],
+        },
         "findings": [finding.as_json() for finding in findings],
         "nearest": None if nearest is None else {
             "stack": nearest.name, "title": nearest.title, "certified_on": nearest.certified,

@@ -216,14 +216,19 @@ def _later(case: Case, package: Package, uses: list[Use]) -> str:
     """The first release of a caller, later than its own, that imports none of these names any more; "" if unknown."""
     gone: list[Version] = []
     for use in uses:
-        fact = history.exact(case.knowledge.apis, f"{use.caller}:{use.name}", package.name)
-        if use.function or fact is None or fact.package != package.name or fact.changes[-1][0] != "-":
-            return ""
-        release, own = versions.parse(fact.changes[-1][1:]), versions.parse(package.version)
+        release, own = versions.parse(_without(case, package, use)), versions.parse(package.version)
         if release is None or own is None or own >= release:
             return ""
         gone.append(release)
     return str(max(gone)) if gone else ""
+
+
+def _without(case: Case, package: Package, use: Use) -> str:
+    """The first release of a caller without an import: by its own names, else by what its releases use of others."""
+    fact = history.exact(case.knowledge.apis, f"{use.caller}:{use.name}", package.name)
+    if not use.function and fact is not None and fact.package == package.name and fact.changes[-1][0] == "-":
+        return fact.changes[-1][1:]
+    return case.knowledge.uses.get(package.name, {}).get(f"{use.module}:{use.name}", "")
 
 
 def _step(name: str, release: str) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from doctor.base import versions
 from doctor.case import Case
+from doctor.checks import fitting
 from doctor.finding import EXPLAINS, POINTS, SILENT, Finding
-from doctor.know import cuda, published
+from doctor.know import cuda
 from doctor.read import files
 from doctor.read.distributions import Package
 from doctor.read.elf import Effort, NotElfError, SharedObject
@@ -31,7 +32,6 @@ EXTENSIONS = {
     "torchao": "torchao", "vllm-flash-attn": "vllm_flash_attn", "torchcodec": "torchcodec", "tilelang": "tilelang",
     "gptqmodel": "gptqmodel",
 }  # fmt: skip
-OPTIONAL = ("flash-attn", "flash-attn-3", "xformers", "flashinfer-python", "causal-conv1d", "mamba-ssm", "apex")
 # How an error writes an extension, without "-" and "_", where that is not its module.
 WRITTEN = {
     "flash-attn": ("flashattn", "flashattention"),
@@ -49,6 +49,7 @@ BROKEN = re.compile(
     r"(?<![\w./-])(?P<file>[\w./-]*\.so[\w.]*): undefined symbol: (?P<symbol>\w+)"
     r"|DLL load failed while importing (?P<dll>\w+)"
     r"|(?P<operator>torchvision)::nms does not exist|xFormers was built for"
+    r"|\[sgl_kernel\] CRITICAL: Could not load any \w+"
     r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)"
 )
 MODULES = r"flash[-_]?attn\w*|flash[-_]?attention|xformers|flash[-_]?infer\w*|causal[-_]conv1d|mamba[-_]ssm|apex"
@@ -85,7 +86,7 @@ def foreign_family(case: Case) -> Iterator[Finding]:
     own = versions.parse(torch) if torch else None
     if torch is None or own is None:
         return
-    for name in ("torchvision", "torchaudio"):
+    for name in fitting.FAMILY:
         installed = case.version(name)
         version = versions.parse(installed) if installed else None
         belongs = cuda.torch_family(name, torch)
@@ -106,7 +107,7 @@ def foreign_family(case: Case) -> Iterator[Finding]:
             confidence="certain",
             evidence=[evidence],
             remedy=[f"{name} {belongs}.* of the same variant, or no {name} at all"],
-            commands=_commands(case, name),
+            commands=fitting.commands(case, name),
             shown=EXPLAINS if named else SILENT,
             weight=1.0,
         )
@@ -135,8 +136,8 @@ def broken_import(case: Case) -> Iterator[Finding]:
         severity="crash",
         confidence="likely" if broken else "possible",
         evidence=[f"the error says: {quoted[:200]}"],
-        remedy=_remedies(case, name),
-        commands=_commands(case, name),
+        remedy=fitting.remedies(case, name),
+        commands=fitting.commands(case, name),
         decide=[] if broken else [f'{command}: it is so if this says "undefined symbol"'],
         shown=EXPLAINS if broken else POINTS,
         weight=0.5,
@@ -183,8 +184,8 @@ def _of_package(
             severity="crash",
             confidence="certain",
             evidence=[f"{file.name} {lack}", *missing[:2]],
-            remedy=_remedies(case, package.name),
-            commands=_commands(case, package.name),
+            remedy=fitting.remedies(case, package.name),
+            commands=fitting.commands(case, package.name),
             shown=EXPLAINS if explains else SILENT,
             weight=1.0,
         )
@@ -236,55 +237,3 @@ def _extension_in(text: str, only: str = "") -> str | None:
         if only in ("", name) and any(spelling in plain for spelling in spellings):
             return name
     return None
-
-
-def _remedies(case: Case, name: str) -> list[str]:
-    torch = case.version("torch") or ""
-    wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
-    if wheels:
-        return [
-            f"flash-attn{wheels}, which has a wheel for torch {torch}",
-            "or uninstall flash-attn, which is optional",
-        ]
-    if name in OPTIONAL:
-        return [f"uninstall {name}, which is optional, or install a build of it for exactly this torch"]
-    declared = _declared(case, name)
-    vllm = published.of_torch(torch) if name == "vllm" and not case.version("vllm") else None
-    return [
-        *([f"vllm=={vllm}, which is built with torch {torch}"] if vllm else []),
-        *([f"torch{declared}, which {name} {case.version(name)} was built with"] if declared else []),
-        f"install the {name} that belongs to this torch: both from one index, or from one lock",
-    ]
-
-
-def _declared(case: Case, name: str) -> str | None:
-    """The torch that an extension was built for, where it pins one and another is here."""
-    package = case.environment.packages.get(name)
-    if package is None:
-        return None
-    lines = package.requires or case.knowledge.requires(name).get(package.version) or ()
-    for line in lines or published.requires(name, package.version):
-        need = versions.requirement(line)
-        pinned = need is not None and need.name == "torch" and str(need.specifier).startswith("==")
-        if (
-            need is not None
-            and pinned
-            and versions.within(str(need.specifier), case.version("torch") or "") is not True
-        ):
-            return str(need.specifier)
-    return None
-
-
-def _commands(case: Case, name: str) -> list[str]:
-    torch = case.version("torch") or ""
-    if name in ("torchvision", "torchaudio", "torchcodec"):
-        belongs = cuda.torch_family(name, torch)
-        requirement = f"'{name}=={belongs}.*'" if belongs else name
-        return [f"uv pip install --torch-backend=auto --reinstall-package {name} {requirement}"]
-    wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
-    if wheels:  # its installation looks at the torch that is there, and takes the wheel for it
-        return [f"uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn{wheels}'"]
-    declared = _declared(case, name)
-    if declared:
-        return [f"uv pip install --torch-backend=auto 'torch{declared}'"]
-    return [f"uv pip uninstall {name}"] if name in OPTIONAL else []

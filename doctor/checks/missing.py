@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import asking, ranges
-from doctor.checks.asking import Caller
+from doctor.checks import gone, ranges
+from doctor.checks.gone import Missing
 from doctor.finding import EXPLAINS, POINTS, Finding
 from doctor.know import history, owners
 from doctor.know.history import Fact
@@ -30,20 +29,10 @@ ATTRIBUTE = re.compile(r"'(?P<owner>\w+)' (?:object )?has no attribute '(?P<name
 MOST_OPTIONS = 3
 
 
-class Missing(NamedTuple):
-    """A name that an error says is not there."""
-
-    package: str
-    name: str  # in words: "vllm_mode in trl", "the parameter vllm_mode of GRPOConfig"
-    fact: Fact | None = None  # when it came and went, where that is known
-    own: bool = True  # of a class of the package itself, not of one that somebody derived from it
-    written: str = ""  # what its caller writes: `module:name`, `callee(keyword`
-
-
 def missing_names(case: Case) -> Iterator[Finding]:
     """The last error first: it is the one that ended the run."""
-    frames = owners.frames(case.error)
-    done = set()
+    frames, frame = owners.frames(case.error), gone.place(case.error, case.knowledge)
+    done: set[str] = set()
     for missing in reversed(list(_missing(case))):
         if missing.name in done:
             continue
@@ -52,30 +41,11 @@ def missing_names(case: Case) -> Iterator[Finding]:
         requesting = next((package for package in reversed(frames) if package != owner), None)
         finding = dated(case, missing, requesting) if missing.fact else _undated(case, missing, requesting)
         if finding is not None:
-            _ask_the_caller(case, missing, finding)
+            last, own = len(done) == 1, frame is not None and frame.package is None
+            edited = last and (own or frame is None) and gone.edit(case, missing, finding, frame)
+            if not edited or not own:
+                gone.ask_the_caller(case, missing, finding, frame if last else None)
             yield finding
-
-
-def _ask_the_caller(case: Case, missing: Missing, finding: Finding) -> None:
-    """A later release of the package that asks for the name is the first way out, where one does without."""
-    nothing_else = not finding.ways
-    caller = asking.only(case, missing.written, alone=nothing_else) if missing.written else None
-    if caller is None or caller.package == missing.package:
-        return
-    finding.packages = {caller.package: case.version(caller.package), **finding.packages}
-    finding.ranges = {caller.package: [f"<{caller.release}"], **finding.ranges}
-    finding.ways = [{caller.package: f">={caller.release}"}, *finding.ways]
-    finding.evidence.append(_evidence_of(case, caller))
-    # What stood there without a range says no more than this.
-    others = [remedy for remedy in finding.remedy if not nothing_else]
-    finding.remedy = [f"{caller.package}>={caller.release}, which does without it", *others]
-    if case.version(caller.package) and finding.shown == POINTS:
-        finding.confidence, finding.shown = "likely", EXPLAINS
-
-
-def _evidence_of(case: Case, caller: Caller) -> str:
-    installed = case.version(caller.package)
-    return f"{caller.package} {installed or ''}".strip() + f" asks for it, {caller.release} no longer does"
 
 
 def _missing(case: Case) -> Iterator[Missing]:
@@ -83,7 +53,9 @@ def _missing(case: Case) -> Iterator[Missing]:
     for pattern in (IMPORT, MEMBER):
         for match in pattern.finditer(case.error):
             module, name = match["module"], match["name"]
-            yield _in_module(case, module, f"{name} in {module}", f"{module}:{name}", f"{module}.{name}:")
+            missing = _in_module(case, module, f"{name} in {module}", f"{module}:{name}", f"{module}.{name}:")
+            if missing.fact is not None or "partially initialized" not in match.group():  # circular.py has those
+                yield missing
     for match in MODULE.finditer(case.error):
         missing = _in_module(case, match["module"], f"the module {match['module']}", f"{match['module']}:")
         if "." in match["module"] or missing.fact is not None:
@@ -108,6 +80,8 @@ def _parameters(case: Case) -> Iterator[Missing]:
             fact = history.of_class(apis, owner, f".{callee}({name}", package)
         elif owner or callee[:1].isupper():
             fact = history.of_class(apis, owner or callee, f"({name}", package)
+            if fact is not None and package in apis and _has_its_own(case, package, owner or callee, fact):
+                fact = None
         else:
             fact = history.exact(apis, f"{callee}({name}")
         package = fact.package if fact is not None else package
@@ -115,6 +89,12 @@ def _parameters(case: Case) -> Iterator[Missing]:
             own = fact is None or fact.near >= history.RELATED
             called = owner if owner and callee == "__init__" else callee
             yield Missing(package, f"the parameter {name} of {owner or callee}", fact, own, f"{called}({name}")
+
+
+def _has_its_own(case: Case, package: str, owner: str, fact: Fact) -> bool:
+    """Has a trainer a constructor of its own? It does not hand on what the one that it derives from takes."""
+    own = case.knowledge.apis[package].parameters
+    return fact.package != package and owner.endswith("Trainer") and owner in own
 
 
 def _options(case: Case) -> Iterator[Missing]:
@@ -160,7 +140,9 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
     together = f"install versions of {' and '.join(packages)} that belong together"
     return Finding(
         rule="missing-name",
-        title=f"{package} does not have {missing.name}" + (f", which {requesting} asks for" if requesting else ""),
+        title=f"{package} {version or ''}".strip()
+        + f" does not have {missing.name}"
+        + (f", which {requesting} asks for" if requesting else ""),
         packages=packages,
         severity="crash",
         confidence="possible",
@@ -169,6 +151,7 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         decide=[f"which release of {package} has {missing.name}"],
         ranges={package: ranges.outside(way)} if way else {},
         shown=POINTS,
+        weight=0.2 if way and version else 0.0,  # the release at fault is there
     )
 
 
@@ -208,7 +191,15 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     sure = lacks and fact.near >= history.RELATED
     changes = (change for change in fact.changes if change != "+0")
     releases = "; ".join(f"{'since' if change[0] == '+' else 'gone in'} {change[1:]}" for change in changes)
-    other = f"a release of {requesting} that does not ask for it" if requesting else "code that does not ask for it"
+    back = " or ".join(f"{package}{span}" for span in having)
+    asks = requesting or "what asks for it"
+    if gone.is_gone(fact, version):  # what asks for an old name is the older party
+        remedies = [
+            f"a later release of {asks}, or code that does without it",
+            *([f"{gone.BACK}{back}"] if back else []),
+        ]
+    else:
+        remedies = [f"{back}, or {f'a release of {requesting}' if requesting else 'code'} that does not ask for it"]
     return Finding(
         rule="moved-name",
         title=f"{package} {version or ''}".strip() + f" does not have {missing.name}",
@@ -216,7 +207,7 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
         severity="crash",
         confidence="likely" if sure else "possible",
         evidence=[f"in the published releases: {releases}", *_unread(fact, version), "the error names it"],
-        remedy=[" or ".join(f"{package}{span}" for span in having) + f", or {other}"],
+        remedy=remedies,
         ways=[{package: span} for span in reversed(having)],
         ranges={package: bad or without},
         shown=EXPLAINS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from doctor.case import Case
 from doctor.checks import missing
-from doctor.checks.missing import Missing
+from doctor.checks.gone import Missing
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import history
 

@@ -12,7 +12,9 @@ from doctor.case import Case
 from doctor.checks import ranges
 from doctor.finding import EXPLAINS, POINTS, SILENT, Finding
 from doctor.know import published
+from doctor.know.data import Knowledge
 from doctor.read.distributions import Package
+from doctor.read.environment import Environment
 
 CORE = (
     "trl", "vllm", "torch", "transformers", "deepspeed", "bitsandbytes", "peft", "accelerate", "datasets", "unsloth",
@@ -32,21 +34,26 @@ class Need(NamedTuple):
 def unmet_requirements(case: Case) -> Iterator[Finding]:
     """Requires-Dist of every package against what is installed."""
     named = {aliases.normalise(match["name"]) for match in NORMAL.finditer(case.error)}
-    overridden = _overridden(case)
-    for package in case.environment.packages.values():
+    for package, need, installed, evidence in unmet(case.environment, case.knowledge):
+        mentioned = _mentions(case.error, need.package, package.name)
+        shown = EXPLAINS if need.package in named else POINTS if mentioned else SILENT
+        yield _unmet(package, need, installed, evidence, shown)
+
+
+def unmet(environment: Environment, knowledge: Knowledge) -> Iterator[tuple[Package, Need, str, str]]:
+    """A package, what it needs, the version that is there instead, and where the need is declared."""
+    overridden = _overridden(environment, knowledge)
+    for package in environment.packages.values():
         declared, source = package.requires, "its metadata"
         if not declared and package.folder is None:
-            declared, source = _published(case, package.name, package.version), "its release"
+            declared, source = _published(knowledge, package.name, package.version), "its release"
         for line in declared:
-            need = _need(line, case.environment.python)
-            installed = case.version(need.package) if need else None
+            need = _need(line, environment.python)
+            installed = environment.version(need.package) if need else None
             if need is None or installed is None or (package.name, need.package) in overridden:
                 continue
-            if versions.within(need.allowed, installed) is not False:
-                continue
-            mentioned = _mentions(case.error, need.package, package.name)
-            shown = EXPLAINS if need.package in named else POINTS if mentioned else SILENT
-            yield _unmet(package, need, installed, f"{source}: Requires-Dist: {line[:200]}", shown)
+            if versions.within(need.allowed, installed) is False:
+                yield package, need, installed, f"{source}: Requires-Dist: {line[:200]}"
 
 
 def _unmet(package: Package, need: Need, installed: str, evidence: str, shown: int) -> Finding:
@@ -89,7 +96,7 @@ def vllm_outside_trl_range(case: Case) -> Iterator[Finding]:
     trl, vllm = case.environment.packages.get("trl"), case.version("vllm")
     if trl is None or vllm is None:
         return
-    declared = trl.requires or _published(case, "trl", trl.version)
+    declared = trl.requires or _published(case.knowledge, "trl", trl.version)
     extras = [line for line in declared if re.match(r"vllm\b", line) and "extra" in line]
     needs = (_need(line, None, "vllm") for line in extras)
     allowed = next((need.allowed for need in needs if need), None)
@@ -110,11 +117,18 @@ def vllm_outside_trl_range(case: Case) -> Iterator[Finding]:
     )
 
 
-def _published(case: Case, name: str, version: str) -> tuple[str, ...]:
+def declared(knowledge: Knowledge, name: str, release: str, python: str | None) -> Iterator[Need]:
+    """What a published release needs."""
+    needs = (_need(line, python) for line in _published(knowledge, name, release))
+    return (need for need in needs if need is not None)
+
+
+def _published(knowledge: Knowledge, name: str, version: str) -> tuple[str, ...]:
     """What a release declares, for lists of versions, which have no metadata."""
-    return tuple(case.knowledge.requires(name).get(version, [])) or published.requires(name, version)
+    return tuple(knowledge.requires(name).get(version, [])) or published.requires(name, version)
 
 
+@lru_cache(maxsize=16384)
 def _need(line: str, python: str | None, extra: str = "") -> Need | None:
     """What a requirement asks for on this Python; None when it asks for nothing, or for no range."""
     requirement = versions.requirement(line)
@@ -139,12 +153,12 @@ def _mentions(text: str, *names: str) -> bool:
     return bool(text) and all(re.search(rf"\b{re.escape(name).replace('-', '[-_]')}\b", text) for name in names)
 
 
-def _overridden(case: Case) -> set[tuple[str, str]]:
+def _overridden(environment: Environment, knowledge: Knowledge) -> set[tuple[str, str]]:
     """Packages and what they need that a stack of the project overrides: it was tried, so it is no finding."""
     pairs = set()
-    for stack in case.knowledge.stacks:
+    for stack in knowledge.stacks:
         pins = stack["versions"]
-        if all(case.version(aliases.normalise(name)) == pins[name] for name in pins if name in CORE):
+        if all(environment.version(aliases.normalise(name)) == pins[name] for name in pins if name in CORE):
             overrides = [aliases.normalise(name) for name in stack["overrides"]]
             pairs |= {(aliases.normalise(package), name) for package in pins for name in overrides}
     return pairs

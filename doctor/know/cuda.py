@@ -72,13 +72,13 @@ def major(cuda: str | None) -> int | None:
 
 
 def torch_family(package: str, torch: str) -> str | None:
-    """The minor version of torchvision or torchaudio that belongs to a torch 2.x."""
+    """The minor version of torchvision or torchaudio that belongs to a torch 1.x or 2.x."""
     version = versions.parse(torch)
-    if version is None or version.major != 2:
+    if version is None or version.major not in (1, 2):
         return None
     if package == "torchvision":
-        return f"0.{version.minor + 15}"
-    return f"2.{version.minor}" if package == "torchaudio" else None
+        return f"0.{version.minor + (15 if version.major == 2 else 1)}"
+    return f"{2 if version.major == 2 else 0}.{version.minor}" if package == "torchaudio" else None
 
 
 def _of_version_file(path: Path) -> str | None:

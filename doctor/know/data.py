@@ -83,6 +83,16 @@ class Api:
             facts.setdefault(NAME.split(fact)[-1], []).append(fact)
         return facts
 
+    @cached_property
+    def parameters(self) -> dict[str, dict[str, list[str]]]:
+        """The parameters that came or went, with their changes, by class or function."""
+        owners: dict[str, dict[str, list[str]]] = {}
+        for fact, history in self.changes.items():
+            owner, bracket, parameter = fact.partition("(")
+            if bracket:
+                owners.setdefault(owner, {})[parameter] = history.split()
+        return owners
+
 
 @dataclass
 class Knowledge:

@@ -38,7 +38,7 @@ UNQUOTED = tuple(
     for pattern, replacement in (
         (rf"\b[Nn]o module named:? {_NAME}", r"No module named '\1'"),
         (rf"\bunexpected keyword argument {_NAME}", r"unexpected keyword argument '\1'"),
-        (rf"\bcannot import name {_NAME} from {_NAME}", r"cannot import name '\1' from '\2'"),
+        (rf"\bcannot import name {_NAME} from (?!partially initialized ){_NAME}", r"cannot import name '\1' from '\2'"),
         (rf"\bmodule {_NAME} has no attribute {_NAME}", r"module '\1' has no attribute '\2'"),
         (rf"(?<![\w.]){_OWNER} object has no attribute {_NAME}", r"'\1' object has no attribute '\2'"),
     )

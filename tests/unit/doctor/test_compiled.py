@@ -6,10 +6,14 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from doctor.answer import commands
 from doctor.checks.compiled import LIBRARIES
+from doctor.know import cuda
 from doctor.read.elf import NotElfError, SharedObject
 from tests.unit.doctor.elf import SYMBOL, shared_object
-from tests.unit.doctor.kit import install, of, only, rules
+from tests.unit.doctor.kit import install, of, only, reported, rules
 
 
 def test_a_shared_object_is_read(tmp_path: Path) -> None:
@@ -97,3 +101,28 @@ def test_any_change_of_a_shared_object_is_read_or_refused(tmp_path: Path) -> Non
         except NotElfError:
             refused += 1
     assert 0 < refused < 1000
+
+
+def test_without_the_version_of_torch_no_other_torchvision_is_installed() -> None:
+    """The newest torchvision would come, and the newest torch with it."""
+    error = "RuntimeError: operator torchvision::nms does not exist"
+    finding = only(reported({}, error), "built-for-another-torch")
+    commands.add(reported({}, error), [finding])
+    assert finding.commands == [] and "torch 2.N has torchvision 0.(N+15)" in finding.remedy[0]
+
+
+@pytest.mark.parametrize(("torch", "vision", "audio"), [("2.8.0", "0.23", "2.8"), ("1.13.1", "0.14", "0.13")])
+def test_each_torch_has_a_torchvision_and_a_torchaudio(torch: str, vision: str, audio: str) -> None:
+    assert (cuda.torch_family("torchvision", torch), cuda.torch_family("torchaudio", torch)) == (vision, audio)
+
+
+def test_the_torch_that_a_framework_pins_beside_an_extension() -> None:
+    error = "ImportError: \n[sgl_kernel] CRITICAL: Could not load any common_ops library!"
+    case = reported({"torch": "2.10.0"}, error)
+    finding = only(case, "built-for-another-torch")
+    assert finding.packages == {"sgl-kernel": None, "torch": "2.10.0"}
+    assert finding.commands == ["uv pip install --torch-backend=auto torch==2.9.1"]
+    assert finding.remedy[0].startswith("torch==2.9.1, which sglang 0.5.")
+    # The pair that a framework pins fits.
+    fitting = only(reported({"torch": "2.9.1", "sgl-kernel": "0.3.21"}, error), "built-for-another-torch")
+    assert fitting.commands == []

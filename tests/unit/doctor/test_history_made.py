@@ -16,7 +16,10 @@ def wheel(folder: Path, version: str, source: str) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("thing/__init__.py", "from thing.core import act\n")
         archive.writestr("thing/core.py", source)
-        archive.writestr(f"thing-{version}.dist-info/METADATA", "Name: thing\nRequires-Dist: other>=1\n\nText\n")
+        # Some wheels have the line ends of Windows.
+        end = "\r\n" if version == "2.0" else "\n"
+        header = ["Name: thing", "Requires-Dist: other>=1", "", "Requires-Dist: text", ""]
+        archive.writestr(f"thing-{version}.dist-info/METADATA", end.join(header))
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from doctor.answer import diagnose
+from doctor.answer import commands, diagnose
 from tests.unit.doctor.kit import install, of, only, reported, rules
 
 
@@ -38,3 +38,17 @@ def test_trls_range_of_vllm_is_read_from_its_extra(tmp_path: Path) -> None:
 def test_a_package_for_another_python(tmp_path: Path) -> None:
     install(tmp_path, "trl", "1.16.0", python=">=3.12")
     assert only(of(tmp_path), "requires-python").packages == {"trl": "1.16.0"}
+
+
+def test_what_unsloth_published_with_the_line_ends_of_windows_is_read() -> None:
+    found = only(reported({"unsloth": "2025.4.1", "trl": "0.19.0"}), "requires-dist")
+    assert found.confidence == "certain" and "<=0.15.2" in found.title
+
+
+def test_a_companion_of_unsloth_is_read_from_what_it_published() -> None:
+    """These lines had no end that a requirement may have, and the answer ended in a traceback."""
+    packages = {"unsloth": "2025.3.17", "unsloth-zoo": "2025.3.15", "trl": "0.15.2", "transformers": "4.50.0"}
+    case = reported(packages, "TypeError: _unsloth_get_batch_samples() takes 3 positional arguments but 4 were given")
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert findings[0].commands

@@ -64,6 +64,7 @@ def test_a_bare_exception_is_a_failure() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "ImportError: cannot import name 'x' from partially initialized module 'trl.core' (most likely)",
         "it says unexpected keyword argument, and I do not know why",
         "AttributeError: 'X' object has no attribute 'y'. Did you mean: 'z'?",
         "No module named 'a.b'",

@@ -72,13 +72,18 @@ def find(case: Case, findings: Iterable[Finding], shell: Shell) -> Together | No
     if not moving:
         return None
     pins = [_pin(case, kept, name, ranges[name]) for name in sorted(moving)]
+    mends = [duty.finding for duty in kept]
+    for finding in mends:  # mended by what moves for others: said where one of its own packages moves
+        if not any(finding in pin.mends for pin in pins):
+            for pin in pins:
+                pin.mends.extend([finding] if pin.package in finding.packages else [])
+    for pin in pins:
+        pin.mends.sort(key=mends.index)
     lines = [pin.package if pin.range_ == versions.ANY else f"{pin.package}{pin.range_}" for pin in pins]
     options = list(dict.fromkeys(shlex.join(duty.options) for duty in kept if duty.options))
     command = " ".join(["uv pip install", *options, *map(shlex.quote, lines)])
     command = commands.written(command, case, shell)
-    return Together(
-        command, pins, [duty.finding for duty in kept], [duty.finding for duty in duties if duty not in kept]
-    )
+    return Together(command, pins, mends, [duty.finding for duty in duties if duty not in kept])
 
 
 def _added(start: Start, kept: list[Duty], ranges: Ranges, others: Iterable[Duty]) -> tuple[list[Duty], Ranges]:

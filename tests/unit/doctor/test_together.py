@@ -154,3 +154,10 @@ def test_what_another_move_mends_needs_no_pin() -> None:
     joint = mended(reported(packages))
     assert [pin.package for pin in joint.pins] == ["torch"] and joint.left == []
     assert {"torch-family", "requires-dist"} <= {finding.rule for finding in joint.mends}
+
+
+def test_what_another_move_mends_is_named_there() -> None:
+    """vLLM moves for torch, and what it needs of NumPy goes with it: its line says both."""
+    joint = mended(reported({"torch": "2.6.0", "vllm": "0.7.3", "numpy": "2.0.2"}))
+    named = {id(finding) for pin in joint.pins for finding in pin.mends}
+    assert [finding.title for finding in joint.mends if id(finding) not in named] == []

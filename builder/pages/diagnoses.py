@@ -28,7 +28,7 @@ def results(project: Project) -> str:
     steps = ", ".join(f"{name.replace('_', ' ')} {seconds * 1000:.0f} ms" for name, seconds in
                       list(record.seconds_per_step.items())[:SLOW])  # fmt: skip
     costs = (
-        f"The slowest report took {record.slowest_s:.1f} s, all of them {record.memory_mib} MB of memory; the longest "
+        f"The slowest report took {record.slowest_s:.1f} s, all of them {record.memory_mib} MiB of memory; the longest "
         f"steps: {steps}. Measured on {record.date} ({cells.escaped(record.machine)}) by {cells.code(record.command)}."
     )
     return f"{table}\n{costs}\n"

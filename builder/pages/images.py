@@ -13,6 +13,7 @@ from builder.pages import cells, evidence, records, suite
 from builder.pages.cells import Markdown
 from builder.pages.records import Image, Layer
 
+OLDER = ", an older build; today's would differ"
 BASE = "base"  # the layer of the Debian packages
 GOAL = 0.9  # an image's bytes over those of its locked files, at most; where it is missed, the documents say so
 
@@ -48,7 +49,7 @@ def images(project: Project) -> str:
             [
                 cells.code(lock.image), cells.short(image.manifest), cells.size(image.bytes),
                 cells.size(image.files_bytes), f"{ratio:.2f}{'' if ratio <= GOAL else ' (missed)'}",
-                len(image.layers), f"{image.date}{'' if image.inputs == today else ', an earlier image'}",
+                len(image.layers), f"{image.date}{'' if image.inputs == today else OLDER}",
             ]
         )  # fmt: skip
     columns = ["image", "digest", "to pull", "locked files", f"of them, at most {GOAL}", "layers", "built"]

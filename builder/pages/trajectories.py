@@ -7,8 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from builder.base.project import Project
+from builder.intent import stack
 from builder.pages import cells, evidence, suite
 from builder.pages.records import Count, Model, Share, SuiteRecord
+from builder.trajectory import record as trajectory
 from builder.trajectory.verdict import NAMES
 
 
@@ -56,12 +58,25 @@ def alarms(project: Project) -> str:
 
 
 def verdicts(project: Project) -> str:
-    """The verdict on every pair that was recorded."""
+    """The verdict on every pair that was recorded; before the first one, what is there to compare."""
     record = evidence.read(project, Trajectories)
     if record is None or not record.verdicts:
-        return suite.NOT_MEASURED
+        return _uncompared(project)
     rows = [
         [cells.Markdown("the same" if pair.good else "**changes**"), cells.escaped(pair.sentence)]
         for pair in record.verdicts
     ]  # fmt: skip
     return cells.table(["training", "verdict"], rows)
+
+
+def _uncompared(project: Project) -> str:
+    """The records of the project's stacks, none of which is compared with another one yet."""
+    records = [each for name in stack.shipped(project) for each in trajectory.of_stack(project, name)]
+    if not records:
+        return suite.NOT_MEASURED
+    rows = [
+        [cells.code(each.stack), cells.escaped(each.place.hardware), each.place.engine, len(each.seeds), each.date]
+        for each in records
+    ]
+    number = "One record exists" if len(records) == 1 else f"{len(records)} records exist"
+    return f"{number}; no pair is compared yet.\n\n{cells.table(['stack', 'hardware', 'engine', 'seeds', 'date'], rows)}"

@@ -59,7 +59,7 @@ class StackPage:
         """Whether its image was built: the day, and whether a build would make the same one today."""
         if self.image is None:
             return "not built"
-        return f"built {self.image.date}{'' if self.image_today else ', an earlier image'}"
+        return f"built {self.image.date}{'' if self.image_today else images.OLDER}"
 
     def before(self, entry: Certificate) -> list[Certificate]:
         """The earlier certificates from the same file as this one, the oldest first."""

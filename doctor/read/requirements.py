@@ -49,7 +49,7 @@ def _with_included(path: str, problems: list[Problem], included: list[str]) -> s
     if odd:
         raise UnreadableError(f"{path} {odd}")
     if more:
-        problems.append(Problem(path, f"is larger than {LARGEST // 1024**2} MB: the rest of it was not read"))
+        problems.append(Problem(path, f"is larger than {LARGEST // 1024**2} MiB: the rest of it was not read"))
     included.append(os.path.realpath(path))
     lines: list[str] = []
     for line in data.decode("utf-8", "replace").splitlines():

@@ -48,7 +48,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def read(path: str) -> str:
-    """The telling lines of a log; of one above 512 MB those of its beginning and its end. Raises UnreadableError."""
+    """The telling lines of a log; of one above 512 MiB those of its beginning and its end. Raises UnreadableError."""
     try:
         with files.opened(path) as file:
             size = file.seek(0, os.SEEK_END)
@@ -62,7 +62,7 @@ def read(path: str) -> str:
             file.seek(0)
             if size <= 2 * PART:
                 return "\n".join(condense(file))
-            beginning = [*condense(_Part(file)), f"({(size - 2 * PART) // 1024**2} MB of this log were not read)"]
+            beginning = [*condense(_Part(file)), f"({(size - 2 * PART) // 1024**2} MiB of this log were not read)"]
             file.seek(size - PART)
             return "\n".join([*beginning, *condense(_Part(file))])
     except OSError as error:

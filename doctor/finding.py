@@ -30,7 +30,7 @@ class Finding:
     links: list[str]
     setting: bool  # a setting is a way out, with the versions as they are
     shown: int  # SILENT, POINTS or EXPLAINS
-    ways: list[dict[str, str]]  # ranges by package that mend it, the best first; a command is made of the first one
+    ways: list[dict[str, str]]  # ranges by package that fix it, the best first; a command is made of the first one
     idle: bool  # nothing that was given says that it matters here: it waits for a model or a setting of some kind
     weight: float  # orders findings that are otherwise equal: the more evidence, the larger
     apart: bool  # certain, and not the cause of the error that was given

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
@@ -73,7 +73,7 @@ class TriedRow(TypedDict):
 
 class _StoredSet(BaseModel):
     changes: list[str]
-    said: list[Trial]
+    trials: list[Trial] = Field(validation_alias=AliasChoices("trials", "said"))  # earlier journals have "said"
     why_not: str
 
 
@@ -110,7 +110,7 @@ class Journal:
             return journal
         journal.lead = max(lead, stored.lead)
         for name, row in stored.rows.items():
-            journal.sets[name] = TriedSet(row.changes, row.said, row.why_not, len(row.said))
+            journal.sets[name] = TriedSet(row.changes, row.trials, row.why_not, len(row.trials))
         return journal
 
     @property
@@ -176,7 +176,7 @@ class Journal:
         rows = {
             key: {
                 "changes": tried.changes,
-                "said": [asdict(trial) for trial in tried.trials],
+                "trials": [asdict(trial) for trial in tried.trials],
                 "why_not": tried.conflict,
             }
             for key, tried in self.sets.items()

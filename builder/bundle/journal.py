@@ -9,7 +9,7 @@ from typing import Any
 
 from builder.bundle.unbundle.work import RESULTS, STATUS
 from builder.certify.transcript import Event
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 
 EVENTS = "events.jsonl"
 
@@ -17,14 +17,14 @@ EVENTS = "events.jsonl"
 class Journal:
     """Keeps results/status.json and results/events.jsonl, and passes everything on."""
 
-    def __init__(self, state: Path, on_step: Callable[[Step], None], on_event: Callable[[Event], None]) -> None:
+    def __init__(self, state: Path, on_step: Callable[[BuildStep], None], on_event: Callable[[Event], None]) -> None:
         self.folder = state / RESULTS
         self.folder.mkdir(parents=True, exist_ok=True)
         self.state: dict[str, Any] = {"step": "starting", "of": None, "probes": {}}
         self._on_step, self._on_event = on_step, on_event
         (self.folder / EVENTS).write_bytes(b"")
 
-    def step(self, step: Step) -> None:
+    def step(self, step: BuildStep) -> None:
         self.state["step"] = step.current
         self._write()
         self._on_step(step)

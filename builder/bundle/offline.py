@@ -21,7 +21,7 @@ from builder.certify import certify, hostenv, judgement
 from builder.certify.certificate import Differences
 from builder.certify.certify import Certification, Options
 from builder.certify.transcript import Event
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.lock.lockfile import Entry, Lock
 
 ENGINE = "host"
@@ -52,13 +52,13 @@ def run(
     request: Options,
     host: Host,
     scratch: Path,
-    on_step: Callable[[Step], None],
+    on_step: Callable[[BuildStep], None],
     on_event: Callable[[Event], None],
 ) -> Certification:
     """Install or put together, run the suite, and write the certificate or the report."""
 
     def report(what: str) -> None:
-        on_step(Step(0, 0, what))
+        on_step(BuildStep(0, 0, what))
 
     root = scratch / "suite"
     identity = sources.copy(project.smoke, root)

@@ -17,7 +17,7 @@ from builder.certify.judgement import Terms
 from builder.certify.suite import Runner
 from builder.certify.transcript import Answer, Event
 from builder.image import build, daemon
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.lock.lockfile import Lock
 
 
@@ -93,7 +93,7 @@ def run(
     lock: Lock,
     options: Options,
     scratch: Path,
-    on_build: Callable[[Step], None],
+    on_build: Callable[[BuildStep], None],
     on_event: Callable[[Event], None],
 ) -> Certification:
     """Build the image or environment of a lock, run the suite in it, and write the certificate or the report."""
@@ -150,7 +150,7 @@ def doubts_about(statement: Statement, terms: Terms, subject: Subject) -> tuple[
 
 
 def subject(
-    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
+    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[BuildStep], None]
 ) -> Subject:
     """Build the image or environment of a lock, for a suite that lies below `root`."""
     prepare = _in_image if options.engine == "docker" else _on_host
@@ -158,12 +158,12 @@ def subject(
 
 
 def _in_image(
-    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
+    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[BuildStep], None]
 ) -> Subject:
     docker = daemon.docker()
     engine.remove_leftovers(project, lock.name)
     built = build.build(project, lock, scratch, on_build)
-    on_build(Step(0, 0, "loading the image into Docker"))
+    on_build(BuildStep(0, 0, "loading the image into Docker"))
     loaded = daemon.load(built.image, built.reference)
     label, memory = engine.run_label(project, lock.name), suite.memory_mib()
     return Subject(
@@ -175,9 +175,9 @@ def _in_image(
 
 
 def _on_host(
-    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[Step], None]
+    project: Project, lock: Lock, options: Options, root: Path, scratch: Path, on_build: Callable[[BuildStep], None]
 ) -> Subject:
-    environment = hostenv.prepare(project, lock, scratch, lambda message: on_build(Step(0, 0, message)))
+    environment = hostenv.prepare(project, lock, scratch, lambda message: on_build(BuildStep(0, 0, message)))
     if options.device == "cuda":
         hostenv.require_compiler(lock, environment)
     return on_host(lock, environment, root, scratch)

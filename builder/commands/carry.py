@@ -20,7 +20,7 @@ from builder.certify import certificate
 from builder.certify.certify import Options
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
 from builder.image import build
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.intent import advisory
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
@@ -89,7 +89,7 @@ def bundle_(
         refuse(name, audit.stale(lock))
         with console.Working(name) as work:
             written = bundle.make(
-                home, lock, request, output, scratch, size, lambda what: work.step(Step(0, 0, what))
+                home, lock, request, output, scratch, size, lambda what: work.step(BuildStep(0, 0, what))
             )  # fmt: skip
     if as_json:
         print_json(
@@ -127,7 +127,9 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
         refuse(lock.name, audit.stale(lock))
         built = build.needed(home, lock)
         with console.Working(lock.name) as work:
-            written = airgap.make(home, lock, built, key, output, scratch, lambda what: work.step(Step(0, 0, what)))
+            written = airgap.make(
+                home, lock, built, key, output, scratch, lambda what: work.step(BuildStep(0, 0, what))
+            )
     if as_json:
         print_json({"stack": lock.name, "output": str(output), "image": written.image, "bytes": written.size})
         return

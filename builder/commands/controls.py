@@ -34,8 +34,8 @@ def controls_(
         bool,
         typer.Option(
             "--changed",
-            help="Run those that docs/evidence/controls.json does not prove for this suite and these locks, and three "
-            "of the others, each day others.",
+            help="Run the controls that docs/evidence/controls.json does not cover for this suite and these locks, "
+            "plus three others that rotate daily.",
         ),
     ] = False,
     record: Annotated[bool, typer.Option("--record", help="Write docs/evidence/controls.json.")] = False,

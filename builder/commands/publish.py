@@ -15,7 +15,7 @@ from builder.commands import remote
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.commands.remote import Insecure
 from builder.image import build
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
 from builder.publish import keys, platforms, publish, timestamp
@@ -62,12 +62,12 @@ def publish_(
         built = build.needed(home, lock)
         with console.Working(name) as work:
             publication = publish.publish(
-                home, lock, built, repository, key, scratch, lambda what: work.step(Step(0, 0, what)), of_runner,
+                home, lock, built, repository, key, scratch, lambda what: work.step(BuildStep(0, 0, what)), of_runner,
                 timestamp_server,
             )  # fmt: skip
             (own := scratch / "platforms").mkdir()
             index = platforms.publish(
-                home, lock, built, repository, key, own, lambda what: work.step(Step(0, 0, what)), timestamp_server
+                home, lock, built, repository, key, own, lambda what: work.step(BuildStep(0, 0, what)), timestamp_server
             )
         absent = [] if index else platforms.missing(home, lock)
     if as_json:

@@ -64,17 +64,17 @@ def trajectories_(
     if device == Device.cuda and lock.stack.device == "cpu":
         raise typer.BadParameter(f"{name} is a cpu stack: its lock has no CUDA", param_hint="--device")
     options = Options(device or lock.stack.device, engine_name or answering_engine())
-    wanted = Place.model_validate(
+    place = Place.model_validate(
         {"device": options.device, "engine": str(options.engine), "threads": threads,
          "hardware": machine.hardware(options.device).hardware_class}
     )  # fmt: skip
-    band = comparison.band(home, against, wanted) if against else None
+    band = comparison.band(home, against, place) if against else None
     settings = Settings(seeds, steps or (band.steps if band else STEPS), threads, first)
     _require_task(home, band, settings)
-    where = output or record.path(home, name, wanted)
+    where = output or record.path(home, name, place)
     old = _read(home, where)
     with home.holding(name) as scratch:
-        if old and not force and _answers(home, old, lock, wanted, settings):
+        if old and not force and _answers(home, old, lock, place, settings):
             new, reused = old, True
         else:
             if band is None and old and (old.task, old.steps) == (record.task(home.smoke), settings.steps):
@@ -117,14 +117,14 @@ def _read(home: Project, where: Path) -> Record | None:
         return None
 
 
-def _answers(home: Project, old: Record, lock: Lock, wanted: Place, settings: Settings) -> bool:
+def _answers(home: Project, old: Record, lock: Lock, place: Place, settings: Settings) -> bool:
     """Whether a record is what a run would record again."""
     seeds = {seed.seed for seed in old.seeds} | old.failed.keys()
     return (
         old.lock == lock.digest
         and old.task == record.task(home.smoke)
         and old.steps == settings.steps
-        and old.place.model_copy(update={"python": ""}) == wanted
+        and old.place.model_copy(update={"python": ""}) == place
         and seeds == set(range(settings.first, settings.first + settings.seeds))
     )
 

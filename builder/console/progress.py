@@ -13,7 +13,7 @@ from builder.console.tables import STYLES
 
 if TYPE_CHECKING:  # each takes a tenth of a second
     from builder.certify.transcript import Event
-    from builder.image.buildx import Step
+    from builder.image.buildx import BuildStep
 
 WIDTH = 60  # characters of what is under way
 
@@ -55,7 +55,7 @@ class Line:
 class Working(Line):
     """The steps of a build, then the probes of a suite. Every probe that ended leaves a line behind."""
 
-    def step(self, step: Step) -> None:
+    def step(self, step: BuildStep) -> None:
         """Show a step of a build."""
         self.progress.update(
             self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None
@@ -83,7 +83,7 @@ class Training(Line):
         self._seeds = seeds
         self._ended = 0
 
-    def step(self, step: Step) -> None:
+    def step(self, step: BuildStep) -> None:
         """Show a step of a build."""
         self.progress.update(
             self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None

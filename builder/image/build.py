@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.base import errors, seal
 from builder.base.project import Project, write
 from builder.image import buildx, compare, daemon, elf, oci, origin, render, target
-from builder.image.buildx import Reporter, Step
+from builder.image.buildx import BuildStep, Reporter
 from builder.image.origin import Origin
 from builder.intent.platform import AMD64
 from builder.lock.lockfile import Lock
@@ -104,7 +104,7 @@ def _run(project: Project, lock: Lock, scratch: Path, report: Reporter, *, no_ca
     image = oci.read(layout)
     oci.sweep(image)
     if lock.platform is not AMD64:
-        report(Step(0, 0, f"{lock.image}: every program and library is for {lock.platform.machine}"))
+        report(BuildStep(0, 0, f"{lock.image}: every program and library is for {lock.platform.machine}"))
         elf.refuse_others(image, lock.platform)
     return layout
 

@@ -13,7 +13,7 @@ from builder.base import errors, process
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """One line of a build's progress: the steps done, the steps known so far, and what runs now."""
 
     done: int
@@ -21,7 +21,7 @@ class Step:
     current: str
 
 
-Reporter = Callable[[Step], None]
+Reporter = Callable[[BuildStep], None]
 
 
 def run(name: str, argv: Sequence[str], report: Reporter, env: Mapping[str, str] | None = None) -> None:
@@ -81,7 +81,7 @@ class Progress:
         running = [v for v in self.vertices.values() if v.get("started") and not v.get("completed")]
         done = sum(1 for v in self.vertices.values() if v.get("completed"))
         current = " · ".join(stage(v["name"]) for v in running[-2:])
-        self.report(Step(done, len(self.vertices), current))
+        self.report(BuildStep(done, len(self.vertices), current))
 
     def failure(self) -> str:
         """The end of the log, buildx's own messages, and the errors of the steps that failed."""

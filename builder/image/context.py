@@ -12,7 +12,7 @@ import unidiff
 from builder.base import machine, sources
 from builder.base.project import Project
 from builder.image import foreign, overlap, own, patches, render, rootfs, sdist
-from builder.image.buildx import Reporter, Step
+from builder.image.buildx import BuildStep, Reporter
 from builder.intent.platform import AMD64
 from builder.lock import archives, gpus, kernels, lockfile
 from builder.lock.kernels import Kernels
@@ -74,7 +74,7 @@ def _distributions(project: Project, lock: Lock, folder: Path, scratch: Path, re
     # They are those for amd64, where everything is built.
     for stack, entries in ((lock.stack, lock.python), (lock.stack.on(AMD64), lock.build if source or mine else ())):
         files |= archives.fetch(
-            project, stack, entries, scratch, lambda message: report(Step(0, 0, f"{lock.image}: {message}"))
+            project, stack, entries, scratch, lambda message: report(BuildStep(0, 0, f"{lock.image}: {message}"))
         )
     own.refuse(lock, {entry.name: files[entry] for entry in lock.python})
     for name, entries in groups.items():

@@ -25,7 +25,7 @@ MOST = 8  # findings that are shown
 
 
 @dataclass(frozen=True)
-class Found:
+class InstalledFile:
     """A file that an archive installs: where, and what opens it."""
 
     path: str
@@ -67,7 +67,7 @@ def _module(path: str) -> str:
     return match["name"] if match else ""
 
 
-def _files(archive: Path) -> Iterator[Found]:
+def _files(archive: Path) -> Iterator[InstalledFile]:
     """Every file that an archive installs. Of a source distribution, the package of its own name."""
     if archive.suffix != ".whl":
         package = archive.name.rpartition("-")[0].replace("-", "_").lower()
@@ -75,15 +75,15 @@ def _files(archive: Path) -> Iterator[Found]:
             for name in source.getnames():
                 path = name.partition("/")[2]
                 if path.startswith(f"{package}/") and "." in path.rpartition("/")[2]:
-                    yield Found(SITE + path, archive, name)
+                    yield InstalledFile(SITE + path, archive, name)
         return
     with zipfile.ZipFile(archive) as wheel:
         for name in wheel.namelist():
             if name.endswith(".dist-info/entry_points.txt"):
                 for command in _commands(wheel.read(name).decode(errors="replace")):
-                    yield Found(f"bin/{command}", archive, "")
+                    yield InstalledFile(f"bin/{command}", archive, "")
             elif not name.endswith("/"):
-                yield Found(_installed(name), archive, name)
+                yield InstalledFile(_installed(name), archive, name)
 
 
 def _installed(name: str) -> str:

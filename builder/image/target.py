@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.base.project import Project, sha256
 from builder.image import context, foreign, render, rootfs
-from builder.image.buildx import Reporter, Step
+from builder.image.buildx import BuildStep, Reporter
 from builder.intent.platform import AMD64
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -43,7 +43,7 @@ def make(project: Project, lock: Lock, scratch: Path, report: Reporter, *, fresh
     dockerfile = render.path_of(project, lock)
     inputs = inputs_of(project, lock, dockerfile.read_text())
     (scratch / INPUTS).write_text(inputs)
-    report(Step(0, 0, f"{lock.image}: root filesystem from the locked Debian packages"))
+    report(BuildStep(0, 0, f"{lock.image}: root filesystem from the locked Debian packages"))
     folder = context.make(project, lock, scratch, report, fresh=fresh)
     return Target(
         context=str(folder),

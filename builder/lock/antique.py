@@ -65,13 +65,13 @@ def behind(base: Lock, lines: Lines, versions: Mapping[str, str], scratch: Path)
 
 
 def refuse(behind: Sequence[Behind], base: Lock) -> None:
-    """Raise BadInputError for what is far behind: whoever asked for it by name did not ask for that."""
+    """Raise BadInputError for what is far behind: it is not what a user means by the name of a package."""
     if far := [each for each in behind if each.far]:
         words = [str(each) for each in far]
         words += [f"  {each.name}: {each.conflict.words}" for each in far if each.conflict and each.conflict.pins]
         raise errors.BadInputError(
-            f"{base.name} has a place for old releases only\n" + "\n".join(words),
-            cause="a resolver takes the last release from before its requirements met a pin of the parent",
+            f"only old releases fit {base.name}\n" + "\n".join(words),
+            cause="the resolver takes the last release whose requirements do not contradict a pin of the parent",
             next_step="vetted list, for a stack with other pins; or accept it: "
             + " ".join(f"--allow-old {each.name}" for each in far),
         )

@@ -21,7 +21,7 @@ def results(project: Project) -> str:
     looks = [(batch, kind, getattr(batch, look)) for batch in record.batches for look, kind in LOOKS.items()]
     rows = [_row(batch.name, batch, kind, score) for batch, kind, score in looks if score is not None]
     table = cells.table(
-        ["batch", "reports", "", "mended by the first finding", "by the first three", "names the culprit first",
+        ["batch", "reports", "", "fixed by the first finding", "by the first three", "names the culprit first",
          "confidently wrong", "alarms"],
         rows,
     )  # fmt: skip

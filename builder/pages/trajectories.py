@@ -79,4 +79,6 @@ def _uncompared(project: Project) -> str:
         for each in records
     ]
     number = "One record exists" if len(records) == 1 else f"{len(records)} records exist"
-    return f"{number}; no pair is compared yet.\n\n{cells.table(['stack', 'hardware', 'engine', 'seeds', 'date'], rows)}"
+    return (
+        f"{number}; no pair is compared yet.\n\n{cells.table(['stack', 'hardware', 'engine', 'seeds', 'date'], rows)}"
+    )

@@ -36,11 +36,11 @@ def band(project: Project, named: str, place: Place | None = None) -> Record:
     return min(records, key=lambda each: _distance(each.place, place))
 
 
-def _distance(one: Place, other: Place | None) -> int:
+def _distance(left: Place, right: Place | None) -> int:
     """In how many ways two places differ."""
-    if other is None:
+    if right is None:
         return 0
-    return sum(getattr(one, key) != getattr(other, key) for key in ("device", "engine", "hardware", "threads"))
+    return sum(getattr(left, key) != getattr(right, key) for key in ("device", "engine", "hardware", "threads"))
 
 
 def all_records(project: Project) -> list[Record]:

@@ -110,8 +110,8 @@ def _curve(record: Record, name: str) -> tuple[Curve, list[float]]:
 
 def _marks(verdict: Verdict, name: str, steps: int) -> list[str]:
     """A bar behind every window in which the number leaves the band."""
-    found = verdict.result.departures if verdict.result else ()
-    windows = {(d.feature.first, d.feature.last) for d in found if d.feature.number == name}
+    departures = verdict.result.departures if verdict.result else ()
+    windows = {(d.feature.first, d.feature.last) for d in departures if d.feature.number == name}
     unit = (WIDTH - LEFT - RIGHT) / steps
     return [
         f'<rect x="{LEFT + unit * (first - 1):.1f}" y="{TOP}" width="{unit * (last - first + 1):.1f}" '

@@ -15,7 +15,7 @@ from builder.base.project import Project
 from builder.certify import certificate, certify, suite
 from builder.certify.certify import Options
 from builder.certify.suite import Runner
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.lock.lockfile import Lock
 from builder.trajectory import record
 from builder.trajectory.record import Place, Record, Seed
@@ -37,7 +37,7 @@ class Settings:
 class Progress:
     """Where the steps of a build, and the seeds that ended, are reported: a seed, and whether it trained to the end."""
 
-    step: Callable[[Step], None]
+    step: Callable[[BuildStep], None]
     seed: Callable[[int, bool], None]
 
 

@@ -162,12 +162,12 @@ def _times(factor: float) -> str:
 
 def _strongest(departures: tuple[Departure, ...]) -> list[Departure]:
     """One departure of each number, the strongest number first: that of its level, which says most, if it has one."""
-    found: dict[str, Departure] = {}
+    strongest: dict[str, Departure] = {}
     for departure in departures:
-        known = found.setdefault(departure.feature.number, departure)
+        known = strongest.setdefault(departure.feature.number, departure)
         if departure.feature.kind == "level" != known.feature.kind:
-            found[departure.feature.number] = departure
-    return list(found.values())
+            strongest[departure.feature.number] = departure
+    return list(strongest.values())
 
 
 def _name(departure: Departure) -> str:

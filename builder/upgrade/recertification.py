@@ -10,7 +10,7 @@ from typing import Literal
 from builder.bisect.packages import BreakingChanges
 from builder.certify.certificate import ProbeResult, Statement
 from builder.certify.transcript import Event
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Lock
 from builder.trajectory.verdict import Verdict
@@ -53,9 +53,9 @@ class Recertification:
 class Progress:
     """Where steps of the work and events of the suite are reported."""
 
-    step: Callable[[Step], None]
+    step: Callable[[BuildStep], None]
     event: Callable[[Event], None]
 
     def say(self, what: str) -> None:
         """Report a step without a count."""
-        self.step(Step(0, 0, what))
+        self.step(BuildStep(0, 0, what))

@@ -29,7 +29,7 @@ class Start:
         self.certain = {
             advisory["id"] for advisory in case.knowledge.advisories if steps.is_certain(advisory, self.case)
         }
-        self.found = {(finding.rule, *finding.packages) for finding in _of_checks(self.case)}
+        self.findings = {(finding.rule, *finding.packages) for finding in _of_checks(self.case)}
 
 
 def unmet(case: Case) -> set[tuple[str, str]]:
@@ -44,7 +44,7 @@ def remains(finding: Finding, result: Case) -> bool | None:
         return any((other, needed) in unmet(result) for other in others)
     if finding.rule in RECHECKED:
         packages = set(finding.packages)
-        return any(found.rule == finding.rule and packages == set(found.packages) for found in _of_checks(result))
+        return any(each.rule == finding.rule and packages == set(each.packages) for each in _of_checks(result))
     return None
 
 
@@ -73,14 +73,14 @@ def complete(start: Start, state: Ranges) -> Ranges | None:
     for _ in range(ROUNDS):
         moving = {name for name, range_ in full.items() if moves(case, name, range_)}
         result = after(case, full)
-        asked = [
+        unmet_needs = [
             (package.name, need)
             for package, need, _, _ in requires.unmet(result.environment, result.knowledge)
             if moving & {package.name, need.package} or (package.name, need.package) not in start.unmet
         ]
-        if not asked:
+        if not unmet_needs:
             return full
-        for name, need in asked:
+        for name, need in unmet_needs:
             both = steps.joined(full.get(need.package, versions.ANY), need.allowed)
             both = narrowed(case, {need.package: both})[need.package]
             if name not in moving or not steps.given(case, need.package, both):
@@ -105,4 +105,4 @@ def harm(start: Start, state: Ranges) -> Iterator[Finding]:
                 rule=advisory["id"], title=advisory["summary"], packages=result.versions(*sorted(names)),
                 severity=advisory["severity"], confidence="certain", evidence=[], remedy=[],
             )  # fmt: skip
-    yield from (finding for finding in _of_checks(result) if (finding.rule, *finding.packages) not in start.found)
+    yield from (finding for finding in _of_checks(result) if (finding.rule, *finding.packages) not in start.findings)

@@ -52,16 +52,16 @@ def text(
     for number, finding in enumerate(full, start=1):
         if finding in guesses[:1]:
             lines += ["What may apply, and how to decide:", ""]
-        mended = together is not None and finding in together.mends
-        lines += _finding(number, finding, with_commands=everything or not mended)
+        fixed = together is not None and finding in together.fixes
+        lines += _finding(number, finding, with_commands=everything or not fixed)
     apart = [finding for finding in findings if finding.apart and finding not in full]
-    mended_too = together is not None and all(finding in together.mends for finding in apart)
-    lines += _apart(apart, mended_too)
+    all_fixed = together is not None and all(finding in together.fixes for finding in apart)
+    lines += _apart(apart, all_fixed)
     lines += _folded([finding for finding in findings if finding not in full and finding not in apart])
     if nearest is not None:
-        mended = any(finding.sure and finding.commands for finding in full)
-        mended = mended and not (together is not None and together.left)
-        lines += _nearest(nearest, brief=mended and not everything)
+        fixed = any(finding.sure and finding.commands for finding in full)
+        fixed = fixed and not (together is not None and together.left)
+        lines += _nearest(nearest, brief=fixed and not everything)
     return terminal.lines(lines).rstrip() + "\n"
 
 
@@ -73,30 +73,30 @@ def _measured(case: Case) -> str:
 
 
 def _together(together: Together, full: list[Finding]) -> list[str]:
-    """The one command, why each package is in it, and what it cannot mend."""
+    """The one command, why each package is in it, and what it cannot fix."""
     numbers = {id(finding): str(number) for number, finding in enumerate(full, start=1)}
 
     def called(findings: list[Finding]) -> str:
         words = list(dict.fromkeys(numbers.get(id(finding), finding.rule) for finding in findings))
         return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "nothing"
 
-    mends = called(together.mends)
-    lines = [f"This command mends {mends}{' together' if len(together.mends) > 1 else ''}:", "",
+    fixes = called(together.fixes)
+    lines = [f"This command fixes {fixes}{' together' if len(together.fixes) > 1 else ''}:", "",
              f"   $ {together.command}"]  # fmt: skip
-    lines += [f"   {_pin(pin, called(pin.mends))}" for pin in together.pins]
+    lines += [f"   {_pin(pin, called(pin.fixes))}" for pin in together.pins]
     if together.left:
         lines += [
             "",
-            f"It does not mend {called(together.left)}: no known releases of these packages mend all of it.",
+            f"It does not fix {called(together.left)}: no known releases of these packages fix all of it.",
             "Those of the nearest stack go together; the commands that install it are at the end.",
         ]
     return [*lines, ""]
 
 
-def _pin(pin: Pin, mends: str) -> str:
-    wanted = pin.range_ if pin.range_ != versions.ANY else "any"
-    why = f"mends {mends}" if pin.mends else "needed by the others"
-    return f"{pin.package:<16} {pin.installed or '(not installed)':<16} -> {wanted:<20} {why}"
+def _pin(pin: Pin, fixes: str) -> str:
+    required = pin.range_ if pin.range_ != versions.ANY else "any"
+    why = f"fixes {fixes}" if pin.fixes else "needed by the others"
+    return f"{pin.package:<16} {pin.installed or '(not installed)':<16} -> {required:<20} {why}"
 
 
 def _tells(finding: Finding, case: Case) -> bool:
@@ -104,14 +104,14 @@ def _tells(finding: Finding, case: Case) -> bool:
     return bool(finding.shown) if case.error else not finding.idle
 
 
-def _apart(findings: list[Finding], mended: bool) -> list[str]:
+def _apart(findings: list[Finding], fixed: bool) -> list[str]:
     """What is wrong for sure and raises no error, where another error was given."""
     if not findings:
         return []
     lines = [f"   {finding.title[:LONGEST]}  [{finding.rule}]" for finding in findings[:MOST_LINES]]
     if len(findings) > MOST_LINES:
         lines.append(f"   and {len(findings) - MOST_LINES} more")
-    where = "the command above mends it" if mended else "--all prints the fixes"
+    where = "the command above fixes it" if fixed else "--all prints the fixes"
     return [f"Apart from this error, for sure ({where}):", *lines, ""]
 
 
@@ -168,7 +168,7 @@ def _paragraphs(label: str, texts: list[str]) -> list[str]:
 
 
 def _nearest(nearest: Nearest, *, brief: bool) -> list[str]:
-    """The nearest stack; `brief`: in two lines, where a smaller step mends what is wrong."""
+    """The nearest stack; `brief`: in two lines, where a smaller step fixes what is wrong."""
     places = ", ".join(nearest.certified)
     state = f"certified on {places}" if places else "locked, not certified by anybody yet"
     lines = [f"The nearest stack: {nearest.name} ({nearest.title}), {state}"]
@@ -203,15 +203,15 @@ def as_json(
             {"probe": result.probe, "outcome": result.outcome, "reason": result.reason} for result in case.measured
         ],
         "together": None if together is None else {
-            "command": together.command, "mends": [finding.rule for finding in together.mends],
-            "does_not_mend": [finding.rule for finding in together.left],
-            "changes": [{"package": pin.package, "installed": pin.installed, "wanted": pin.range_,
-                         "mends": [finding.rule for finding in pin.mends]} for pin in together.pins],
+            "command": together.command, "fixes": [finding.rule for finding in together.fixes],
+            "does_not_fix": [finding.rule for finding in together.left],
+            "changes": [{"package": pin.package, "installed": pin.installed, "required": pin.range_,
+                         "fixes": [finding.rule for finding in pin.fixes]} for pin in together.pins],
         },
         "findings": [finding.as_json() for finding in findings],
         "nearest": None if nearest is None else {
             "stack": nearest.name, "title": nearest.title, "certified_on": nearest.certified,
-            "difference": [{"package": step.package, "installed": step.installed, "wanted": step.locked}
+            "difference": [{"package": step.package, "installed": step.installed, "required": step.locked}
                            for step in nearest.difference],
             "others": nearest.others, "notes": nearest.notes, "commands": nearest.commands,
         },

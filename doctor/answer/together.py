@@ -1,4 +1,4 @@
-"""One command for everything that is certain: releases that mend it together and bring nothing new.
+"""One command for everything that is certain: releases that fix it together and bring nothing new.
 
 Each finding has ways out of its own. Here one is chosen for each of them, so that all ranges fit, every release that
 would be installed gets what it declares to need, and no advisory is certain of the result.
@@ -20,10 +20,10 @@ from doctor.case import Case
 from doctor.finding import EXPLAINS, Finding
 from doctor.know.data import Advisory
 
-MOST = 12  # findings that are mended together
+MOST = 12  # findings that are fixed together
 WIDTH = 32  # sets of ranges that are looked at further
 OPTIONS = ("--torch-backend=auto", "--reinstall-package")  # of commands that can be one; the last has a value
-DEEPER = 2  # advisories that are certain of a result, and mended on the way
+DEEPER = 2  # advisories that are certain of a result, and fixed on the way
 
 
 class Pin(NamedTuple):
@@ -32,21 +32,21 @@ class Pin(NamedTuple):
     package: str
     installed: str | None
     range_: str
-    mends: list[Finding]
+    fixes: list[Finding]
 
 
 @dataclass
 class Together:
-    """The command, what it mends, and what it cannot mend: that needs other releases of the same packages."""
+    """The command, what it fixes, and what it cannot fix: that needs other releases of the same packages."""
 
     command: str
     pins: list[Pin]
-    mends: list[Finding]
+    fixes: list[Finding]
     left: list[Finding] = field(default_factory=list)
 
 
 class Duty(NamedTuple):
-    """A finding to mend and its ways out, each with its rank: the smaller, the better."""
+    """A finding to fix and its ways out, each with its rank: the smaller, the better."""
 
     finding: Finding
     ways: list[tuple[int, Ranges]]
@@ -54,7 +54,7 @@ class Duty(NamedTuple):
 
 
 def find(case: Case, findings: Iterable[Finding], shell: Shell) -> Together | None:
-    """The command, where more than one finding can be mended by releases; to be asked before commands are added."""
+    """The command, where more than one finding can be fixed by releases; to be asked before commands are added."""
     findings = list(findings)
     duties = [duty for duty in (_duty(case, finding) for finding in findings if _counts(finding)) if duty.ways][:MOST]
     if len(duties) < 2:
@@ -72,18 +72,18 @@ def find(case: Case, findings: Iterable[Finding], shell: Shell) -> Together | No
     if not moving:
         return None
     pins = [_pin(case, kept, name, ranges[name]) for name in sorted(moving)]
-    mends = [duty.finding for duty in kept]
-    for finding in mends:  # mended by what moves for others: said where one of its own packages moves
-        if not any(finding in pin.mends for pin in pins):
+    fixes = [duty.finding for duty in kept]
+    for finding in fixes:  # fixed by what moves for others: named where one of its own packages moves
+        if not any(finding in pin.fixes for pin in pins):
             for pin in pins:
-                pin.mends.extend([finding] if pin.package in finding.packages else [])
+                pin.fixes.extend([finding] if pin.package in finding.packages else [])
     for pin in pins:
-        pin.mends.sort(key=mends.index)
+        pin.fixes.sort(key=fixes.index)
     lines = [pin.package if pin.range_ == versions.ANY else f"{pin.package}{pin.range_}" for pin in pins]
     options = list(dict.fromkeys(shlex.join(duty.options) for duty in kept if duty.options))
     command = " ".join(["uv pip install", *options, *map(shlex.quote, lines)])
     command = commands.written(command, case, shell)
-    return Together(command, pins, mends, [duty.finding for duty in duties if duty not in kept])
+    return Together(command, pins, fixes, [duty.finding for duty in duties if duty not in kept])
 
 
 def _added(start: Start, kept: list[Duty], ranges: Ranges, others: Iterable[Duty]) -> tuple[list[Duty], Ranges]:
@@ -110,7 +110,7 @@ def _duty(case: Case, finding: Finding) -> Duty:
             for way in commands.fixes(advisory, finding, case)
         ]
     elif finding.commands:
-        # What a check of versions says may be mended by the others' ways: it is looked at in the result.
+        # What a check of versions says may be fixed by the others' ways: it is looked at in the result.
         way, options = _of_command(finding.commands[0])
         ways = [(0, way)] if way else []
         ways += [(0, {})] if finding.rule in ("requires-dist", *outcome.RECHECKED) else []
@@ -160,7 +160,7 @@ def _of_command(command: str) -> tuple[Ranges, list[str]]:
 
 
 def _solve(start: Start, duties: Sequence[Duty], depth: int = 0) -> Ranges | None:
-    """The smallest change that mends all of them; None where there is none."""
+    """The smallest change that fixes all of them; None where there is none."""
     case = start.case
     states: list[tuple[int, Ranges]] = [(0, {})]
     for duty in duties:
@@ -177,7 +177,7 @@ def _solve(start: Start, duties: Sequence[Duty], depth: int = 0) -> Ranges | Non
     for sum_, state in states:
         for ranges in (outcome.narrowed(case, state), state):
             full = outcome.complete(start, ranges)
-            if full is None or not _mended(case, duties, full):
+            if full is None or not _all_fixed(case, duties, full):
                 continue
             harm = [_duty(outcome.after(case, full), finding) for finding in outcome.harm(start, full)]
             harmed = harmed or harm
@@ -186,7 +186,7 @@ def _solve(start: Start, duties: Sequence[Duty], depth: int = 0) -> Ranges | Non
                 break
     if good:
         return _pruned(start, duties, min(good, key=lambda item: item[0])[1])
-    if harmed and depth < DEEPER:  # what the best of them would bring is mended with them
+    if harmed and depth < DEEPER:  # what the best of them would bring is fixed with them
         return _solve(start, [*duties, *harmed], depth + 1)
     return None
 
@@ -201,7 +201,7 @@ def _pruned(start: Start, duties: Sequence[Duty], full: Ranges) -> Ranges:
             any(all(versions.within(way[name], after.version(name) or "") for name in way) for _, way in duty.ways)
             for duty in duties
         )
-        if all(leads_out) and outcome.complete(start, fewer) == fewer and _mended(case, duties, fewer):
+        if all(leads_out) and outcome.complete(start, fewer) == fewer and _all_fixed(case, duties, fewer):
             full = full if any(outcome.harm(start, fewer)) else fewer
     return full
 
@@ -221,7 +221,7 @@ def _far(case: Case, state: Ranges) -> float:
     return round(sum(steps.distance(case.version(name) or "", state[name]) for name in moving), 1)
 
 
-def _mended(case: Case, duties: Sequence[Duty], state: Ranges) -> bool:
+def _all_fixed(case: Case, duties: Sequence[Duty], state: Ranges) -> bool:
     """Is every finding gone that can be looked for again, and does each range hold for the versions that it is of?"""
     after = outcome.after(case, state)
     for duty in duties:
@@ -238,9 +238,9 @@ def _mended(case: Case, duties: Sequence[Duty], state: Ranges) -> bool:
 def _pin(case: Case, duties: Sequence[Duty], name: str, range_: str) -> Pin:
     """A package of the command. It is there for the findings that a way out of leads over it."""
     given = steps.given(case, name, range_)
-    mends = [
+    fixes = [
         duty.finding
         for duty in duties
         if any(name in way and versions.allows(way[name], given) for _, way in duty.ways)
     ]
-    return Pin(name, case.version(name), range_, mends)
+    return Pin(name, case.version(name), range_, fixes)

@@ -164,7 +164,7 @@ def _finding(case: Case, package: Package, target: Package, uses: list[Use]) -> 
     more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
     later = _later(case, package, told)
     bad, good = _releases(case, target, told)
-    mended = (
+    fixed = (
         f"{package.name}>={later}" if later else f"a release of {package.name} made for {target.name} {target.version}"
     )
     earlier = [f"{target.name}{span}" for span in good]
@@ -178,7 +178,7 @@ def _finding(case: Case, package: Package, target: Package, uses: list[Use]) -> 
         severity="crash",
         confidence="certain" if named or eager else "possible",
         evidence=_evidence(told, target),
-        remedy=[mended, *earlier],
+        remedy=[fixed, *earlier],
         commands=[
             ranges.install(line) for line in [_step(package.name, later) if later else _newer(target, good)] if line
         ],

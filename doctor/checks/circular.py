@@ -76,7 +76,7 @@ def _broken(case: Case, match: re.Match[str], since: str) -> Finding:
             f"the error says: {match.group()[:200]}",
             f"{package} has {match['module']} since {since}"
             if since != version
-            else "what nobody can import is mended soon",
+            else "what nobody can import is fixed soon",
         ],
         remedy=[f"{package}<{since}, the one before", f"or a later release of {package}"],
         decide=[f"whether `python -c 'import {match['module']}'` fails alone: then it is {package}, not your code"],

@@ -97,5 +97,5 @@ def _pinned_beside(case: Case, name: str) -> tuple[str, str] | None:
     return nearest, pairs[nearest]
 
 
-def _apart(one: Version, other: Version) -> tuple[int, int, int]:
-    return abs(one.major - other.major), abs(one.minor - other.minor), abs(one.micro - other.micro)
+def _apart(left: Version, right: Version) -> tuple[int, int, int]:
+    return abs(left.major - right.major), abs(left.minor - right.minor), abs(left.micro - right.micro)

@@ -43,17 +43,17 @@ def of_parameter(apis: Apis, package: str, owner: str, parameter: str, installed
     own = _likely(of_owner, parameter)
     others = _of_others(apis[package], owner, parameter)
     if own is not None and (own[2] or own[0] in {new for new, _ in others}):
-        found = Rename(own[0], own[1], max(1, others[own[0], own[1]]))
+        rename = Rename(own[0], own[1], max(1, others[own[0], own[1]]))
     elif others and others.most_common(1)[0][1] >= ENOUGH:
         (new, since), count = others.most_common(1)[0]
         # What it lacks in all releases that tell of its parameters it does not call so.
         if new in of_owner and of_owner[new][-1][0] == "-":
             return None
-        found = Rename(new, since, count)
+        rename = Rename(new, since, count)
     else:
         return _of_family(apis, package, owner, parameter, installed)
-    later = installed is not None and versions.within(f">={found.since}", installed) is False
-    return None if later else found
+    later = installed is not None and versions.within(f">={rename.since}", installed) is False
+    return None if later else rename
 
 
 def of_config(apis: Apis, package: str, owner: str, parameter: str, installed: str) -> tuple[str, str] | None:
@@ -74,12 +74,12 @@ def of_config(apis: Apis, package: str, owner: str, parameter: str, installed: s
 def _of_others(api: Api, owner: str, parameter: str) -> Counter[tuple[str, str]]:
     """How many classes of the same kind changed the parameter for which other one, with which release."""
     kind = KIND.search(owner)
-    found = (
+    changes = (
         _likely(params, parameter, strictly=True)
         for other, params in api.parameters.items()
         if parameter in params and (kind is None or other.endswith(kind.group()))
     )
-    return Counter((new, since) for new, since, _ in filter(None, found))
+    return Counter((new, since) for new, since, _ in filter(None, changes))
 
 
 def _of_family(apis: Apis, package: str, owner: str, parameter: str, installed: str | None) -> Rename | None:

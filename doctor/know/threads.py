@@ -1,4 +1,4 @@
-"""Errors that public threads are about (threads.jsonl): their words, the releases that give them, and what mended it.
+"""Errors that public threads are about (threads.jsonl): their words, the releases that give them, and what fixed it.
 
 Facts and links alone, each from the threads that it names. What was run or read here is an advisory instead.
 """
@@ -17,7 +17,7 @@ class Thread(NamedTuple):
     package: str  # the one at fault
     words: list[str]  # literal pieces of the error text, which has all of them; none where nothing is raised
     affected: dict[str, str]  # ranges by package that give the fault together; "*" where no end is known
-    fix: list[dict[str, str]]  # ranges by package that mend it, the best first
+    fix: list[dict[str, str]]  # ranges by package that fix it, the best first
     cause: str
     severity: str  # one of finding.SEVERITIES
     note: str  # the hardware or the setting that it takes; "" where it takes none

@@ -42,7 +42,7 @@ def stanzas(apt: Path) -> list[dict[str, str]]:
 
 
 def test_a_hole_in_the_engine_that_debian_has_mended_is_used(apt: Path) -> None:
-    """Debian 13 came without its security suite: what was mended there was never installed."""
+    """Debian 13 came without its security suite: its fixes were never installed."""
     (apt / "sources.list.d" / "debian.sources").write_text(f"{MAIN}\n{SECURITY}")
     done = run(apt, "add_trixie")
     assert done.returncode == 0, done.stderr

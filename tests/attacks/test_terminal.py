@@ -16,7 +16,7 @@ from builder import console
 from builder.base import errors
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.console import terminal
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from tests.attacks.letters import CLIPBOARD, HOSTILE, harmless
 from tests.commands import vetted
 from tests.conftest import ROOT, TINY, Small
@@ -47,7 +47,7 @@ def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatc
     shown = console.Console(file=stream, width=200, force_terminal=True, color_system=None)
     monkeypatch.setattr(terminal, "err", shown)
     with console.Working(HOSTILE) as work:
-        work.step(Step(1, 2, HOSTILE))
+        work.step(BuildStep(1, 2, HOSTILE))
         work.progress.refresh()
         work.event({"event": "start", "probes": ["a"]})
         work.event({"event": "begin", "probe": HOSTILE})

@@ -81,7 +81,7 @@ class Browser:
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
-    def one(self, selector: str) -> WebElement:
+    def first(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def shown(self, selector: str) -> list[WebElement]:
@@ -100,7 +100,7 @@ class Browser:
         """Give a field a value, as a person would who typed it at once."""
         self.run(
             "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))",
-            self.one(selector), value,
+            self.first(selector), value,
         )  # fmt: skip
 
     def _log(self, kind: str) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from builder.lock.lockfile import Lock
 from tests.commands import vetted
 
 
-def differ(one: Path, other: Path) -> bool:
+def differ(left: Path, right: Path) -> bool:
     """Do two copies of the project lock other Debian packages?"""
-    return _texts(one) != _texts(other)
+    return _texts(left) != _texts(right)
 
 
 def renew(project: Project, stacks: Iterable[str]) -> None:

@@ -106,9 +106,9 @@ def _moved(source: Source, node: ast.expr | ast.stmt) -> Iterator[Change]:
                 if bound is not None:
                     yield Change(*source.span(bound), f"({source.code(bound)}) + 1", "shift")
         case ast.Call(func=func, args=[first, second, *_]) if not (_is_builtin(func) or _is_starred(first, second)):
-            one, two = source.span(first), source.span(second)
-            middle = source.text[one[1] : two[0]]
-            yield Change(one[0], two[1], f"{source.code(second)}{middle}{source.code(first)}", "swap")
+            left, right = source.span(first), source.span(second)
+            middle = source.text[left[1] : right[0]]
+            yield Change(left[0], right[1], f"{source.code(second)}{middle}{source.code(first)}", "swap")
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))) if name.startswith(DROPPABLE):
             yield Change(*source.span(node), "pass", "drop")
         case ast.AugAssign():

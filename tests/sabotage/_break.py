@@ -1,4 +1,4 @@
-"""What the breaks share. The process of a probe ends after it, so nothing has to be mended."""
+"""What the breaks share. The process of a probe ends after it, so nothing has to be repaired."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def sabotage(name: str, break_it: Callable[[], None], *, rows: Mapping[str, str]
     return real.probe, run
 
 
-def _with(wanted: Mapping[str, str], rows: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    return {name: row for name, row in rows.items() if wanted.items() <= row.items()}
+def _with(chosen: Mapping[str, str], rows: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {name: row for name, row in rows.items() if chosen.items() <= row.items()}
 
 
 def replace(owner: Any, name: str, wrong: Callable[..., Any]) -> None:

@@ -34,9 +34,9 @@ def test_doubtful_certificates_are_shown_as_such(browser: Browser, served: Serve
     assert "cpu-broken.json" in doubts and "not a certificate" in doubts
     for name, verdict in (("forged", "Do not rely on it."), ("expired", "It expired on 2026-04-05")):
         browser.open(f"{served.address}certificates/{STACK}/cpu-{name}.html")
-        assert verdict in browser.one(".verdict").text
+        assert verdict in browser.first(".verdict").text
         assert browser.all(".verdict .certified, .verdict.certified") == []
-        image = browser.one("img[src$='.svg']")
+        image = browser.first("img[src$='.svg']")
         assert browser.run("return arguments[0].naturalWidth", image) > 100
         assert "certified until" not in str(image.get_attribute("alt"))
 
@@ -48,7 +48,7 @@ def test_a_page_that_has_aged_says_that_a_certificate_has_expired(browser: Brows
         with browser.day("2035-01-01"):
             browser.open(served.address + page)
         assert browser.shown("#matrix .certified, .scroll .certified, .verdict.certified") == [], page
-        assert "expired" in browser.one("main").text
+        assert "expired" in browser.first("main").text
 
 
 def test_the_matrix_on_another_day(browser: Browser, served: Served) -> None:
@@ -87,7 +87,7 @@ def test_filters_of_the_matrix(browser: Browser, served: Served) -> None:
 
 def test_the_search_of_advisories_knows_their_details(browser: Browser, served: Served) -> None:
     browser.open(f"{served.address}advisories/index.html")
-    assert "num_logits_to_keep" not in browser.one("#advisories").text
+    assert "num_logits_to_keep" not in browser.first("#advisories").text
     browser.fill("input[name=text]", "num_logits_to_keep")
     browser.wait("document.querySelector('form output').textContent !== ''")
     shown = words(browser, "#advisories tbody th")
@@ -104,7 +104,7 @@ def test_the_search_over_all_pages(browser: Browser, served: Served) -> None:
     browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
     browser.open(f"{served.address}search.html?text=num_logits_to_keep")
     browser.wait("document.querySelector('#results a') !== null")
-    browser.one("#results a").click()
+    browser.first("#results a").click()
     assert browser.driver.current_url.startswith(f"{served.address}advisories/VETTED-")
     browser.open(f"{served.address}search.html")
     browser.requests()
@@ -124,10 +124,10 @@ def test_two_stacks_are_compared(browser: Browser, served: Served) -> None:
     browser.open(f"{served.address}compare/index.html")
     browser.fill("select[name=from]", STACK)
     browser.fill("select[name=to]", STACK)
-    browser.one("#compare button").click()
-    assert browser.one("#compare output").text == "Choose two different stacks."
+    browser.first("#compare button").click()
+    assert browser.first("#compare output").text == "Choose two different stacks."
     browser.fill("select[name=to]", "trl1.16-cu130")
-    browser.one("#compare button").click()
+    browser.first("#compare button").click()
     browser.wait("location.pathname.endsWith('/compare/trl1.16-cpu/trl1.16-cu130.html')")
     everything = len(browser.shown("#versions tbody tr"))
     browser.fill("select[name=state]", "added")

@@ -121,16 +121,16 @@ def test_the_theme_is_the_systems_until_the_reader_chooses(browser: Browser, ser
     browser.scheme("dark")
     dark = browser.run(background)
     assert light != dark
-    button = browser.one("#theme")
+    button = browser.first("#theme")
     button.click()
     assert (button.text, browser.run(background)) == ("Theme: light", light)
     browser.open(f"{served.address}suite.html")
-    assert (browser.one("#theme").text, browser.run(background)) == ("Theme: light", light)
+    assert (browser.first("#theme").text, browser.run(background)) == ("Theme: light", light)
     browser.scheme("light")
-    browser.one("#theme").click()
-    assert (browser.one("#theme").text, browser.run(background)) == ("Theme: dark", dark)
-    browser.one("#theme").click()
-    assert (browser.one("#theme").text, browser.run(background)) == ("Theme: auto", light)
+    browser.first("#theme").click()
+    assert (browser.first("#theme").text, browser.run(background)) == ("Theme: dark", dark)
+    browser.first("#theme").click()
+    assert (browser.first("#theme").text, browser.run(background)) == ("Theme: auto", light)
 
 
 def test_charts_are_drawn_in_the_colours_of_the_theme(browser: Browser, served: Served) -> None:
@@ -166,6 +166,6 @@ def test_a_command_is_copied(browser: Browser, served: Served) -> None:
         "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
     )
     browser.open(f"{served.address}verify.html")
-    button = browser.one(".command button")
+    button = browser.first(".command button")
     button.click()
     browser.wait("document.querySelector('.command button').textContent === 'Copied'")

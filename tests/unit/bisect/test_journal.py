@@ -36,7 +36,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(parts: Parts) -> None:
         os.kill(child.pid, signal.SIGKILL)
     assert parts.count() >= 3
     (journal,) = (parts.small.project.state / "bisect").glob("*.json")
-    trials = sum(len(row["said"]) for row in json.loads(journal.read_text())["rows"].values())
+    trials = sum(len(row["trials"]) for row in json.loads(journal.read_text())["rows"].values())
     assert trials >= 2
     result = parts.ask()
     assert names(result["culprits"]) == ["part-f"]
@@ -58,9 +58,17 @@ def test_interrupted_it_says_how_to_go_on(parts: Parts) -> None:
     assert list(parts.small.project.scratch("bisect").parent.iterdir()) == []
 
 
+def test_a_journal_of_an_earlier_version_is_read(parts: Parts) -> None:
+    parts.breaks('has("f")')
+    parts.ask()
+    (journal,) = (parts.small.project.state / "bisect").glob("*.json")
+    journal.write_text(journal.read_text().replace('"trials"', '"said"'))
+    assert parts.ask()["runs"] == 0
+
+
 def test_a_journal_that_was_damaged_is_begun_anew(parts: Parts) -> None:
     parts.breaks('has("f")')
     runs = parts.ask()["runs"]
     (journal,) = (parts.small.project.state / "bisect").glob("*.json")
-    journal.write_text('{"lead": 1, "rows": {"x": {"said": 3}}}')
+    journal.write_text('{"lead": 1, "rows": {"x": {"trials": 3}}}')
     assert parts.ask()["runs"] == runs

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from builder.bundle.journal import Journal
 from builder.certify.transcript import Event
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 
 
 def test_every_step_and_event_is_written_as_it_comes(tmp_path: Path) -> None:
-    steps: list[Step] = []
+    steps: list[BuildStep] = []
     seen: list[Event] = []
     journal = Journal(tmp_path, steps.append, seen.append)
     events, status = tmp_path / "results" / "events.jsonl", tmp_path / "results" / "status.json"
-    journal.step(Step(0, 0, "compiling"))
+    journal.step(BuildStep(0, 0, "compiling"))
     assert json.loads(status.read_text())["step"] == "compiling"
     sent: list[Event] = [
         {"event": "start", "probes": ["alpha", "beta"], "python": "3.11.2"}, {"event": "begin", "probe": "alpha"},

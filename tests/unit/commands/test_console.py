@@ -9,7 +9,7 @@ from rich.console import Console
 
 from builder import console
 from builder.certify.certificate import Measurement, Outcome, ProbeResult
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 
 LOSS = Measurement(name="loss", value=0.123456, unit="nats", bound={"at_most": 1}, headline=True, why="it is small")
 
@@ -72,7 +72,7 @@ def test_what_did_not_pass_says_why(outcome: Outcome) -> None:
 
 def test_progress_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
     with console.spinner("resolving"), console.Working("x") as work:
-        work.step(Step(1, 2, "torch"))
+        work.step(BuildStep(1, 2, "torch"))
         work.event({"event": "start", "probes": ["a"]})
         work.event({"event": "begin", "probe": "a"})
         work.event({"event": "end", "probe": "a", "outcome": "passed"})

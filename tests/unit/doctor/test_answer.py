@@ -89,14 +89,14 @@ def test_what_is_not_installed_needs_no_upgrade() -> None:
 @pytest.mark.parametrize(
     ("packages", "error", "rule", "command"),
     [
-        # TRL 0.27 would mend it, and ask for an Accelerate and a Transformers that this vLLM cannot run with.
+        # TRL 0.27 would fix it, and ask for an Accelerate and a Transformers that this vLLM cannot run with.
         (
             {"trl": "0.11.4", "transformers": "4.46.0", "accelerate": "1.1.0", "vllm": "0.6.3", "torch": "2.4.0"},
             "TypeError: compute_loss() got an unexpected keyword argument 'num_items_in_batch'",
             "VETTED-0069",
             ["uv pip install 'transformers<4.46'"],
         ),
-        # A later TRL would mend it, too, and lead into two others that are as sure.
+        # A later TRL would fix it, too, and lead into two others that are as sure.
         (
             {"trl": "0.16.0", "vllm": "0.8.1", "torch": "2.6.0", "transformers": "4.50.0", "accelerate": "1.5.2"},
             "AttributeError: 'LLMEngine' object has no attribute 'model_executor'",
@@ -171,23 +171,23 @@ def test_a_guess_that_does_not_speak_of_the_error_is_folded() -> None:
 
 
 def test_an_error_that_nobody_knows_does_not_hide_what_trains_wrongly() -> None:
-    sure = {found.rule for found in diagnose.findings(reported(SILENT)) if found.confidence == "certain"}
+    sure = {each.rule for each in diagnose.findings(reported(SILENT)) if each.confidence == "certain"}
     assert sure
     case = reported(SILENT, "ValueError: the moon is full")
     findings = diagnose.findings(case)
-    assert sure == {found.rule for found in findings if found.apart}
-    assert not any(found.sure for found in findings)  # of the error nothing is known
+    assert sure == {each.rule for each in findings if each.apart}
+    assert not any(each.sure for each in findings)  # of the error nothing is known
     text = report.text(case, findings, None)
-    heading, titles = "Apart from this error, for sure", [found.title for found in findings if found.apart]
+    heading, titles = "Apart from this error, for sure", [each.title for each in findings if each.apart]
     assert heading in text and all(title in text.partition(heading)[2] for title in titles)
 
 
 def test_who_got_past_a_crash_has_another_environment() -> None:
     packages = {"bitsandbytes": "0.41.0", "triton": "3.3.0", "torch": "2.7.0"}
-    crashes = [found for found in diagnose.findings(reported(packages)) if found.severity == "crash" and found.sure]
+    crashes = [each for each in diagnose.findings(reported(packages)) if each.severity == "crash" and each.sure]
     assert crashes
-    assert not any(found.apart for found in diagnose.findings(reported(packages, "ValueError: the moon is full"))
-                   if found.severity == "crash")  # fmt: skip
+    assert not any(each.apart for each in diagnose.findings(reported(packages, "ValueError: the moon is full"))
+                   if each.severity == "crash")  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", ["VETTED-0116", "VETTED-0122"])
@@ -227,8 +227,8 @@ def test_the_nearest_stack_is_brief_beside_a_smaller_step() -> None:
     case = reported({"trl": "1.15.0", "torch": "2.13.0+cpu", "transformers": "5.16.0"})
     stack = nearest.find(case, SHELL)
     assert stack is not None
-    mended = finding("sure", commands=["uv pip install x"])
-    for findings, everything, brief in (([mended], False, True), ([mended], True, False), ([], False, False)):
+    fixed = finding("sure", commands=["uv pip install x"])
+    for findings, everything, brief in (([fixed], False, True), ([fixed], True, False), ([], False, False)):
         text = report.text(case, findings, stack, everything=everything)
         assert stack.name in text and (stack.commands[1] in text) is not brief
 

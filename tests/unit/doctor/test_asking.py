@@ -1,4 +1,4 @@
-"""A name that moved is mended by the package that asks for it, where a release of it does without."""
+"""A name that moved is fixed by the package that asks for it, where a release of it does without."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ def test_what_is_too_old_for_a_name_is_upgraded_whoever_asks() -> None:
 def test_a_rename_shows_in_the_history(
     package: str, owner: str, parameter: str, installed: str, expected: str | None
 ) -> None:
-    found = renames.of_parameter(KNOWLEDGE.apis, package, owner, parameter, installed)
-    assert (found.name if found else None) == expected
+    rename = renames.of_parameter(KNOWLEDGE.apis, package, owner, parameter, installed)
+    assert (rename.name if rename else None) == expected
 
 
 @pytest.mark.parametrize(

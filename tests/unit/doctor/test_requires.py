@@ -41,8 +41,8 @@ def test_a_package_for_another_python(tmp_path: Path) -> None:
 
 
 def test_what_unsloth_published_with_the_line_ends_of_windows_is_read() -> None:
-    found = only(reported({"unsloth": "2025.4.1", "trl": "0.19.0"}), "requires-dist")
-    assert found.confidence == "certain" and "<=0.15.2" in found.title
+    finding = only(reported({"unsloth": "2025.4.1", "trl": "0.19.0"}), "requires-dist")
+    assert finding.confidence == "certain" and "<=0.15.2" in finding.title
 
 
 def test_a_companion_of_unsloth_is_read_from_what_it_published() -> None:

@@ -26,17 +26,17 @@ def answer(case: Case) -> tuple[list[Finding], Together | None]:
     return findings, joint
 
 
-def mended(case: Case) -> Together:
+def fixed(case: Case) -> Together:
     joint = answer(case)[1]
     assert joint is not None
     return joint
 
 
 def test_one_command_mends_all_that_is_certain() -> None:
-    joint = mended(reported(SEVERAL))
+    joint = fixed(reported(SEVERAL))
     assert joint.command == "uv pip install 'numpy<2' 'transformers<4.52'"
-    assert [finding.rule for finding in joint.mends] == ["VETTED-0001", "VETTED-0068", "VETTED-0156"]
-    assert [(pin.package, [finding.rule for finding in pin.mends]) for pin in joint.pins] == [
+    assert [finding.rule for finding in joint.fixes] == ["VETTED-0001", "VETTED-0068", "VETTED-0156"]
+    assert [(pin.package, [finding.rule for finding in pin.fixes]) for pin in joint.pins] == [
         ("numpy", ["VETTED-0156"]), ("transformers", ["VETTED-0001", "VETTED-0068"]),
     ]  # fmt: skip
     assert joint.left == []
@@ -48,15 +48,15 @@ def test_the_command_comes_first_and_no_finding_has_another() -> None:
     text = report.text(case, findings, None, joint)
     assert joint is not None
     assert text.count("$ ") == 1 and f"   $ {joint.command}\n" in text
-    assert text.index("This command mends 1, 2 and 3 together:") < text.index("$ ") < text.index("1. TRL 0.14.0")
-    assert "transformers     4.52.4           -> <4.52                mends 1 and 2" in text
+    assert text.index("This command fixes 1, 2 and 3 together:") < text.index("$ ") < text.index("1. TRL 0.14.0")
+    assert "transformers     4.52.4           -> <4.52                fixes 1 and 2" in text
     assert report.text(case, findings, None, joint, everything=True).count("$ ") == 4
     assert report.as_json(case, findings, None, joint)["together"] == {
-        "command": joint.command, "mends": ["VETTED-0001", "VETTED-0068", "VETTED-0156"], "does_not_mend": [],
+        "command": joint.command, "fixes": ["VETTED-0001", "VETTED-0068", "VETTED-0156"], "does_not_fix": [],
         "changes": [
-            {"package": "numpy", "installed": "2.0.2", "wanted": "<2", "mends": ["VETTED-0156"]},
-            {"package": "transformers", "installed": "4.52.4", "wanted": "<4.52",
-             "mends": ["VETTED-0001", "VETTED-0068"]},
+            {"package": "numpy", "installed": "2.0.2", "required": "<2", "fixes": ["VETTED-0156"]},
+            {"package": "transformers", "installed": "4.52.4", "required": "<4.52",
+             "fixes": ["VETTED-0001", "VETTED-0068"]},
         ],
     }  # fmt: skip
 
@@ -65,10 +65,10 @@ def test_what_is_apart_from_the_error_is_mended_with_it() -> None:
     case = reported(SEVERAL, "Traceback (most recent call last):\nRuntimeError: Numpy is not available")
     findings, joint = answer(case)
     assert joint is not None
-    assert [finding.rule for finding in joint.mends] == ["VETTED-0156", "VETTED-0001"]
+    assert [finding.rule for finding in joint.fixes] == ["VETTED-0156", "VETTED-0001"]
     text = report.text(case, findings, None, joint)
-    assert "mends 1 and VETTED-0001 together" in text
-    assert "Apart from this error, for sure (the command above mends it)" in text
+    assert "fixes 1 and VETTED-0001 together" in text
+    assert "Apart from this error, for sure (the command above fixes it)" in text
 
 
 def test_a_single_finding_keeps_its_own_command() -> None:
@@ -91,27 +91,27 @@ def test_what_contradicts_it_is_named_and_the_nearest_stack_told_in_full() -> No
     joint = together.find(case, findings, SHELL)
     commands.add(case, findings, SHELL)
     assert joint is not None
-    assert ([finding.rule for finding in joint.mends], [finding.rule for finding in joint.left]) == (
+    assert ([finding.rule for finding in joint.fixes], [finding.rule for finding in joint.left]) == (
         ["first"], ["second"],
     )  # fmt: skip
     stack = nearest.find(case, SHELL)
     text = report.text(case, findings, stack, joint)
-    assert "It does not mend 2: no known releases of these packages mend all of it." in text
+    assert "It does not fix 2: no known releases of these packages fix all of it." in text
     assert stack is not None and stack.commands[-1] in text
 
 
 def test_what_a_release_needs_moves_with_it() -> None:
     packages = {"trl": "0.15.2", "transformers": "4.48.3", "deepspeed": "0.19.8"}
     error = "The size of tensor a (13) must match the size of tensor b (14) at non-singleton dimension 2"
-    joint = mended(reported(packages, error))
+    joint = fixed(reported(packages, error))
     assert joint.command == "uv pip install 'transformers>=4.55.0,<4.56' 'trl>=0.22.0,<0.23'"
-    assert [pin.mends for pin in joint.pins if pin.package == "transformers"] == [[]]  # the others need it
+    assert [pin.fixes for pin in joint.pins if pin.package == "transformers"] == [[]]  # the others need it
 
 
 def test_a_pin_is_for_the_python_of_the_environment() -> None:
     case = reported(SEVERAL)
     case.environment.executable = "/opt/my venv/bin/python"
-    assert mended(case).command == "uv pip install --python '/opt/my venv/bin/python' 'numpy<2' 'transformers<4.52'"
+    assert fixed(case).command == "uv pip install --python '/opt/my venv/bin/python' 'numpy<2' 'transformers<4.52'"
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -128,10 +128,10 @@ def test_nothing_certain_is_left_and_nothing_new_is_brought(seed: int) -> None:
     if joint is None:
         return
     after = outcome.after(case, {pin.package: pin.range_ for pin in joint.pins}).environment.packages
-    found = {key(finding) for finding in diagnose.findings(reported({name: after[name].version for name in after}))
+    remaining = {key(finding) for finding in diagnose.findings(reported({name: after[name].version for name in after}))
              if finding.confidence == "certain"}  # fmt: skip
-    assert not found & {key(finding) for finding in joint.mends}
-    assert found <= {key(finding) for finding in findings}
+    assert not remaining & {key(finding) for finding in joint.fixes}
+    assert remaining <= {key(finding) for finding in findings}
     assert all(versions.specifiers(pin.range_) is not None for pin in joint.pins)
 
 
@@ -143,7 +143,7 @@ def test_the_package_that_does_not_fit_the_rest_moves_itself() -> None:
     """vLLM 0.14.0 needs another torch than the one that everything else here has."""
     packages = {"vllm": "0.14.0", "torch": "2.10.0", "torchvision": "0.25.0", "trl": "1.13.0", "numpy": "2.2.6",
                 "transformers": "4.57.6", "tokenizers": "0.21.0"}  # fmt: skip
-    joint = mended(reported(packages))
+    joint = fixed(reported(packages))
     assert [pin.package for pin in joint.pins] == ["tokenizers", "vllm"] and joint.left == []
     assert "'vllm>=0.17.0,<=0.19.1'" in joint.command
 
@@ -151,13 +151,13 @@ def test_the_package_that_does_not_fit_the_rest_moves_itself() -> None:
 def test_what_another_move_mends_needs_no_pin() -> None:
     """torchvision fits once torch is what the others need."""
     packages = {"vllm": "0.19.1", "torch": "2.13.0", "torchvision": "0.25.0", "trl": "1.13.0", "transformers": "4.57.6"}
-    joint = mended(reported(packages))
+    joint = fixed(reported(packages))
     assert [pin.package for pin in joint.pins] == ["torch"] and joint.left == []
-    assert {"torch-family", "requires-dist"} <= {finding.rule for finding in joint.mends}
+    assert {"torch-family", "requires-dist"} <= {finding.rule for finding in joint.fixes}
 
 
 def test_what_another_move_mends_is_named_there() -> None:
     """vLLM moves for torch, and what it needs of NumPy goes with it: its line says both."""
-    joint = mended(reported({"torch": "2.6.0", "vllm": "0.7.3", "numpy": "2.0.2"}))
-    named = {id(finding) for pin in joint.pins for finding in pin.mends}
-    assert [finding.title for finding in joint.mends if id(finding) not in named] == []
+    joint = fixed(reported({"torch": "2.6.0", "vllm": "0.7.3", "numpy": "2.0.2"}))
+    named = {id(finding) for pin in joint.pins for finding in pin.fixes}
+    assert [finding.title for finding in joint.fixes if id(finding) not in named] == []

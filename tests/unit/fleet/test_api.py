@@ -31,7 +31,7 @@ HOW_TO = ROOT / "docs" / "how-to" / "fleet.md"
 
 
 @pytest.mark.parametrize(
-    ("fault", "answered", "code", "said"),
+    ("fault", "answered", "code", "message"),
     [
         (("POST", "jobs"), status(403, "jobs.batch is forbidden"), 1, "kubectl auth can-i --list"),
         (("POST", "configmaps"), status(404, 'namespaces "x" not found'), 1, f"kubectl create namespace {NAMESPACE}"),
@@ -42,12 +42,12 @@ HOW_TO = ROOT / "docs" / "how-to" / "fleet.md"
     ],
 )
 def test_a_refusal_names_its_cause_and_the_next_command(
-    api: ApiServer, fleet: Fleet, fault: tuple[str, str], answered: Response, code: int, said: str
+    api: ApiServer, fleet: Fleet, fault: tuple[str, str], answered: Response, code: int, message: str
 ) -> None:
     api.faults[fault] = answered
     answer = fleet()
     assert answer.code == code
-    assert "usual cause: " in answer.err and "next: " in answer.err and said in answer.err
+    assert "usual cause: " in answer.err and "next: " in answer.err and message in answer.err
     assert "Traceback" not in answer.err
 
 

@@ -61,7 +61,7 @@ FORGED = GOOD_RUN.replace('end("beta")', 'end("beta", measurements=[{"name": "x"
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         (FORGED, "beta: its measurements are not those that the suite asks for"),
         ('print("hello")\n' + GOOD_RUN, "the suite's runner said something that is no event: 'hello'"),
@@ -70,20 +70,20 @@ FORGED = GOOD_RUN.replace('end("beta")', 'end("beta", measurements=[{"name": "x"
     ],
 )
 def test_what_a_pod_says_is_judged_and_not_trusted(
-    small: Small, api: ApiServer, fleet: Fleet, tmp_path: Path, script: str, said: str
+    small: Small, api: ApiServer, fleet: Fleet, tmp_path: Path, script: str, message: str
 ) -> None:
     small.suite(script)
     api.fate = runs(tmp_path / "nodes")
     answer = fleet("--json")
     assert answer.code == 1
-    assert said in "\n".join(answer.json[0]["doubts"])
+    assert message in "\n".join(answer.json[0]["doubts"])
     if file := answer.json[0]["statement"]:
         assert certificate.read(Path(file)).predicate.issued is None, "a report has no date"
     assert not certificate.path(small.project, TINY, "cpu", "kubernetes").exists()
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         (b"", "does not begin with its machine"),
         (b'{"cpu": "x", "cores": "many", "gpus": [], "kernel": "6"}\n', "does not begin with its machine"),
@@ -91,7 +91,7 @@ def test_what_a_pod_says_is_judged_and_not_trusted(
         (b"\xff\xfe" * 100, "does not begin with its machine"),
     ],
 )
-def test_a_log_that_is_no_answer_is_an_error(api: ApiServer, fleet: Fleet, log: bytes, said: str) -> None:
+def test_a_log_that_is_no_answer_is_an_error(api: ApiServer, fleet: Fleet, log: bytes, message: str) -> None:
     def ended(server: ApiServer, job: dict[str, Any]) -> None:
         server.pod(job, 0, "Succeeded", state=terminated())
         server.logs[f"{job['metadata']['name']}-0"] = log
@@ -99,7 +99,7 @@ def test_a_log_that_is_no_answer_is_an_error(api: ApiServer, fleet: Fleet, log: 
 
     api.fate = ended
     answer = fleet()
-    assert answer.code == 1 and said in answer.out and "next: " in answer.out
+    assert answer.code == 1 and message in answer.out and "next: " in answer.out
     assert "\x1b[31m" not in answer.out
 
 
@@ -120,7 +120,7 @@ def test_a_node_that_ran_another_image_proves_nothing(api: ApiServer, fleet: Fle
 
 
 @pytest.mark.parametrize(
-    ("fate", "said", "then"),
+    ("fate", "message", "then"),
     [
         (
             pods(state={"waiting": {"reason": "ImagePullBackOff", "message": "401 Unauthorized"}}),
@@ -137,13 +137,13 @@ def test_a_node_that_ran_another_image_proves_nothing(api: ApiServer, fleet: Fle
     ],
 )  # fmt: skip
 def test_a_pod_that_cannot_answer_says_why_and_what_to_do(
-    api: ApiServer, fleet: Fleet, fate: Fate, said: str, then: str
+    api: ApiServer, fleet: Fleet, fate: Fate, message: str, then: str
 ) -> None:
     api.fate = fate
     api.faults["GET", "log"] = status(400, "container is not there")
     answer = fleet()
     assert answer.code == 1
-    assert said in answer.out and then in answer.out
+    assert message in answer.out and then in answer.out
     assert api.of("jobs") == [], "a Job that cannot end is not left behind"
 
 

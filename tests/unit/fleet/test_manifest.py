@@ -139,11 +139,11 @@ def start(folder: Path, script: str) -> tuple[dict[str, Any], str, str]:
 
 
 def test_a_pod_says_its_machine_and_becomes_the_supervisor(tmp_path: Path) -> None:
-    said, printed, log = start(tmp_path, ECHO)
+    hardware, printed, log = start(tmp_path, ECHO)
     assert printed == '{"probes": null}\n'
     assert log == "mixed\n"
     here = machine.hardware("cpu")
-    assert (said["cpu"], said["cores"]) == (here.name, here.cores)
+    assert (hardware["cpu"], hardware["cores"]) == (here.name, here.cores)
     assert (tmp_path / "tmp").stat().st_mode & 0o1777 == 0o1777, "a user could rename the supervisor's folder"
 
 

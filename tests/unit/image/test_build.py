@@ -8,7 +8,7 @@ import pytest
 
 from builder.base import errors
 from builder.image import build, context, daemon, oci, target
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import File, Layout
 
@@ -101,7 +101,7 @@ def test_an_image_that_says_something_else_of_itself_does_not_count(small: Small
     assert existing(small) is None
 
 
-def unreachable(step: Step) -> None:
+def unreachable(step: BuildStep) -> None:
     raise AssertionError(f"a build began: {step}")
 
 

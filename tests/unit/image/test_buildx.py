@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from builder.image import buildx
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from tests.unit.image.test_build import unreachable
 
 EVENTS: list[dict[str, Any]] = [
@@ -28,12 +28,12 @@ EVENTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("indent", [None, 1, 4])
 def test_progress_is_read_in_one_line_or_in_many(indent: int | None) -> None:
-    steps: list[Step] = []
+    steps: list[BuildStep] = []
     progress = buildx.Progress(steps.append)
     for event in EVENTS:
         for line in (json.dumps(event, indent=indent) + "\n").splitlines(keepends=True):
             progress.feed(line)
-    assert steps == [Step(0, 2, "base"), Step(0, 2, "base"), Step(1, 2, "torch"), Step(2, 2, "")]
+    assert steps == [BuildStep(0, 2, "base"), BuildStep(0, 2, "base"), BuildStep(1, 2, "torch"), BuildStep(2, 2, "")]
     assert "reading {files}\n" in progress.failure()
     assert "process did not complete: exit code: 1" in progress.failure()
 

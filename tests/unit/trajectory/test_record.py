@@ -24,9 +24,9 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_bits_see_what_five_digits_do_not() -> None:
-    one, other, again = (record.seed_of(1, {"loss": [value]}) for value in (0.123456789, 0.123456788, 0.123456789))
-    assert one.numbers == other.numbers == {"loss": [0.12346]}
-    assert one.bits != other.bits and one == again
+    first, other, again = (record.seed_of(1, {"loss": [value]}) for value in (0.123456789, 0.123456788, 0.123456789))
+    assert first.numbers == other.numbers == {"loss": [0.12346]}
+    assert first.bits != other.bits and first == again
 
 
 def test_files_are_named_by_the_place() -> None:

@@ -21,10 +21,10 @@ def test_a_number_within_its_bound_is_nothing() -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_each_check_says_what_is_wrong(check: Check) -> None:
-    (found,) = judge.findings({"step": 7, check.column: check.at_most + 1})
-    assert found.check is check
-    assert str(found).startswith("step 7: ")
-    assert "{" not in str(found)
+    (finding,) = judge.findings({"step": 7, check.column: check.at_most + 1})
+    assert finding.check is check
+    assert str(finding).startswith("step 7: ")
+    assert "{" not in str(finding)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", math.nan])

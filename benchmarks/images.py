@@ -24,7 +24,7 @@ from jinja2 import Environment, StrictUndefined
 from builder.base import errors, machine, process, project
 from builder.base.project import Project, remove
 from builder.image import buildx, daemon, oci, render, rootfs, target
-from builder.image.buildx import Step
+from builder.image.buildx import BuildStep
 from builder.lock import archives, index, lockfile
 from builder.lock.lockfile import Entry, Lock
 from builder.pages import evidence, generate, weight
@@ -154,7 +154,7 @@ class Bench:
         raise errors.from_tool(f"the first step in the image by {way.name}", "".join(output))
 
 
-def _quiet(_: Step) -> None:
+def _quiet(_: BuildStep) -> None:
     pass
 
 

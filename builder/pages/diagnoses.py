@@ -13,6 +13,24 @@ LOOKS = {
 }
 
 
+def summary(project: Project) -> str:
+    """The range over all batches at the first look, and what a report costs."""
+    record = evidence.read(project, records.Diagnoses)
+    looks = [batch.first for batch in record.batches if batch.first is not None] if record else []
+    if record is None or not looks:
+        return suite.NOT_MEASURED
+    steps = ", ".join(f"{name.replace('_', ' ')} {seconds * 1000:.0f} ms" for name, seconds in
+                      list(record.seconds_per_step.items())[:SLOW])  # fmt: skip
+    fixed, wrong = (_range([getattr(look, name) for look in looks]) for name in ("mends_top1", "confident_wrong"))
+    number = f"{len(looks)} batch{'es' * (len(looks) > 1)}"
+    return (
+        f"At first look, the first finding fixed {fixed} of the reports of a batch, and {wrong} were confidently wrong "
+        f"({number}). The slowest report took {record.slowest_s:.1f} s, all of them {record.memory_mib} MiB of memory; "
+        f"the longest steps: {cells.escaped(steps)}. Measured on {cells.escaped(record.date)} "
+        f"({cells.escaped(record.machine)}) by {cells.code(record.command)}.\n"
+    )
+
+
 def results(project: Project) -> str:
     """A row for each batch: at the first look, and after what was learnt since."""
     record = evidence.read(project, records.Diagnoses)
@@ -20,18 +38,11 @@ def results(project: Project) -> str:
         return suite.NOT_MEASURED
     looks = [(batch, kind, getattr(batch, look)) for batch in record.batches for look, kind in LOOKS.items()]
     rows = [_row(batch.name, batch, kind, score) for batch, kind, score in looks if score is not None]
-    table = cells.table(
+    return cells.table(
         ["batch", "reports", "", "fixed by the first finding", "by the first three", "names the culprit first",
          "confidently wrong", "alarms"],
         rows,
     )  # fmt: skip
-    steps = ", ".join(f"{name.replace('_', ' ')} {seconds * 1000:.0f} ms" for name, seconds in
-                      list(record.seconds_per_step.items())[:SLOW])  # fmt: skip
-    costs = (
-        f"The slowest report took {record.slowest_s:.1f} s, all of them {record.memory_mib} MiB of memory; the longest "
-        f"steps: {steps}. Measured on {record.date} ({cells.escaped(record.machine)}) by {cells.code(record.command)}."
-    )
-    return f"{table}\n{costs}\n"
 
 
 def _row(name: str, batch: records.Batch, kind: str, score: records.Score) -> list[str]:
@@ -40,6 +51,11 @@ def _row(name: str, batch: records.Batch, kind: str, score: records.Score) -> li
         name, reports, kind, _percent(score.mends_top1), _percent(score.mends_top3), _percent(score.top1),
         _percent(score.confident_wrong), f"{score.confident_on_negatives} of {batch.others}",
     ]  # fmt: skip
+
+
+def _range(shares: list[float]) -> str:
+    low, high = _percent(min(shares)), _percent(max(shares))
+    return low if low == high else f"{low} to {high}"
 
 
 def _percent(share: float) -> str:

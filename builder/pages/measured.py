@@ -29,6 +29,18 @@ class Measured(SuiteRecord):
     rows: list[Row]
 
 
+def summary(project: Project) -> str:
+    """How many controls were named, in a sentence."""
+    record = evidence.read(project, Measured)
+    if record is None:
+        return suite.NOT_MEASURED
+    older = suite.older_suite(project, record.suite)
+    return (
+        f"**{record.named} of {record.controls}** named, **{record.false}** false on the twins. "
+        f"{suite.measured(record)}{older}.\n"
+    )
+
+
 def results(project: Project) -> str:
     """A row for each control."""
     record = evidence.read(project, Measured)
@@ -39,9 +51,4 @@ def results(project: Project) -> str:
          cells.joined(row.false, ", ") or cells.DASH, f"{row.seconds:.0f} s"]
         for row in record.rows
     ]  # fmt: skip
-    table = cells.table(["control", "its advisory", "named", "false on the twin", "time"], rows)
-    older = suite.older_suite(project, record.suite)
-    return (
-        f"**{record.named} of {record.controls}** named, **{record.false}** false on the twins. "
-        f"{suite.measured(record)}{older}.\n\n{table}"
-    )
+    return cells.table(["control", "its advisory", "named", "false on the twin", "time"], rows)

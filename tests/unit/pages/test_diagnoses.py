@@ -51,5 +51,7 @@ def test_a_row_for_each_look(small: Small, batch: Path) -> None:
     row = "| batch-9 | 1 with a culprit, 1 without | at first look | 25 % | 75 % | 50 % | 2.5 % | 1 of 1 |"
     assert row in text.splitlines()
     assert text.count("| batch-9 |") == 2 and " | after learning from it | " in text
+    text = diagnoses.summary(small.project)
+    assert "the first finding fixed 25 % of the reports of a batch, and 2.5 % were confidently wrong (1 batch)" in text
     assert "The slowest report took 0.3 s, all of them 71 MiB of memory" in text
     assert "read the knowledge 123 ms" in text

@@ -17,7 +17,7 @@ from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import catalogue
 from builder.certify.certificate import ProbeResult
-from builder.pages import evidence, fakes, generate, lighthouse, measured, records
+from builder.pages import evidence, fakes, generate, lighthouse, measured, monitor, records
 from tests.conftest import Small
 
 CATALOGUE = [
@@ -68,7 +68,7 @@ def test_what_is_recorded_names_date_suite_machine_and_command(small: Small) -> 
 
 def test_nothing_recorded_is_none_and_said(listed: Small) -> None:
     assert evidence.read(listed.project, records.Controls) is None
-    assert text(listed).count("Not measured yet.") == 18
+    assert text(listed).count("Not measured yet.") == 23
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff"])
@@ -122,7 +122,7 @@ def test_a_mark_that_nothing_generates_is_refused(listed: Small) -> None:
 RECORDS = [
     records.Builds, records.Controls, records.FalseAlarms, records.Images, records.Mutants,
     records.SuiteSpeed, records.SystematicMutants,
-    fakes.FakeGpus, lighthouse.Lighthouse, measured.Measured,
+    fakes.FakeGpus, lighthouse.Lighthouse, measured.Measured, monitor.Monitor,
 ]  # fmt: skip
 REMOVED = object()
 
@@ -130,7 +130,7 @@ REMOVED = object()
 def trimmed(value: Any) -> Any:
     """A document with the first entry alone of each list, and two of each long table."""
     if isinstance(value, dict):
-        return {key: trimmed(entry) for key, entry in list(value.items())[: 2 if len(value) > 15 else None]}
+        return {key: trimmed(entry) for key, entry in list(value.items())[: 2 if len(value) > 20 else None]}
     return [trimmed(entry) for entry in value[:1]] if isinstance(value, list) else value
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import monitor
 from benchmarks.monitored import faults, healthy
 from runtime.monitor.checks import CHECKS, TABLE, Check
 from tests.conftest import ROOT
@@ -42,11 +41,6 @@ def test_each_fault_was_noticed_within_ten_steps_by_its_own_check(name: str) -> 
 
 def test_the_cost_is_at_most_one_percent_of_a_step() -> None:
     assert EVIDENCE["cost"]["share"] <= 0.01
-
-
-def test_the_page_shows_the_evidence() -> None:
-    text = monitor.PAGE.read_text(encoding="utf-8")
-    assert monitor.page(text, monitor.tables(EVIDENCE)) == text
 
 
 def test_every_check_has_a_fault_that_it_notices_or_is_advice() -> None:

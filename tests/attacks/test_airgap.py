@@ -41,7 +41,7 @@ def test_a_file_of_the_folder_is_changed(carried: Path, keys: Keys, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["compose.override.yaml", "smoke/outcome/__init__.pyc", "runs.yaml", "\x1b[2J"])
 def test_a_file_is_added_to_the_folder(carried: Path, keys: Keys, tmp_path: Path, name: str) -> None:
-    """Compose and Python would read it unasked."""
+    """Compose and Python would read it automatically."""
     (carried / name).parent.mkdir(exist_ok=True)
     (carried / name).touch()
     (doubt,) = airgap.check(carried, keys.public, tmp_path)
@@ -49,13 +49,13 @@ def test_a_file_is_added_to_the_folder(carried: Path, keys: Keys, tmp_path: Path
 
 
 def test_a_file_is_taken_away(carried: Path, keys: Keys, tmp_path: Path) -> None:
-    """What is missing is named."""
+    """The missing file is named."""
     (carried / "load").unlink()
     assert airgap.check(carried, keys.public, tmp_path) == ["load is missing"]
 
 
 def test_a_link_takes_the_place_of_a_file_or_a_folder(carried: Path, keys: Keys, tmp_path: Path) -> None:
-    """It could lead to other bytes later."""
+    """The link could lead to other bytes later."""
     shutil.move(carried / "load", tmp_path / "load")
     (carried / "load").symlink_to(tmp_path / "load")
     shutil.move(carried / "smoke", tmp_path / "smoke")
@@ -66,7 +66,7 @@ def test_a_link_takes_the_place_of_a_file_or_a_folder(carried: Path, keys: Keys,
 
 
 def test_the_list_is_taken_away_or_signed_anew(carried: Path, keys: Keys, other_keys: Keys, tmp_path: Path) -> None:
-    """Without the list, or with one of another key, nothing holds."""
+    """Without the list, or with a list signed by another key, nothing is accepted."""
     (carried / "load").write_text("another")
     folder.sign(carried, ENVIRONMENT, str(other_keys.private), tmp_path)
     assert "another key" in airgap.check(carried, keys.public, tmp_path)[0]
@@ -88,13 +88,13 @@ def test_the_list_is_changed_under_its_signature(carried: Path, keys: Keys, tmp_
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000])
 def test_the_list_is_rubbish(carried: Path, keys: Keys, tmp_path: Path, text: str) -> None:
-    """It is said, without a traceback."""
+    """An error says so, without a traceback."""
     (carried / folder.MANIFEST).write_text(text)
     assert airgap.check(carried, keys.public, tmp_path) == [f"{folder.MANIFEST} is not a signed list of files"]
 
 
 def test_another_image_is_chosen_in_the_folder(carried: Path, keys: Keys, tmp_path: Path) -> None:
-    """What `load` writes is known, and results are the host's own."""
+    """The content that `load` writes is known, and only results may be new on the host."""
     (carried / "runs" / "1").mkdir(parents=True)
     (carried / "runs" / "1" / "metrics.jsonl").touch()
     (carried / ".env").write_text(CHOSEN)

@@ -26,7 +26,7 @@ def existing(small: Small) -> build.Built | None:
 
 @pytest.mark.parametrize("label", ["org.opencontainers.image.title", "dev.vetted.stack", "dev.vetted.lock"])
 def test_the_layout_and_record_of_another_image_stand_in(small: Small, label: str) -> None:
-    """The record names the inputs of today and the other image, and even its seal is good."""
+    """The record names today's inputs and the other image, and even its seal is valid."""
     put_image(small, labels={label: "another"})
     assert existing(small) is None
     shutil.rmtree(small.project.state / "images")
@@ -46,7 +46,7 @@ def test_a_blob_of_a_kept_image_is_changed(small: Small, part: str) -> None:
 
 
 def test_a_record_is_written_for_an_image_that_was_never_built(small: Small) -> None:
-    """All of it agrees, but it has no seal, or that of another image."""
+    """The record is consistent, but it has no seal, or the seal of another image."""
     layout = put_image(small)
     (sealed,) = (small.project.state / "images").glob("*.seal")
     kept = sealed.read_bytes()
@@ -84,7 +84,7 @@ def locked_deb(small: Small, content: bytes) -> Path:
 
 
 def test_a_kept_debian_package_is_exchanged(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lies under the hash that it should have; now it is fetched again."""
+    """The file has the expected name; it is now fetched again."""
     kept = locked_deb(small, b"a package")
     assert list(debian.fetch(small.project, small.lock, small.scratch()).values()) == [kept]
     kept.write_bytes(b"a changed one")
@@ -101,7 +101,7 @@ def test_a_kept_debian_package_is_exchanged(small: Small, monkeypatch: pytest.Mo
 
 
 def test_a_kept_root_filesystem_is_exchanged(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named after the packages that it should be made of."""
+    """The file has the name of the expected packages."""
     targets: list[Path] = []
 
     def mmdebstrap(target: Path, *_: object) -> None:
@@ -131,7 +131,7 @@ def steps(text: str) -> list[str]:
 
 
 def test_a_setup_py_calls_home_while_the_image_is_built(dockerfile: str) -> None:
-    """It had the network, and the index's credentials as a secret mount; now no step has either."""
+    """It once had the network and the index's credentials as a secret mount; now no step has either."""
     commands = steps(dockerfile)
     assert len(commands) > 10
     for step in commands:
@@ -140,7 +140,7 @@ def test_a_setup_py_calls_home_while_the_image_is_built(dockerfile: str) -> None
 
 
 def test_two_poisoned_builds_prove_each_other(dockerfile: str) -> None:
-    """A cache mount outlives `--no-cache`: what is unpacked in it would go into both builds."""
+    """A cache mount survives `--no-cache`: files unpacked in it would enter both builds."""
     assert "type=cache" not in dockerfile
     for step in (step for step in steps(dockerfile) if "uv pip install" in step or "uv build" in step):
         assert "--no-cache" in step and "--no-index" in step and "--offline" in step
@@ -169,7 +169,7 @@ def without_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_debian")
 def test_a_bake_folder_is_handed_over_with_the_indexs_password(wheels: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was in a file that everybody could read; now nothing of it is in the folder."""
+    """It once was in a file that everybody could read; now it is not in the folder."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://somebody:planted-secret@mirror.test/simple")
     bake.prepare(wheels.project, [wheels.lock], wheels.scratch(), lambda _: None)
     files = [path for path in bake.folder(wheels.project).rglob("*") if path.is_file()]
@@ -192,7 +192,7 @@ def test_a_path_is_read_as_options(wheels: Small, tmp_path: Path, name: str, mon
 
 @pytest.mark.usefixtures("without_debian")
 def test_what_a_build_is_given_cannot_be_read_under_a_tight_umask(wheels: Small) -> None:
-    """What an image carries must be readable for its user, whatever the umask of this machine is."""
+    """The files of an image must be readable for its user, whatever the umask of this machine is."""
     before = os.umask(0o077)
     try:
         goal = target.make(wheels.project, wheels.lock, wheels.scratch(), lambda _: None, fresh=False)
@@ -219,7 +219,7 @@ def test_a_path_is_read_as_a_line_of_apts_sources(tmp_path: Path, name: str) -> 
 
 
 def test_a_layer_is_a_sparse_file_of_a_terabyte(tmp_path: Path) -> None:
-    """To hash it would take hours; its size alone says that it is another."""
+    """Hashing it would take hours; its size shows that it is another layer."""
     image = oci.read(Layout(tmp_path / "layout").root)
     layer = oci.blob(image.layout, image.layers[0].digest)
     with layer.open("wb") as file:

@@ -91,12 +91,12 @@ def accepted(document: object, terms: Terms) -> bool:
 
 
 def test_the_genuine_one_is_accepted(genuine: dict[str, Any], terms: Terms) -> None:
-    """The twin of the attacks: a judge that refuses everything would refuse them all."""
+    """The counterpart of the attacks: a judge that refuses everything would pass all of them."""
     assert accepted(genuine, terms)
 
 
 def test_every_field_of_a_certificate_is_changed(short: dict[str, Any], few: Terms) -> None:
-    """Each place with up to three values of the same kind."""
+    """Each field gets up to three values of the same kind."""
     forged = 0
     for path in places(short):
         for value in others(at(short, path))[-3:]:
@@ -160,7 +160,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_certificate_is_forged(genuine: dict[str, Any], terms: Terms, name: str) -> None:
-    """Every one of these was signed by `publish` and accepted by `verify` once."""
+    """`publish` once signed every one of these, and `verify` accepted it."""
     document = copy.deepcopy(genuine)
     FORGERIES[name](document["predicate"])
     assert document != genuine
@@ -168,13 +168,13 @@ def test_a_certificate_is_forged(genuine: dict[str, Any], terms: Terms, name: st
 
 
 def test_a_certificate_of_an_older_image_of_the_same_lock_is_replayed(terms: Terms) -> None:
-    """Lock and suite are today's, and the digest is another image's."""
+    """Lock and suite are today's, but the digest is of another image."""
     assert judgement.is_valid(earned(terms), terms, IMAGE)
     assert not judgement.is_valid(earned(terms), terms, "sha256:" + "2" * 64)
 
 
 def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
-    """Its lock is the image's, but the image did not run."""
+    """The lock is that of the image, but the image did not run."""
     lock = terms.lock
     statement = certificate.statement(
         subject=Resource(name=f"lockfiles/{lock.name}", digest=certificate.bare(lock.digest)),
@@ -188,7 +188,7 @@ def test_a_run_on_a_host_stands_for_the_image(terms: Terms) -> None:
 
 @pytest.mark.parametrize("name", [name for name in stack.names(Project(ROOT)) if name != STACK])
 def test_a_stack_for_gpus_is_certified_without_one(name: str) -> None:
-    """A CPU alone ran, or a GPU is named and the probes that need one say that there was none."""
+    """Only a CPU ran, or a GPU is named but the probes that need one report none."""
     cuda = dataclasses.replace(judgement.terms(Project(ROOT), lockfile.load(Project(ROOT), name)), day=DAY)
     assert any("without a GPU" in doubt for doubt in judgement.doubts(earned(cuda), cuda))
     predicate = earned(cuda).predicate
@@ -219,7 +219,7 @@ def test_a_certain_advisory_is_older_than_the_certificate(terms: Terms) -> None:
 
 
 def test_one_thing_is_written_in_two_ways(terms: Terms) -> None:
-    """A key twice, in other case, escaped, or spread over more lines: readers differ in what that says."""
+    """A key twice, in another case, escaped, or spread over lines: readers see different content."""
     genuine = earned(terms).to_json()
     assert judgement.is_valid(certificate.parse(genuine.encode()), terms, IMAGE)
     ways = [
@@ -246,7 +246,7 @@ def test_one_thing_is_written_in_two_ways(terms: Terms) -> None:
 @settings(max_examples=10_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_ten_thousand_changed_certificates(few: Terms, short: dict[str, Any], data: st.DataObject) -> None:
-    """Up to three places changed at once: what is accepted says the same."""
+    """Up to three fields change at once: an accepted certificate has the same meaning."""
     document: Any = short
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(places(document)[1:] or [()]))
@@ -261,7 +261,7 @@ def test_ten_thousand_changed_certificates(few: Terms, short: dict[str, Any], da
 @settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_genuine_certificate_is_refused(few: Terms, short: dict[str, Any], data: st.DataObject) -> None:
-    """Whatever the machine, the day and the numbers within their bounds."""
+    """For any machine, any day and any numbers within their bounds."""
     document = copy.deepcopy(short)
     hardware = Hardware(
         data.draw(st.sampled_from(["AMD EPYC 7763", "Intel(R) Xeon(R) @ 2.20GHz"])), data.draw(st.integers(1, 512))
@@ -282,7 +282,7 @@ def test_no_genuine_certificate_is_refused(few: Terms, short: dict[str, Any], da
 
 
 def test_every_committed_certificate_holds() -> None:
-    """But for its day: a certificate that expires does not turn the tests red."""
+    """Only the day is ignored: an expired certificate does not turn the tests red."""
     project = Project(ROOT)
     for name in stack.names(project):
         terms = judgement.terms(project, lockfile.load(project, name))

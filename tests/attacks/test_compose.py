@@ -11,7 +11,7 @@ from tests.unit.runtime.test_compose import BASE, RESET, read
 
 @pytest.mark.parametrize("name", ["train", "shell", "smoke", "preflight", "vllm"])
 def test_code_in_a_container_asks_a_service_of_the_host(name: str) -> None:
-    """A network, an `internal` one too, has the host as its gateway: who needs none has none."""
+    """The gateway of every network is the host, even of an `internal` one: services that need no network have none."""
     assert BASE["services"][name]["network_mode"] == "none"
     assert "networks" not in BASE["services"][name]
 

@@ -53,7 +53,7 @@ def _there(file: Path) -> bool:
 @pytest.mark.parametrize("named", ["", "bin/python3"])
 @pytest.mark.parametrize("system", ["true", "false"])
 def test_a_pyvenv_cfg_names_a_program(tmp_path: Path, named: str, system: str) -> None:
-    """The environment that is looked at names its home: what lies there was run."""
+    """The inspected environment names its home: a program there was once run."""
     ran = tmp_path / "ran"
     evil = script(tmp_path / "evil" / "bin" / "python3", f"touch {ran}\n").parent
     root = venv(
@@ -67,7 +67,7 @@ def test_a_pyvenv_cfg_names_a_program(tmp_path: Path, named: str, system: str) -
 
 
 def test_a_folder_is_named_that_is_no_virtual_environment(tmp_path: Path) -> None:
-    """Its Python was run, without anybody having named it."""
+    """Its Python was once run, although nobody had named it."""
     ran = tmp_path / "ran"
     script(tmp_path / "folder" / "bin" / "python3", f"touch {ran}\n")
     code, _, err = ask("--python", str(tmp_path / "folder"))
@@ -115,7 +115,7 @@ def test_a_program_that_was_named_sees_no_secrets(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_program_that_was_named_never_ends_or_answers_anything(tmp_path: Path, body: str, output: str) -> None:
-    """Endless output filled the memory."""
+    """Endless output once filled the memory."""
     code, out, err = ask("--python", str(script(tmp_path / "python3", body + "\n")))
     assert (code, out) == (3, "")
     assert output in err and "\x1b" not in err
@@ -124,7 +124,7 @@ def test_a_program_that_was_named_never_ends_or_answers_anything(tmp_path: Path,
 @pytest.mark.parametrize("start", ["sleep 98765{} &", "setsid sleep 98765{} &", "(setsid sh -c 'sleep 98765{} &' &) &"])
 @pytest.mark.parametrize("end", ["exit 1", "sleep 98764{}", "yes"])
 def test_a_program_leaves_a_grandchild_behind(start: str, end: str, tmp_path: Path) -> None:
-    """It starts another that keeps its output open, in a session of its own where it can; none of them is left."""
+    """It starts another program that keeps its output open, in its own session if possible; none of them is left."""
     unique = str(os.getpid())
     hostile = script(tmp_path / "x", f"{start}\nsleep 0.2\n{end}\n".replace("{}", unique))
     try:
@@ -136,7 +136,7 @@ def test_a_program_leaves_a_grandchild_behind(start: str, end: str, tmp_path: Pa
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_doctor_is_killed_while_it_asks(how: signal.Signals, tmp_path: Path) -> None:
-    """What it asked ends with it, and what that started too."""
+    """The programs that it started end with it, and so do their children."""
     unique = f"98763{os.getpid()}{how.value}"
     hostile = script(tmp_path / "x", f"sleep {unique} &\ntouch {shlex.quote(str(tmp_path))}/begun\nsleep {unique}\n")
     # A shell starts what runs in its background with SIGINT ignored, and the test may run there.
@@ -191,7 +191,7 @@ def shell(command: str, folder: Path) -> Sequence[str]:
 
 @pytest.mark.parametrize("version", ["1'`touch${IFS}ran`'", "$HOME"])
 def test_a_requirement_is_a_command_of_the_shell(tmp_path: Path, version: str) -> None:
-    """Behind "===" any letter may stand, and the command that is printed is pasted."""
+    """After "===" any character is allowed, and users paste the printed command."""
     assert versions.requirement(f"torch==={version}") is not None
     install(tmp_path, "trl", "1.0.0", [f"torch==={version}"])
     install(tmp_path, "torch", "2.8.0")
@@ -207,7 +207,7 @@ def test_a_requirement_is_a_command_of_the_shell(tmp_path: Path, version: str) -
 def test_a_path_is_a_command_of_the_shell(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The environment's own path stands in every command that is printed."""
+    """Every printed command contains the environment's own path."""
     root = venv(tmp_path / name)
     install(root / "lib" / "python3.11" / "site-packages", "torch", "2.8.0")
     install(root / "lib" / "python3.11" / "site-packages", "torchvision", "0.1.0")

@@ -46,7 +46,7 @@ KINDS = ["a pipe", "a folder", "a device", "a socket", "a loop"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("option", ["--requirements", "--config", "--log", "--python"])
 def test_a_pipe_or_a_device_is_named_as_a_file(tmp_path: Path, kind: str, option: str) -> None:
-    """Whoever opens a pipe waits for a writer, and a device never ends."""
+    """Opening a pipe waits for a writer, and a device never ends."""
     special(tmp_path / "hostile", kind)
     more = ["--python", str(venv(tmp_path / "venv"))] if option in ("--config", "--log") else []
     code, out, err = ask(option, str(tmp_path / "hostile"), *more)
@@ -56,7 +56,7 @@ def test_a_pipe_or_a_device_is_named_as_a_file(tmp_path: Path, kind: str, option
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pipe_or_a_device_lies_in_the_environment(tmp_path: Path, kind: str) -> None:
-    """Every file that is read of an environment is one that nothing can be read from."""
+    """Every file that the doctor reads in an environment is a pipe or a device."""
     root = venv(tmp_path / "venv")
     site = root / "lib" / "python3.11" / "site-packages"
     (root / "pyvenv.cfg").unlink()
@@ -81,7 +81,7 @@ def test_a_pipe_or_a_device_lies_in_the_environment(tmp_path: Path, kind: str) -
 
 
 def test_a_pipe_takes_the_place_of_a_file_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the opening the file becomes a pipe."""
+    """Between the check and the opening the file becomes a pipe."""
     regular = tmp_path / "file"
     regular.write_text("x")
     seen = regular.stat()
@@ -96,7 +96,7 @@ def test_a_pipe_takes_the_place_of_a_file_that_was_looked_at(tmp_path: Path, mon
 
 @pytest.mark.parametrize("content", [b"\0", b"version = 3.11.2\n"])
 def test_a_pyvenv_cfg_of_many_gigabytes(tmp_path: Path, content: bytes) -> None:
-    """A sparse file costs its author nothing, and who reads all of it the memory."""
+    """A sparse file costs its author nothing, but reading all of it fills the memory."""
     root = venv(tmp_path / "venv")
     with (root / "pyvenv.cfg").open("wb") as file:
         file.write(content)
@@ -108,7 +108,7 @@ def test_a_pyvenv_cfg_of_many_gigabytes(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_log_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a log that is larger than anybody waits for, the beginning and the end are read."""
+    """Only the beginning and the end of a very large log are read."""
     monkeypatch.setattr(symptoms, "PART", 2**20)
     with (tmp_path / "log").open("wb") as file:
         file.write(b"ValueError: first\n")
@@ -121,7 +121,7 @@ def test_a_log_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_folder_with_more_distributions_than_anybody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million names are not all listed, and that is said."""
+    """Not all of a million names are listed, and the answer says so."""
     monkeypatch.setattr(files, "MOST_NAMES", 50)
     for number in range(100):
         (tmp_path / f"package_{number}-1.0.dist-info").mkdir()
@@ -132,7 +132,7 @@ def test_a_folder_with_more_distributions_than_anybody_has(tmp_path: Path, monke
 
 
 def test_metadata_that_fills_the_memory_of_who_keeps_it(tmp_path: Path) -> None:
-    """Hundreds of distributions declare thousands of requirements, each of a length that nobody needs."""
+    """Hundreds of distributions declare thousands of requirements, each far too long."""
     line = "Requires-Dist: " + "a" * 400 + "\n"
     for number in range(400):
         info = install(tmp_path, f"p{number}", "1.0")
@@ -143,7 +143,7 @@ def test_metadata_that_fills_the_memory_of_who_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_shared_object_with_endless_symbols_and_names(tmp_path: Path) -> None:
-    """Symbols that share one long string table cost their author little, and who copies each name gigabytes."""
+    """Symbols that share one long string table cost their author little, but copying each name takes gigabytes."""
     file = tmp_path / "x.so"
     file.write_bytes(shared_object(["libc10.so"], [SYMBOL], ["one", "two"]))
     effort = Effort(left=3)
@@ -157,7 +157,7 @@ def test_a_shared_object_with_endless_symbols_and_names(tmp_path: Path) -> None:
 
 
 def test_a_record_that_leads_out_of_the_environment(tmp_path: Path) -> None:
-    """A RECORD names files by a whole path, or by one that no system can open."""
+    """A RECORD names files by an absolute path, or by a path that no system can open."""
     site = tmp_path / "site"
     (site / "torch" / "lib").mkdir(parents=True)
     for name in ("libc10.so", "libtorch_cpu.so"):
@@ -171,7 +171,7 @@ def test_a_record_that_leads_out_of_the_environment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["trl; " + "(" * 1900, "a @ " + "a-1" * 600, "a" + " " * 1990 + "x", "[" * 1900])
 def test_a_requirement_that_no_parser_comes_to_the_end_of(tmp_path: Path, line: str) -> None:
-    """Brackets nested deeper than Python calls itself, and blanks that a pattern tries in every way."""
+    """Brackets are nested deeper than Python's recursion limit, and blanks make a pattern backtrack."""
     (tmp_path / "list.txt").write_text("left-pad==1.0\n" + f"{line}\n" * 3000)
     code, _, err = ask("--requirements", str(tmp_path / "list.txt"))
     assert (code, err) == (0, "")
@@ -182,12 +182,13 @@ def test_a_requirement_that_no_parser_comes_to_the_end_of(tmp_path: Path, line: 
 
 
 def test_an_error_without_end_is_cut() -> None:
+    """An error of megabytes is cut before any pattern is tried."""
     assert len(symptoms.plain("\n".join(["x" * 2000] * 5000))) <= symptoms.MOST + 5000
 
 
 @pytest.mark.parametrize("piece", ["a1-", "A.", "a(", "increas", "/a.so", "a 1 requires b <1,"])
 def test_an_error_that_patterns_try_in_every_way(piece: str) -> None:
-    """Lines of two thousand letters each, all of them beginnings of something: it took minutes."""
+    """Each line has two thousand letters that begin a match: it once took minutes."""
     text = symptoms.plain("\n".join([(piece * 2000)[:2000]] * 40))
     case = Case(requirements.of_versions("x", {"torch": "2.8.0"}), error=text, knowledge=KNOWLEDGE)
     assert isinstance(diagnose.findings(case), list)
@@ -195,7 +196,7 @@ def test_an_error_that_patterns_try_in_every_way(piece: str) -> None:
 
 @pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "a" * 5000, "/root\udcff/x"])
 def test_a_path_that_no_system_can_open(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user who does not exist, a name that is too long, letters that are none."""
+    """A user that does not exist, a name that is too long, invalid characters."""
     for option in ("--python", "--requirements", "--log"):
         assert program.main([option, name]) == 3
     assert capsys.readouterr().err.count("doctor: ") == 3

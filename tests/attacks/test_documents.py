@@ -45,7 +45,7 @@ def test_a_title_of_ten_megabytes(small: Small, command: Command) -> None:
 @pytest.mark.parametrize("name", ["stack.toml", "lock.toml"])
 @pytest.mark.parametrize("how", ["nested", "digits", "binary", "huge"])
 def test_toml_that_no_reader_can_take(small: Small, command: Command, name: str, how: str) -> None:
-    """TOML is nested without end, holds a number of ten thousand digits, is no text, or too large."""
+    """TOML is nested endlessly, has a number of ten thousand digits, is not text, or is too large."""
     small.file(name).write_bytes(UNREADABLE[how])
     answer = command(small.root, "list", "--json")
     assert answer.code == 3
@@ -56,7 +56,7 @@ def test_toml_that_no_reader_can_take(small: Small, command: Command, name: str,
 @pytest.mark.parametrize("name", ["stack.toml", "lock.toml", "requirements.txt", "certificates/cpu-host.json"])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
 def test_a_pipe_in_place_of_a_file(small: Small, command: Command, name: str, kind: str) -> None:
-    """A named pipe, a folder or an endless device stands where a file is read; nobody waits for it."""
+    """A named pipe, a folder or an endless device is in place of a file; the reader does not wait."""
     path = small.file(name)
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -74,7 +74,7 @@ def test_a_pipe_in_place_of_a_file(small: Small, command: Command, name: str, ki
 
 @pytest.mark.parametrize("how", ["list", "deep", "number", "binary"])
 def test_json_that_is_no_object(small: Small, command: Command, how: str) -> None:
-    """A certificate, a piece of evidence and a journal hold a list, nesting without end, or no text."""
+    """A certificate, evidence and a journal contain a list, endless nesting, or no text."""
     path = small.issue()
     path.write_bytes(UNREADABLE[how])
     answer = command(small.root, "show", TINY)
@@ -102,7 +102,7 @@ def test_json_that_is_no_object(small: Small, command: Command, how: str) -> Non
     ],
 )
 def test_a_journal_of_another_shape(small: Small, document: object) -> None:
-    """The journal of a bisection is valid JSON that says something else."""
+    """The journal of a bisection is valid JSON of another shape."""
     journal = small.project.state / "bisect" / "key.json"
     journal.parent.mkdir(parents=True)
     journal.write_text(json.dumps(document))
@@ -112,7 +112,7 @@ def test_a_journal_of_another_shape(small: Small, document: object) -> None:
 
 @pytest.mark.parametrize("epoch", ["-1", "true", "99999999999999", "1.5", '"1"', "[]"])
 def test_a_lock_of_a_time_that_never_was(small: Small, command: Command, epoch: str) -> None:
-    """The time of a lock is negative, a truth value, or beyond what archives can keep."""
+    """The time of a lock is negative, a boolean, or beyond the limit of archives."""
     small.edit("lock.toml", "epoch = 1700000000", f"epoch = {epoch}")
     answer = command(small.root, "list")
     assert answer.code == 3
@@ -121,7 +121,7 @@ def test_a_lock_of_a_time_that_never_was(small: Small, command: Command, epoch: 
 
 @pytest.mark.parametrize("content", ["a: " + "[" * 10_000, "a: " + "9" * 10_000, "a: &a\n  - *a\n"])
 def test_yaml_that_no_reader_can_take(tmp_path: Path, content: str) -> None:
-    """A configuration is nested without end, holds an endless number, or itself."""
+    """A configuration is nested endlessly, or contains an endless number or itself."""
     path = tmp_path / "config.yaml"
     path.write_text(content)
     with pytest.raises(errors.BadInputError, match=r"config\.yaml"):
@@ -129,7 +129,7 @@ def test_yaml_that_no_reader_can_take(tmp_path: Path, content: str) -> None:
 
 
 def test_yaml_that_grows_when_it_is_read(tmp_path: Path) -> None:
-    """Ten aliases of ten aliases of ten: some hundred bytes that say a billion values."""
+    """Ten aliases of ten aliases of ten: some hundred bytes that expand to a billion values."""
     path = tmp_path / "config.yaml"
     rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     path.write_text("\n".join(["a0: &a0 [1, 2]", *rows]))
@@ -138,7 +138,7 @@ def test_yaml_that_grows_when_it_is_read(tmp_path: Path) -> None:
 
 
 def test_evidence_of_another_shape(small: Small, command: Command) -> None:
-    """Evidence is valid JSON that says something else; the documents are made from it."""
+    """Evidence is valid JSON of another shape; documents are generated from it."""
     recorded = evidence.path(small.project, "controls")
     recorded.parent.mkdir()
     recorded.write_text('{"caught": {}, "controls": [], "rows": 7}')
@@ -151,7 +151,7 @@ def test_evidence_of_another_shape(small: Small, command: Command) -> None:
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
-    """A file is larger than any that is read whole: sparse, so that it costs its writer nothing."""
+    """A file is larger than the limit: it is sparse, so it costs its writer nothing."""
     path = tmp_path / "huge"
     with path.open("wb") as file:
         file.truncate(1 << 40)
@@ -178,7 +178,7 @@ ALLOWED = {
 @example("`a`` `b` <!-- end of matrix -->")
 @example("\\|`|`\\")
 def test_markdown_that_is_more_than_text(content: str) -> None:
-    """Links, images, HTML, cells, headings and emphasis stand in a cell, in a line, and in code."""
+    """Links, images, HTML, cells, headings and emphasis are in a cell, in a line, and in code."""
     for shown in (text.markdown(content), text.code(content)):
         assert "\n" not in shown
         assert "<!--" not in shown
@@ -196,14 +196,14 @@ def test_markdown_that_is_more_than_text(content: str) -> None:
 @given(SPOILED)
 @example("```\n# Heading\n````\n<b>")
 def test_a_block_of_code_that_ends_itself(content: str) -> None:
-    """What stands in a fenced block holds fences of its own."""
+    """The content of a fenced block contains fences."""
     blocks = MarkdownIt("commonmark").parse("\n".join([*text.block(content, "toml"), "", "after"]))
     assert [token.type for token in blocks] == ["fence", "paragraph_open", "inline", "paragraph_close"]
     assert harmless(blocks[0].content)
 
 
 def test_a_certificate_that_writes_the_readme(small: Small) -> None:
-    """The hardware of a certificate holds a link, HTML, cells and the mark that ends the matrix."""
+    """The hardware of a certificate contains a link, HTML, cells and the mark that ends the matrix."""
     path = small.issue()
     document = json.loads(path.read_text())
     for resource in document["predicate"]["configuration"]:
@@ -221,7 +221,7 @@ def test_a_certificate_that_writes_the_readme(small: Small) -> None:
 
 
 def test_evidence_that_writes_the_documents(small: Small) -> None:
-    """Titles and outcomes of recorded controls hold links, HTML and cells."""
+    """Titles and outcomes of recorded controls contain links, HTML and cells."""
     row = {
         "control": LINK, "title": LINK, "expected": [LINK], "on_control": [{"probe": LINK, "outcome": LINK}],
         "on_twin": [{"probe": LINK, "outcome": LINK}], "twin": LINK, "patches": [f"images/patches/{LINK}.patch"],

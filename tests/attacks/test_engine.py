@@ -42,7 +42,7 @@ def stanzas(apt: Path) -> list[dict[str, str]]:
 
 
 def test_a_hole_in_the_engine_that_debian_has_mended_is_used(apt: Path) -> None:
-    """Debian 13 came without its security suite: its fixes were never installed."""
+    """Debian 13 was added without its security suite: its fixes were never installed."""
     (apt / "sources.list.d" / "debian.sources").write_text(f"{MAIN}\n{SECURITY}")
     done = run(apt, "add_trixie")
     assert done.returncode == 0, done.stderr
@@ -58,7 +58,7 @@ def test_a_hole_in_the_engine_that_debian_has_mended_is_used(apt: Path) -> None:
 
 
 def test_sources_of_one_line_have_the_security_suite_too(apt: Path) -> None:
-    """apt's older format."""
+    """The same in apt's older format."""
     (apt / "sources.list").write_text(LIST)
     assert run(apt, "add_trixie").returncode == 0
     assert (apt / "sources.list.d" / "vetted-trixie.list").read_text() == LIST.replace("bookworm", "trixie")
@@ -66,7 +66,7 @@ def test_sources_of_one_line_have_the_security_suite_too(apt: Path) -> None:
 
 @pytest.mark.parametrize("without", ["sources", "list"])
 def test_a_machine_without_security_updates_is_told(apt: Path, without: str) -> None:
-    """An engine that gets none is not installed quietly."""
+    """An engine without security updates is not installed silently."""
     (apt / "sources.list.d" / "debian.sources").write_text(MAIN if without == "sources" else "")
     (apt / "sources.list").write_text(LIST.splitlines()[0] + "\n" if without == "list" else "")
     done = run(apt, "add_trixie")
@@ -84,7 +84,7 @@ def test_a_machine_without_security_updates_is_told(apt: Path, without: str) -> 
     ],
 )
 def test_the_newest_of_both_suites_is_installed(apt: Path, listed: list[str], suite: str) -> None:
-    """The security suite keeps what a point release has superseded."""
+    """The security suite keeps versions that a point release has superseded."""
     lines = [
         " docker.io | {} | http://mirror.test/debian {} amd64 Packages".format(*line.split(" | ")) for line in listed
     ]

@@ -32,7 +32,7 @@ SIGNATURE = encoded(b"signature")
 
 @pytest.mark.parametrize("name", [name for name in forgeries(b"", b"", "") if name != "forged, alone"])
 def test_an_envelope_that_two_readers_read_differently(name: str) -> None:
-    """The forged statement stands under `payload`, the genuine one under what Go takes for the same key."""
+    """The forged statement is under `payload`, the genuine one under a key that Go treats as the same."""
     assert signing.parse(forgeries(GENUINE, FORGED, SIGNATURE)[name]) is None
 
 
@@ -46,7 +46,7 @@ def test_an_envelope_that_two_readers_read_differently(name: str) -> None:
     ],
 )  # fmt: skip
 def test_a_statement_that_two_readers_read_differently(document: bytes) -> None:
-    """What is signed is refused as well, where another reader of it could see something else."""
+    """A signed statement is also refused if another reader could see other content."""
     with pytest.raises(ValueError):
         strictjson.loads(document)
     envelope = signing.parse(write(genuine(b'{"predicateType": %b}' % document, SIGNATURE)).encode())
@@ -66,13 +66,13 @@ def test_a_statement_that_two_readers_read_differently(document: bytes) -> None:
     )
 )
 def test_what_every_reader_reads_alike_is_read(value: Any) -> None:
-    """Refusals are for ambiguous documents only."""
+    """Only ambiguous documents are refused."""
     assert strictjson.loads(json.dumps(value).encode()) == value
     assert strictjson.loads(json.dumps(value, ensure_ascii=False, indent=1).encode()) == value
 
 
 def test_ten_thousand_mutated_envelopes() -> None:
-    """Every envelope that is accepted has one payload for all readers; what cosign is given has that and no other."""
+    """Every accepted envelope has one payload for all readers; cosign gets exactly that payload."""
     rng, accepted, refused = random.Random(12), 0, 0
     for _ in range(10_000):
         raw = mutated(GENUINE, FORGED, SIGNATURE, rng)
@@ -164,7 +164,7 @@ def test_what_is_accepted_is_what_cosign_verified(
 def test_a_good_signature_of_another_key_among_several(
     image: Image, keys: Keys, other_keys: Keys, tmp_path: Path
 ) -> None:
-    """Among several signatures one of the right key must be there; it may stand anywhere."""
+    """One of several signatures must be by the right key; its position does not matter."""
     ours = _signed(image, keys, tmp_path)
     theirs = signing.sign(ours.payload, str(other_keys.private), tmp_path)
     forged = signing.sign(ours.payload.replace(b"FAILED", b"PASSED"), str(other_keys.private), tmp_path)
@@ -179,7 +179,7 @@ def test_a_good_signature_of_another_key_among_several(
 
 
 def test_a_statement_is_judged_as_it_was_parsed(image: Image) -> None:
-    """What is judged is the very object that was read strictly; a payload with two readings speaks of nothing."""
+    """The judged object is the one that was read strictly; an ambiguous payload is about no image."""
     good = b'{"subject": [{"digest": {"sha256": "%b"}}]}' % image.manifest[7:].encode()
     two = good[:-1] + b', "Subject": []}'
     assert verify.is_about(Envelope(good, ()).statement, image.manifest)

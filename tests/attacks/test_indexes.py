@@ -75,7 +75,7 @@ def leaks(*folders: Path) -> list[Path]:
 def test_the_passwords_of_two_indexes_are_looked_for_in_all_that_a_build_leaves(
     wheels: Small, command: Command, indexes: Indexes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index's password was in the lock's URLs, in build contexts and in logs of other tools."""
+    """An index's password was once in the lock's URLs, in build contexts and in logs of other tools."""
     root = wheels.root
     (root / "mine.txt").write_text("rewards-one\nrewards-two\n")
     answer = command(root, "extend", TINY, "mine.txt", "--name", "mine")
@@ -101,7 +101,7 @@ def test_the_passwords_of_two_indexes_are_looked_for_in_all_that_a_build_leaves(
 def test_a_wrong_password_is_looked_for_in_what_the_refusal_says(
     wheels: Small, command: Command, indexes: Indexes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tools print the URL that they asked, with the password in it."""
+    """Tools print the requested URL with the password in it."""
     secret = "planted-secret-wrong"
     monkeypatch.setenv("UV_INDEX", f"one={indexes.url('one').replace('://', f'://one:{secret}@')}")
     monkeypatch.delenv("UV_INDEX_ONE_PASSWORD")
@@ -115,7 +115,7 @@ def test_a_wrong_password_is_looked_for_in_what_the_refusal_says(
 
 
 def test_a_repositorys_token_is_written_into_the_stack(wheels: Small, command: Command) -> None:
-    """A token in an address would be committed with stack.toml; git's own ways to log in keep it."""
+    """A token in an address would be committed with stack.toml; git has other ways to log in."""
     (wheels.root / "mine.txt").write_text(f"kit @ git+https://planted-secret-one@host.test/kit@{'a' * 40}\n")
     answer = command(wheels.root, "extend", TINY, "mine.txt", "--name", "mine")
     assert answer.code == 3 and "planted-secret" not in answer.err

@@ -33,7 +33,7 @@ def test_a_revoked_key_signs(
     command: Command, published: Stack, repository: Repository, keys: Keys, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """A revoked key is refused by `verify`, `use` and `publish`, before anything is asked."""
+    """`verify`, `use` and `publish` refuse a revoked key before they contact anything."""
     der = subprocess.run(
         ["openssl", "pkey", "-pubin", "-in", keys.public, "-outform", "DER"], check=True, capture_output=True
     ).stdout
@@ -62,7 +62,7 @@ def test_a_revoked_key_signs(
 def test_a_key_is_rotated(
     command: Command, published: Stack, repository: Repository, keys: Keys, other_keys: Keys
 ) -> None:
-    """Any of the keys may have signed; a key that is not named may not."""
+    """Any named key may have signed; no other key may."""
     both = ["--key", str(other_keys.public)]
     reference = f"{repository}:{TINY}"
     assert at.verify(command, published, reference, keys, *both).code == 0
@@ -102,7 +102,7 @@ def test_cosign_verify_knows_the_image(
 def test_something_else_stands_where_the_signature_belongs(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
-    """`publish` signs also where an attacker put an image, or an index that cosign cannot add to."""
+    """`publish` also signs if an attacker put an image there, or an index that cosign cannot extend."""
     where = signature.tag(published.image)
     (tmp_path / "index").write_text(
         json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []})

@@ -53,14 +53,14 @@ def file(sha256: str = SHA256) -> File:
 
 
 def test_a_build_behind_a_proxy_reaches_no_index(proxy: list[str], tmp_path: Path) -> None:
-    """The proxy never reached the image's build; now the tool fetches what a build installs, and no build step does."""
+    """The image's build did not get the proxy; now the tool fetches all files, and no build step does."""
     paths = archives.download(Project(tmp_path), tmp_path, [file()], lambda _: None)
     assert [path.read_bytes() for path in paths.values()] == [CONTENT]
     assert proxy == [URL]
 
 
 def test_a_proxy_serves_other_bytes(proxy: list[str], tmp_path: Path) -> None:
-    """What it serves is hashed before it is kept."""
+    """The served files are hashed before they are kept."""
     with pytest.raises(errors.NetworkError, match="is not the locked one"):
         archives.download(Project(tmp_path), tmp_path, [file("0" * 64)], lambda _: None)
     assert proxy == [URL]
@@ -69,7 +69,7 @@ def test_a_proxy_serves_other_bytes(proxy: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("program", ["uv", "apt-get", "docker", "oras", "cosign"])
 def test_a_program_that_fetches_is_not_told_of_the_proxy(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """The allow-list of a child's environment keeps proxies and authorities for those that fetch, and for no others."""
+    """The allow-list passes proxies and authorities only to programs that fetch."""
     for name in ("HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE"):
         monkeypatch.setenv(name, "x")
         assert environment.of(f"/usr/bin/{program}")[name] == "x"

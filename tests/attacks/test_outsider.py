@@ -36,14 +36,14 @@ Deep = Callable[[Path], None]
 
 
 def test_a_number_that_no_float_can_hold(genuine: Document, terms: judgement.Terms) -> None:
-    """JSON has whole numbers of any size: the judgement ended in a traceback."""
+    """JSON has integers of any size: the judgement once ended in a traceback."""
     genuine = json.loads(json.dumps(genuine))
     genuine["predicate"]["probes"][0]["measurements"][0]["value"] = 10**400
     assert not accepted(genuine, terms)
 
 
 def test_a_bound_is_written_as_true(genuine: Document, terms: judgement.Terms) -> None:
-    """To Python true equals 1, and false 0."""
+    """In Python, true equals 1 and false equals 0."""
     tried = 0
     for number, probe in enumerate(genuine["predicate"]["probes"]):
         for place, measured in enumerate(probe["measurements"]):
@@ -57,7 +57,7 @@ def test_a_bound_is_written_as_true(genuine: Document, terms: judgement.Terms) -
 
 
 def test_a_machine_of_a_billion_cores(genuine: Document, terms: judgement.Terms) -> None:
-    """The class of hardware is made of the number, and is coherent however many digits that has."""
+    """The hardware class contains the number, and is consistent for any number of digits."""
     document = json.loads(json.dumps(genuine))
     machine = Hardware("Some CPU", 10**999)
     document["predicate"]["configuration"][3]["annotations"] |= {"class": machine.hardware_class, "cores": 10**999}
@@ -65,7 +65,7 @@ def test_a_machine_of_a_billion_cores(genuine: Document, terms: judgement.Terms)
 
 
 def test_one_strong_gpu_speaks_for_the_weak_ones() -> None:
-    """A machine with two models was "2x NVIDIA H200", and the judgement agreed."""
+    """A machine with two models was once "2x NVIDIA H200", and the judgement accepted it."""
     project = Project(ROOT)
     lock = next(
         lock for lock in (lockfile.load(project, name) for name in stack.names(project)) if lock.stack.device == "cuda"
@@ -83,7 +83,7 @@ def test_one_strong_gpu_speaks_for_the_weak_ones() -> None:
 
 @pytest.mark.parametrize("where", ["textwrap.py", f"smoke/__pycache__/probe.{sys.implementation.cache_tag}.pyc"])
 def test_what_lies_beside_the_suite_changes_the_catalogue(tmp_path: Path, where: str) -> None:
-    """Both were imported in place of the suite's own modules when the bounds were read, under an unchanged digest."""
+    """They were imported instead of the suite's modules when the bounds were read, under an unchanged digest."""
     sources.copy(ROOT / "smoke", tmp_path)
     expected, digest = catalogue.read(ROOT / "smoke"), sources.digest(tmp_path / "smoke")
     planted = tmp_path / where
@@ -133,7 +133,7 @@ def deep() -> Iterator[Deep]:
 
 
 def test_a_killed_run_leaves_folders_deeper_than_python_can_follow(tmp_path: Path, deep: Deep) -> None:
-    """On a host the stack writes below the scratch folder: no command worked on that stack any more."""
+    """On a host the stack writes below the scratch folder: no command worked on that stack afterwards."""
     project = Project(tmp_path)
     project.scratch("tiny").parent.mkdir(parents=True)
     deep(project.scratch("tiny"))
@@ -153,7 +153,7 @@ def test_a_wheel_brings_folders_deeper_than_python_can_follow(tmp_path: Path, de
 
 
 def test_a_kept_wheel_has_the_name_of_another(tmp_path: Path) -> None:
-    """Its hash is the locked one; where uv looks for both, it was written over the other, through a hard link."""
+    """Its hash is the locked one; it once overwrote the other wheel through a hard link."""
     project, contents = Project(tmp_path), {"one": b"the wheel of one", "two": b"the wheel of two"}
     entries = [Entry(name, "1.0", hashlib.sha256(content).hexdigest()) for name, content in contents.items()]
     for entry in entries:
@@ -164,7 +164,7 @@ def test_a_kept_wheel_has_the_name_of_another(tmp_path: Path) -> None:
 
 
 def test_the_scratch_folder_is_a_link(tmp_path: Path) -> None:
-    """A state from elsewhere brings it: what it names stays, and nothing ends in a traceback."""
+    """A foreign state folder contains it: the link's target stays, and nothing ends in a traceback."""
     project, theirs = Project(tmp_path / "clone"), tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "file").touch()
@@ -176,7 +176,7 @@ def test_the_scratch_folder_is_a_link(tmp_path: Path) -> None:
 
 
 def test_a_container_sees_one_strong_gpu_first(tmp_path: Path) -> None:
-    """With a weaker one beside it, the machine was taken for one with two of the first."""
+    """With a weaker GPU beside it, the machine was once recorded as having two strong ones."""
     version = tmp_path / "proc/driver/nvidia/version"
     version.parent.mkdir(parents=True)
     version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1.1  Tue\n")
@@ -190,7 +190,7 @@ def test_a_container_sees_one_strong_gpu_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("digest", ["x@sha256:" + "0" * 64, "sha256:" + "0" * 65, "sha256:" + "0" * 64 + "\n"])
 def test_a_layer_is_named_by_more_than_a_digest(digest: str) -> None:
-    """It went to oras, whose refusal then ended `verify` and `publish`; the good layers beside it did not count."""
+    """The name once went to oras, whose error ended `verify` and `publish`; the good layers beside it did not count."""
     ignored: list[str] = []
     manifest = {"layers": [{"digest": digest, "mediaType": "application/vnd.dsse.envelope.v1+json", "size": 1}]}
     assert attached._layers(manifest, ignored) == []

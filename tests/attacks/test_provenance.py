@@ -18,7 +18,7 @@ from tests.registry.conftest import image_of, make_image
 
 
 def test_an_image_of_other_files_claims_the_stack_and_its_lock(small: Small, tmp_path: Path) -> None:
-    """Anyone with the key can sign it; rebuilt from the lock, it has another digest."""
+    """Anyone with the key can sign it; a rebuild from the lock has another digest."""
     labels = build.own_labels(small.lock)
     evil = image_of(tmp_path / "evil", [{"etc/content": "evil"}], labels=labels)
 
@@ -31,7 +31,7 @@ def test_an_image_of_other_files_claims_the_stack_and_its_lock(small: Small, tmp
 
 
 def test_the_layers_are_exchanged_below_a_genuine_manifest(small: Small, tmp_path: Path) -> None:
-    """The rebuild has the digest of the manifest, and every blob is compared with the digest that names it."""
+    """The manifest's digest matches the rebuild, and every blob is compared with its own digest."""
     labels = build.own_labels(small.lock)
     theirs = image_of(tmp_path / "theirs", [{"etc/content": "content"}], labels=labels)
     evil = image_of(tmp_path / "evil", [{"etc/content": "evil"}], labels=labels)
@@ -61,7 +61,7 @@ def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
 
 
 def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp_path: Path) -> None:
-    """What the configuration of a repository names as its monitor is not started, nor its hooks."""
+    """The monitor and the hooks in a repository's configuration are not started."""
     for argv in (["init", "--quiet"], ["config", "core.fsmonitor", f"touch {tmp_path / 'started'}; false"]):
         subprocess.run(["git", *argv], cwd=small.root, check=True)
     commit = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fsmonitor=false", "commit"]
@@ -101,7 +101,7 @@ def test_a_bill_in_a_wheel_is_hostile(small: Small, tmp_path: Path, text: str, w
 
 
 def test_a_bill_in_a_wheel_names_more_than_anybody_reads(small: Small, tmp_path: Path) -> None:
-    """Components are counted, and so are those of all bills together."""
+    """The components of each bill and of all bills together are limited."""
     many = json.dumps({"bomFormat": "CycloneDX", "components": [{"name": f"x{n}"} for n in range(nested.MOST + 1)]})
     vendored = described(small, tmp_path / "image", {f"{INFO}/{n}.json": many for n in range(12)})
     assert len(vendored.components["tiny-lib"]) <= nested.MOST
@@ -110,7 +110,7 @@ def test_a_bill_in_a_wheel_names_more_than_anybody_reads(small: Small, tmp_path:
 
 
 def test_names_in_a_bill_are_commands_to_a_terminal(small: Small, tmp_path: Path) -> None:
-    """Names are one printable line; what is no package URL is left out."""
+    """Names are one printable line; invalid package URLs are left out."""
     evil = {"name": "\x1b]52;c;x\x07" + "n" * 10_000, "version": "\u202e1", "purl": "pkg:pypi/\x1b[2J"}
     text = json.dumps({"bomFormat": "CycloneDX", "components": [evil]})
     (part,) = described(small, tmp_path / "image", {f"{INFO}/x.json": text}).components["tiny-lib"]

@@ -113,7 +113,7 @@ def junk(number: int) -> bytes:
 def test_a_hundred_and_one_statements_stand_before_the_genuine_ones(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
-    """`verify` looks at a hundred and says how many it ignored; `publish` puts its own first again."""
+    """`verify` reads a hundred and says how many it ignored; `publish` puts its own first again."""
     raws = raws_of(repository, published.image)
     _attach(published, repository, [*map(junk, range(101)), *raws], tmp_path / "junk")
     answer = at.verify(command, published, f"{repository}:{TINY}", keys)
@@ -137,7 +137,7 @@ def test_what_is_attached_is_replaced_by_something_else(
 def test_a_statement_is_larger_than_its_descriptor_says(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
-    """A blob is read up to the size that was said; it blocks neither `verify` nor `publish`."""
+    """A blob is read only up to its declared size; it blocks neither `verify` nor `publish`."""
     raws = raws_of(repository, published.image)
     _attach(published, repository, [*raws, junk(1) + b" " * 100_000], tmp_path / "large")
     manifest = json.loads(registry.manifest(repository, attached.tag(published.image)) or b"")
@@ -153,7 +153,7 @@ def test_a_statement_is_larger_than_its_descriptor_says(
 
 
 def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack, tmp_path: Path) -> None:
-    """What a registry sends goes through a pipe, and no file holds more than was asked for."""
+    """The registry's answer goes through a pipe, and no file gets larger than requested."""
     with at_refusals.answering(200, "application/octet-stream", "0" * 8_000_000) as host:
         where = parse_repository(f"{host}/images", insecure=False)
         with pytest.raises(errors.NetworkError, match="it sends more than 1000 bytes"):
@@ -167,7 +167,7 @@ def test_a_blob_fills_the_disk_before_anybody_looks_at_its_size(certified: Stack
 def test_a_tag_goes_back_to_an_older_image(
     command: Command, published: Stack, repository: Repository, keys: Keys
 ) -> None:
-    """An older image of the same lock, whose certificate still holds, is refused where a newer one was seen."""
+    """An older image of the same lock, with a valid certificate, is refused after a newer one was seen."""
     new = published.another("new")
     assert at.publish(command, new, repository, keys).code == 0
     assert at.verify(command, new, f"{repository}:{TINY}", keys).code == 0
@@ -188,7 +188,7 @@ def test_a_tag_goes_back_to_an_older_image(
 def test_what_is_attached_goes_back(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
-    """The statements of an earlier release of the same image are refused where later ones were seen."""
+    """Statements of an earlier release of the same image are refused after later ones were seen."""
     raws = raws_of(repository, published.image)
     new = published.another("new")
     assert at.publish(command, new, repository, keys).code == 0
@@ -214,7 +214,7 @@ def test_an_image_is_given_another_tag(command: Command, published: Stack, repos
 def test_the_release_is_taken_away(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
-    """Without a signed release, as before there were any, a tag is in doubt and a digest is not."""
+    """Without a signed release, a tag is in doubt but a digest is not."""
     there = attached.fetch(repository, published.image)
     raws = [envelope.raw for envelope in there if envelope.predicate_type != attached.RELEASE]
     assert len(raws) == len(there) - 1

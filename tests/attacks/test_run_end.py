@@ -55,7 +55,7 @@ def ended(process: int) -> bool:
 
 
 def test_a_run_goes_on_when_its_command_is_killed(tmp_path: Path) -> None:
-    """A rank in a session of its own ends with `vetted train`, though nobody could tell it to."""
+    """A rank in its own session ends with `vetted train`, although no signal reaches it."""
     with start(tmp_path) as command:
         assert command.stdout is not None
         rank = int(command.stdout.readline())
@@ -76,7 +76,7 @@ def test_a_rank_that_starts_after_its_command_was_killed_goes_on(tmp_path: Path)
 
 
 def test_a_rank_in_a_session_of_its_own_survives_the_second_interrupt(tmp_path: Path) -> None:
-    """Asked twice, all end at once."""
+    """After the second interrupt, all end at once."""
     deaf = RANK.replace("while not pathlib.Path('.stop').exists(): time.sleep(0.01)", "time.sleep(600)")
     with start(tmp_path, rank=deaf) as command:
         assert command.stdout is not None and command.stderr is not None
@@ -101,7 +101,7 @@ pathlib.Path('checkpoint').touch()
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGINT, 600.0), (signal.SIGHUP, 0.0)])
 def test_one_interrupt_that_comes_twice_costs_the_checkpoint(tmp_path: Path, number: int, again: float) -> None:
-    """Docker's client and its plugin both pass one Ctrl-C on, and then the client goes."""
+    """Docker's client and its plugin both forward one Ctrl-C, and then the client ends."""
     with start(tmp_path, rank=SLOW, again=again) as command:
         assert command.stdin is not None and command.stdout is not None
         command.stdout.readline()
@@ -116,7 +116,7 @@ def test_one_interrupt_that_comes_twice_costs_the_checkpoint(tmp_path: Path, num
 
 @pytest.mark.parametrize("number", process.SIGNALS)
 def test_an_interrupt_is_lost_when_nobody_reads_what_is_said(tmp_path: Path, number: int) -> None:
-    """The pipe behind standard error is closed: the run ends with a checkpoint all the same."""
+    """The pipe of standard error is closed: the run still ends with a checkpoint."""
     with start(tmp_path) as command:
         assert command.stdout is not None and command.stderr is not None
         rank = int(command.stdout.readline())
@@ -127,7 +127,7 @@ def test_an_interrupt_is_lost_when_nobody_reads_what_is_said(tmp_path: Path, num
 
 
 def test_a_run_in_a_container_goes_on_when_the_client_that_was_attached_to_it_is_gone(tmp_path: Path) -> None:
-    """`docker compose run -T` passes no signal on, but Docker closes the container's standard input."""
+    """`docker compose run -T` forwards no signal, but Docker closes the container's standard input."""
     with start(tmp_path) as command:
         assert command.stdin is not None and command.stdout is not None
         rank = int(command.stdout.readline())

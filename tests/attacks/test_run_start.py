@@ -97,7 +97,7 @@ def test_a_module_beside_the_config_takes_the_place_of_one_of_the_stack(tmp_path
 
 
 def test_a_script_in_a_folder_finds_the_modules_beside_it(tmp_path: Path) -> None:
-    """As with `python folder/my.py`; but the stack wins."""
+    """As with `python folder/my.py`, but the stack takes precedence."""
     stack = lay(tmp_path / "stack", STACK)
     here = lay(tmp_path / "here", {"folder/my.py": "import mine, torch; print(mine.WHOSE, torch.WHOSE)\n"})
     lay(here / "folder", {"mine.py": "WHOSE = 'mine'\n", "torch.py": EVIL})
@@ -110,7 +110,7 @@ def test_a_script_in_a_folder_finds_the_modules_beside_it(tmp_path: Path) -> Non
 
 
 def test_a_pythonpath_of_the_user_comes_before_the_stack(tmp_path: Path) -> None:
-    """Neither the command nor what it starts sees it, and it is said."""
+    """Neither the command nor its children see it, and a message says so."""
     command = image(tmp_path)
     evil = lay(tmp_path / "evil", dict.fromkeys(("json.py", "argparse.py", "runtime.py"), EVIL))
     done = subprocess.run(
@@ -124,7 +124,7 @@ def test_a_pythonpath_of_the_user_comes_before_the_stack(tmp_path: Path) -> None
 
 
 def test_a_module_that_would_win_over_a_folder_of_the_stack_stops_the_run(tmp_path: Path) -> None:
-    """`nvidia/` of CUDA's wheels has no `__init__.py`: a module `nvidia` wins over it, wherever it lies."""
+    """`nvidia/` of CUDA's wheels has no `__init__.py`: any module `nvidia` takes precedence over it."""
     machine = Machine(tmp_path, CPU)
     machine.write(f"{SITE}/nvidia/cublas/__init__.py", "")
     machine.write("here/nvidia.py", "")
@@ -132,7 +132,7 @@ def test_a_module_that_would_win_over_a_folder_of_the_stack_stops_the_run(tmp_pa
 
 
 def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) -> None:
-    """Preflight names every module that will not be imported; a folder of data with such a name is none."""
+    """Preflight names every module that will not be imported; a data folder with such a name is not one."""
     machine = Machine(tmp_path, CPU)
     machine.write(f"{SITE}/torch/__init__.py", "")
     machine.write(f"{SITE}/datasets/__init__.py", "")
@@ -146,7 +146,7 @@ def test_a_name_of_the_stack_beside_the_config_is_not_noticed(tmp_path: Path) ->
 
 
 def test_a_clone_of_this_project_raises_no_alarm(tmp_path: Path) -> None:
-    """Its folder `runtime` is what the image carries; another one of that name is not."""
+    """Its folder `runtime` is the one in the image; another folder of that name raises an alarm."""
     machine = Machine(tmp_path, CPU)
     machine.write("here/runtime/__init__.py", "")
     assert any("runtime in /here" in message for _, message in machine.checks())
@@ -174,7 +174,7 @@ SECRETS = {
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_run_reads_a_secret_beside_the_config(tmp_path: Path, name: str) -> None:
-    """It does not start where one lies."""
+    """The run does not start if the folder has a secret."""
     machine = Machine(tmp_path, CPU)
     machine.write(f"here/{name}", SECRETS[name])
     (stop,) = machine.stops()
@@ -182,7 +182,7 @@ def test_a_run_reads_a_secret_beside_the_config(tmp_path: Path, name: str) -> No
 
 
 def test_a_folder_of_a_project_without_secrets_is_refused(tmp_path: Path) -> None:
-    """What `vetted use` writes, a public key and a configuration are none."""
+    """Files that `vetted use` writes, a public key and a configuration are not secrets."""
     machine = Machine(tmp_path, CPU)
     (machine.root / "here").mkdir()
     os.mkfifo(machine.root / "here" / "fifo")
@@ -210,7 +210,7 @@ NONE = "no verdict on the certificates of tiny"
 
 
 def test_an_unsigned_certificate_in_the_container_covers_the_machine(small: Small, tmp_path: Path) -> None:
-    """Whatever is mounted and whatever the environment says: only the record of `vetted use` counts."""
+    """Only the record of `vetted use` counts, whatever is mounted or set in the environment."""
     machine = Machine(tmp_path / "root", CPU)
     issued = small.issue("docker", subject="sha256:" + "a" * 64).read_text()
     machine.write("run/vetted/certificates/cpu-docker.json", issued)
@@ -220,7 +220,7 @@ def test_an_unsigned_certificate_in_the_container_covers_the_machine(small: Smal
 
 @pytest.mark.parametrize("field", ["stack", "lock", "runtime"])
 def test_the_record_of_one_image_covers_another(tmp_path: Path, field: str) -> None:
-    """The lock and the runtime are compared with those that the image itself carries."""
+    """The lock and the runtime are compared with those in the image."""
     machine = Machine(tmp_path, CPU)
     other: dict[str, Any] = {field: "another"}
     machine.judged(**other)
@@ -230,7 +230,7 @@ def test_the_record_of_one_image_covers_another(tmp_path: Path, field: str) -> N
 
 
 def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path: Path) -> None:
-    """An image of somebody else's has no lock to compare."""
+    """An image from somebody else has no lock to compare."""
     machine = Machine(tmp_path, CPU)
     machine.judged()
     machine.write("etc/vetted/stack.json", "{}")
@@ -249,7 +249,7 @@ def test_an_image_that_says_nothing_of_itself_is_covered_by_any_record(tmp_path:
     ],
 )
 def test_a_record_with_what_use_never_writes_is_believed(tmp_path: Path, field: str, value: object) -> None:
-    """Every field has its form, and a certificate of tomorrow is none of today."""
+    """Every field is validated, and a certificate from tomorrow does not count today."""
     machine = Machine(tmp_path, CPU)
     good = {
         "hardware": preflight.hardware(tmp_path, []), "issued": "2026-01-01", "expires": "9999-12-31", "file": "0.json"

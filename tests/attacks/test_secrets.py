@@ -49,7 +49,7 @@ PROGRAMS = (
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_child_looks_for_secrets_in_its_environment(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each secret is for one program, and no program of a stack has any."""
+    """Each secret is for one program, and no program of a stack gets any."""
     for name in SECRETS:
         monkeypatch.setenv(name, "planted-secret")
     variables = environment.of(f"/opt/{program}")
@@ -59,7 +59,7 @@ def test_a_child_looks_for_secrets_in_its_environment(program: str, monkeypatch:
 
 
 def test_a_suite_finds_the_password_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ran with every variable that the tool itself has."""
+    """The suite once ran with all variables of the tool."""
     for name in SECRETS:
         monkeypatch.setenv(name, "planted-secret")
     child = process.run([sys.executable, "-c", "import os; print(os.environ)"], env={"GIVEN": "given"})
@@ -122,7 +122,7 @@ def listening() -> Iterator[int]:
 def test_a_setup_py_on_the_host_takes_the_credentials_and_calls_home(
     wheels: Small, listening: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It saw every secret of the machine, and the network."""
+    """It once saw every secret of the machine, and the network."""
     for name in SECRETS:
         monkeypatch.setenv(name, "planted-secret")
     archive = tmp_path / "deepspeed-1.0.tar.gz"

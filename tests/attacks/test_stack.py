@@ -21,7 +21,7 @@ from tests.attacks.test_supervisor import attack as attack
 
 
 def test_the_zygote_never_stops_talking(tmp_path: Path) -> None:
-    """Whoever reads until there is nothing left never looks at the clock, or at the memory, again."""
+    """A reader that reads to the end would never check the time or the memory again."""
     program = tmp_path / "python"
     program.write_text(
         f"#!{sys.executable} -IS\nimport fcntl, os, time\nfcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)\n"
@@ -39,7 +39,7 @@ def test_the_zygote_never_stops_talking(tmp_path: Path) -> None:
 
 
 def test_the_zygote_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pipe to it fills up, and the supervisor waited to write for ever, past every limit of time."""
+    """The pipe to it fills up, and the supervisor once waited forever, past every time limit."""
     monkeypatch.setattr(zygote, "_READS_WITHIN_S", 0.1)
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -61,7 +61,7 @@ RESULTS = {
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_kills_the_supervisor(attack: Attack, name: str) -> None:
-    """One probe's process writes it, and the probes after it were never run."""
+    """One probe's process writes it; the following probes once never ran."""
     code = f"""
         import os, sys
         def setsid():
@@ -78,7 +78,7 @@ def test_a_result_kills_the_supervisor(attack: Attack, name: str) -> None:
 
 
 def test_a_reason_of_many_megabytes(attack: Attack) -> None:
-    """It went into the report, and to the terminal."""
+    """The text once went into the report and to the terminal."""
     code = """
         import json, os, sys
         def setsid():
@@ -95,7 +95,7 @@ def test_a_reason_of_many_megabytes(attack: Attack) -> None:
 
 
 def test_the_interpreter_leaves_a_process_behind(attack: Attack, tmp_path: Path) -> None:
-    """Asked for its version, it starts one that was then spared: outside every limit, beside every probe."""
+    """Asked for its version, it starts a process that once survived, outside every limit and beside every probe."""
     pid, witness = tmp_path / "pid", tmp_path / "witness"
     code = f"""
         import os, sys, time
@@ -128,7 +128,7 @@ def test_the_interpreter_leaves_a_process_behind(attack: Attack, tmp_path: Path)
     ids=["endless", "half a surrogate", "long"],
 )
 def test_the_interpreter_answers_what_no_python_answers(attack: Attack, answer: str) -> None:
-    """Its version goes into the statement: it filled the memory, or ended in a traceback there."""
+    """Its version goes into the statement: it once filled the memory or ended in a traceback."""
     code = f"import os, sys\nif '-c' in sys.orig_argv:\n    {answer}\n    os._exit(0)\n"
     results, events = attack(code)
     assert events[0]["python"] == "unknown"
@@ -136,7 +136,7 @@ def test_the_interpreter_answers_what_no_python_answers(attack: Attack, answer: 
 
 
 def test_an_inner_directory_is_swapped_while_it_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probes' user has the outer one already, and puts a link that root follows in place of the inner one."""
+    """The probes' user already owns the outer one, and replaces the inner one with a link that root follows."""
     outer, outside, touched = tmp_path / "job", tmp_path / "outside", list[Path]()
     (outer / "work").mkdir(parents=True)
     outside.mkdir()
@@ -153,7 +153,7 @@ def test_an_inner_directory_is_swapped_while_it_is_handed_over(tmp_path: Path, m
 
 
 def test_folders_deeper_than_python_can_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: Deep) -> None:
-    """Python's own removal ends in a RecursionError: the supervisor died of it, and the folders stayed."""
+    """Python's own removal ends in a RecursionError: the supervisor once died, and the folders stayed."""
     monkeypatch.setattr(linux, "kill_descendants", lambda: None)
     deep(tmp_path / "run")
     guard._clean(tmp_path / "run")

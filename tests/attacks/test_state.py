@@ -47,7 +47,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_another_branch_moves_the_tag_before_the_image_runs(docker: Path, tmp_path: Path) -> None:
-    """Two branches share a tag; between loading and running it comes to mean the other branch's image."""
+    """Two branches share a tag; between loading and running it moves to the other branch's image."""
     image = oci.read(Layout(tmp_path / "layout").root)
     (docker / "tagged").write_text(image.manifest)
     loaded = daemon.load(image, "vetted/tiny:1")
@@ -55,14 +55,14 @@ def test_another_branch_moves_the_tag_before_the_image_runs(docker: Path, tmp_pa
 
 
 def test_the_classic_store_knows_an_image_by_its_config_only(docker: Path, tmp_path: Path) -> None:
-    """There, too, no tag is what runs."""
+    """There, too, the image does not run by its tag."""
     image = oci.read(Layout(tmp_path / "layout").root)
     (docker / "tagged").write_text(image.config)
     assert daemon.load(image, "vetted/tiny:1") == daemon.Loaded(image.manifest, image.config, image.config)
 
 
 def test_another_image_is_loaded_under_the_tag(docker: Path, tmp_path: Path) -> None:
-    """What Docker reports after loading is not what was built."""
+    """Docker reports another image after loading than the one that was built."""
     image = oci.read(Layout(tmp_path / "layout").root)
     (docker / "tagged").write_text("sha256:" + "b" * 64)
     with pytest.raises(errors.VettedError, match="the image that was built is"):
@@ -70,7 +70,7 @@ def test_another_image_is_loaded_under_the_tag(docker: Path, tmp_path: Path) -> 
 
 
 def test_two_branches_with_one_lock_share_a_tag(small: Small) -> None:
-    """The lock stays as it is, and the template differs."""
+    """The lock is the same, but the template differs."""
     before = target.reference(small.project, small.lock)
     template = small.root / "images" / "templates" / "Dockerfile.j2"
     template.write_text(template.read_text() + "# another line\n")
@@ -134,7 +134,7 @@ def test_a_file_of_a_kept_environment_is_changed(wheels: Small, how: str, tmp_pa
 def test_a_made_up_environment_stands_where_the_locked_one_is_looked_for(
     wheels: Small, sealed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its Python would answer for the suite; the forger may have a key, but not this user's."""
+    """Its Python would answer for the suite; the forger may have a key, but not this user's key."""
     fake = hostenv.path(wheels.project, wheels.lock)
     (fake / "bin").mkdir(parents=True)
     (fake / "bin" / "python").write_text("#!/bin/sh\necho forged\n")
@@ -148,7 +148,7 @@ def test_a_made_up_environment_stands_where_the_locked_one_is_looked_for(
 
 
 def test_the_environment_of_another_lock_is_renamed_to_this_ones(wheels: Small) -> None:
-    """It was made here and is whole, with its seal, but of another lock."""
+    """It was made here and is complete, with its seal, but it is of another lock."""
     patch = wheels.patch.read_text()
     wheels.patch.write_text(patch.replace("+greeting = 'somebody'", "+greeting = 'everybody'"))
     other, _ = prepared(wheels)
@@ -162,7 +162,7 @@ def test_the_environment_of_another_lock_is_renamed_to_this_ones(wheels: Small) 
 def test_a_wheel_that_uv_unpacked_earlier_is_poisoned(
     wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`--require-hashes` checks archives; what uv's cache holds unpacked installs without a look."""
+    """`--require-hashes` checks archives; uv installs unpacked files from its cache without a check."""
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     (wheel,) = wheels.wheelhouse.iterdir()
     argv = [machine.uv_binary(), "pip", "install", "--target", str(tmp_path / "x"), "--no-deps", "--no-index"]
@@ -175,7 +175,7 @@ def test_a_wheel_that_uv_unpacked_earlier_is_poisoned(
 
 
 def test_a_kept_archive_is_exchanged(wheels: Small) -> None:
-    """It lies under the hash that it should have."""
+    """The file has the expected hash as its name."""
     prepared(wheels)
     (kept,) = (wheels.project.state / archives.FOLDER).rglob("*.whl")
     good = kept.read_bytes()
@@ -189,7 +189,7 @@ def test_a_kept_archive_is_exchanged(wheels: Small) -> None:
 def test_a_key_that_others_may_read_seals_nothing(
     wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int
 ) -> None:
-    """Whoever reads it can seal what he likes."""
+    """Anyone who can read the key can seal anything."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "open"))
     key = seal.key_file()
     assert key is not None

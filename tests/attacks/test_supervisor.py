@@ -80,20 +80,20 @@ def attack(tmp_path: Path) -> Attack:
 
 
 def test_the_stack_itself_can_run_a_probe(attack: Attack) -> None:
-    """The twin of the attacks: with nothing hostile in it, the same stack passes."""
+    """The counterpart of the attacks: without hostile code, the same stack passes."""
     results, _ = attack("")
     assert results["good"].outcome == "passed", results["good"].log_tail
 
 
 def test_site_packages_speak_for_the_supervisor(attack: Attack) -> None:
-    """A .pth writes events to every descriptor and leaves with status 0."""
+    """A .pth writes events to every descriptor and exits with status 0."""
     results, events = attack(LEAVES)
     assert results["good"].outcome == "crashed"
     assert [event["event"] for event in events].count("end") == 1
 
 
 def test_site_packages_write_to_the_supervisors_output(attack: Attack) -> None:
-    """A .pth writes a forged result wherever it can, and lets the suite go on."""
+    """A .pth writes a forged result wherever it can, and lets the suite continue."""
     results, events = attack(WRITES, "good", "raises")
     assert results["raises"].outcome in ("failed", "crashed")
     assert [event["probe"] for event in events if event["event"] == "end"] == ["good", "raises"]
@@ -109,7 +109,7 @@ def test_the_zygote_breaks_into_the_supervisor(attack: Attack, tmp_path: Path) -
 
 
 def test_the_zygote_kills_the_supervisor(attack: Attack) -> None:
-    """Once everything is reported, or before: the run proves nothing."""
+    """After everything is reported, or before: the run proves nothing."""
     try:
         results, _ = attack(KILLS)
     except errors.VettedError:
@@ -122,7 +122,7 @@ def test_the_zygote_kills_the_supervisor(attack: Attack) -> None:
     ['{"ended": "0"}', '{"ended": true, "ready": true}', "not json", "[" * 100_000, "[1]", '{"imported": ["torch"]}'],
 )
 def test_the_zygote_answers_what_no_zygote_answers(attack: Attack, answer: str) -> None:
-    """Its answers are data: the supervisor neither dies of them nor takes them for a result."""
+    """Its answers are data: the supervisor neither crashes nor accepts them as a result."""
     line = (answer + "\n").encode()
     code = f"""
         import os, sys
@@ -136,7 +136,7 @@ def test_the_zygote_answers_what_no_zygote_answers(attack: Attack, answer: str) 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "device", "garbage", "huge"])
 def test_a_result_file_is_something_else(attack: Attack, tmp_path: Path, kind: str) -> None:
-    """The probe's own process exchanges what the supervisor is about to read."""
+    """The probe's own process replaces the file that the supervisor is about to read."""
     secret = tmp_path / "secret"
     secret.write_text('{"reading": "answer", "value": "42", "detail": ""}\n{"done": true, "seconds": 0.1}\n')
     ways = {
@@ -164,7 +164,7 @@ def test_a_result_file_is_something_else(attack: Attack, tmp_path: Path, kind: s
 def test_the_users_python_path_reaches_the_supervisor(
     attack: Attack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A module of the standard library's name lies on PYTHONPATH."""
+    """A module with a name of the standard library is on PYTHONPATH."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "selectors.py").write_text(f"print({FORGED!r}, flush=True)\nimport os; os._exit(0)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))

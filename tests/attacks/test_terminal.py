@@ -30,7 +30,7 @@ def printed(renderable: object, *, terminal: bool = False) -> str:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_text_that_commands_the_terminal(terminal: bool) -> None:
-    """Escape sequences, markup and emoji codes are printed in a line, a style, a table and an assembled text."""
+    """Escape sequences, markup and emoji codes are printed in a line, a style, a table and assembled text."""
     table = Table()
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)
@@ -42,7 +42,7 @@ def test_text_that_commands_the_terminal(terminal: bool) -> None:
 
 
 def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of steps and probes, which a build's log and a suite say, are shown in a progress line."""
+    """A progress line shows names of steps and probes, which come from a build's log and a suite."""
     stream = io.StringIO()
     shown = console.Console(file=stream, width=200, force_terminal=True, color_system=None)
     monkeypatch.setattr(terminal, "err", shown)
@@ -62,7 +62,7 @@ def test_progress_lines_that_command_the_terminal(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_reason_that_looks_like_our_own_words() -> None:
-    """A probe's reason has a second line that says `certified:`."""
+    """A probe's reason has a second line `certified:`."""
     probe = ProbeResult(
         name="alpha", outcome="failed", reason="bad\ncertified: tiny\rcertified: tiny", log_tail=CLIPBOARD
     )
@@ -82,14 +82,14 @@ def test_a_result_of_ten_megabytes() -> None:
 
 
 def test_an_error_that_quotes_a_tools_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
-    """A tool's output, quoted in an error, holds commands to the terminal."""
+    """A tool's output, quoted in an error, contains commands to the terminal."""
     console.note(f"vetted: {errors.from_tool('the step', HOSTILE)}")
     assert harmless(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("command", [["list"], ["show", TINY], ["render"], ["render", "--check"], ["certify", TINY]])
 def test_a_certificate_full_of_escape_sequences(small: Small, command: list[str]) -> None:
-    """Every text of a certificate is one that commands the terminal, and crashes Rich's markup."""
+    """Every text of a certificate commands the terminal and breaks Rich's markup."""
     bad = HOSTILE.replace("\ud800", "")
     number = Measurement(name=bad, value=bad, unit=bad, bound={"equals": bad}, why=bad, ok=False, headline=True)
     probes = [
@@ -111,7 +111,7 @@ def test_a_certificate_full_of_escape_sequences(small: Small, command: list[str]
 
 
 def test_a_title_that_is_markup(small: Small) -> None:
-    """`[/x]` in a title ended `list` with a traceback."""
+    """`[/x]` in a title once ended `list` with a traceback."""
     small.edit("stack.toml", '"Tiny"', '"[/x] [bold] [link=https://evil.example]x"')
     small.issue()
     answer = vetted(small.root, "show", TINY)
@@ -121,7 +121,7 @@ def test_a_title_that_is_markup(small: Small) -> None:
 
 @pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200b", "\x1b", "\x9b", "\x7f", "\u2028"])
 def test_a_title_that_hides_what_it_says(small: Small, character: str) -> None:
-    """A title or a reason turns the reading direction, or holds what nobody sees."""
+    """A title or a reason reverses the reading direction, or contains invisible characters."""
     escaped = f"\\u{ord(character):04x}"
     small.edit("stack.toml", '"Tiny"', f'"Tiny{escaped}"')
     small.edit("stack.toml", '"it greets nobody"', f'"it{escaped}"')
@@ -131,7 +131,7 @@ def test_a_title_that_hides_what_it_says(small: Small, character: str) -> None:
 
 
 def test_what_nobody_foresaw(small: Small, tmp_path: Path) -> None:
-    """A fault of Vetted itself shows no traceback, and keeps one."""
+    """A bug in Vetted itself shows no traceback, but saves one."""
     (tmp_path / "sitecustomize.py").write_text(
         "from builder.intent import stack\n\n"
         "def names(project):\n    raise ZeroDivisionError('\\x1b[31m')\n\n"
@@ -147,7 +147,7 @@ def test_what_nobody_foresaw(small: Small, tmp_path: Path) -> None:
 
 
 def test_a_terminal_without_the_letters(small: Small) -> None:
-    """A certificate's bound is shown on a terminal that knows ASCII alone."""
+    """A certificate's bound is shown on a terminal that supports only ASCII."""
     probe = ProbeResult(
         name="alpha",
         outcome="passed",
@@ -171,7 +171,7 @@ EXEMPT = {
 
 
 def test_a_command_that_prints_past_the_console() -> None:
-    """New code uses print, echo or a console of Rich's own."""
+    """New code uses print, echo or Rich's own console."""
     modules = set()
     for path in sorted((ROOT / "builder").rglob("*.py")):
         name = str(path.relative_to(ROOT / "builder"))

@@ -33,13 +33,13 @@ def manifest(*layers: object) -> bytes:
 
 
 def test_a_timestamp_of_another_signature_stands_beside_ours() -> None:
-    """cosign verify prints it, because the signature beside it is the key's; it is of other bytes."""
+    """cosign verify prints it, because the signature beside it is by the key; but it is about other bytes."""
     assert timestamp.of(manifest(layer(OURS, token(OURS))), token(OURS))
     assert not timestamp.of(manifest(layer(OURS, token(THEIRS))), token(THEIRS))
 
 
 def test_a_stranger_signs_the_image_with_a_timestamp_of_their_own() -> None:
-    """It is a timestamp of the signature beside it, which cosign verify does not accept and so does not print."""
+    """It is a timestamp of their own signature, which cosign verify does not accept and so does not print."""
     assert not timestamp.of(manifest(layer(THEIRS, token(THEIRS))), "[]")
 
 
@@ -54,12 +54,12 @@ def test_a_stranger_signs_the_image_with_a_timestamp_of_their_own() -> None:
     ],
 )  # fmt: skip
 def test_an_odd_layer_hides_the_timestamp_or_breaks_publish(odd: object) -> None:
-    """Alone it is no timestamp; beside one it does not matter."""
+    """Alone it is not a timestamp; beside one it does not matter."""
     assert not timestamp.of(manifest(odd), token(OURS))
     assert timestamp.of(manifest(odd, layer(OURS, token(OURS))), token(OURS))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[]", b"{}", b'{"layers": {"a": 1}}', b'{"layers": [], "layers": []}'])
 def test_something_else_stands_where_the_signatures_belong(content: bytes | None) -> None:
-    """It holds no timestamp, and gives no traceback."""
+    """It has no timestamp, and causes no traceback."""
     assert not timestamp.of(content, token(OURS))

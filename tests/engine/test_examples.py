@@ -1,4 +1,4 @@
-"""compose.yaml and the examples for Kubernetes, held against the schemas of those who read them."""
+"""compose.yaml and the examples for Kubernetes, validated against the schemas of the programs that read them."""
 
 from __future__ import annotations
 

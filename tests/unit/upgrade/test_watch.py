@@ -18,7 +18,7 @@ from builder.upgrade.watch import notices, verdict
 from tests.conftest import LIBRARY, TINY, Small, make_wheel
 from tests.registry.conftest import advise
 from tests.unit.conftest import Command
-from tests.unit.upgrade.test_recertify import Moving
+from tests.unit.upgrade.moving import Moving
 
 pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
 

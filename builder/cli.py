@@ -27,7 +27,7 @@ COMMANDS = {
     "lock": ("pipeline.lock_", "vetted lock trl1.16-cpu --upgrade trl"),
     "extend": ("extend.extend_", "vetted extend trl1.16-cpu mine.txt --name mine"),
     "gpus": ("gpus.gpus_", "vetted gpus trl1.16-cu130"),
-    "render": ("pipeline.render_", "vetted render --check"),
+    "render": ("render.render_", "vetted render --check"),
     "build": ("pipeline.build_", "vetted build trl1.16-cpu --prove"),
     "bake": ("pipeline.bake_", "vetted bake trl1.16-cpu trl1.16-cu130"),
     "certify": ("certify.certify_", "vetted certify trl1.16-cpu --engine host"),

@@ -76,28 +76,33 @@ class Transcript:
         if self.finished or (kind == "start") != (not self.expected):
             raise ValueError(f"{kind!r} {'after the end' if self.finished else 'before or after the start'}")
         if kind == "start":
-            names = [str(name) for name in event["probes"]]
-            if not names or len(set(names)) != len(names) or (self.requested and names != self.requested):
-                raise ValueError(f"probes {names}")
-            self.python, self.expected = str(event["python"]), names
+            self._start(event)
         elif kind == "ready":
             self.imports_s = float(event.get("seconds", 0.0))
-        elif kind == "begin":
-            if self._running is not None or event["probe"] not in self.missing[:1]:
-                raise ValueError(f"probe {event['probe']!r}")
-            self._running = str(event["probe"])
-        elif kind in ("measured", "end"):
-            if self._running is None or event["probe"] != self._running:
-                raise ValueError(f"probe {event['probe']!r}")
-            if kind == "end":
-                self.results.append(_result(event))
-                self._running = None
+        elif kind in ("begin", "measured", "end"):
+            self._probe(event)
         elif kind == "finish":
             if self.missing:
                 raise ValueError(f"without {', '.join(self.missing)}")
             self.finished = True
         else:
             raise ValueError(f"{kind!r}")
+
+    def _start(self, event: Event) -> None:
+        names = [str(name) for name in event["probes"]]
+        if not names or len(set(names)) != len(names) or (self.requested and names != self.requested):
+            raise ValueError(f"probes {names}")
+        self.python, self.expected = str(event["python"]), names
+
+    def _probe(self, event: Event) -> None:
+        """A probe begins, is measured or ends: only the next one may begin, and only that one ends."""
+        expected = self.missing[:1] if self._running is None else [self._running]
+        if (event["event"] == "begin") != (self._running is None) or event["probe"] not in expected:
+            raise ValueError(f"probe {event['probe']!r}")
+        self._running = str(event["probe"])
+        if event["event"] == "end":
+            self.results.append(_result(event))
+            self._running = None
 
 
 def _refusal(what: str, line: str) -> errors.VettedError:

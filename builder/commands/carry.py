@@ -34,33 +34,38 @@ class Route(enum.StrEnum):
     image = routes.IMAGE
 
 
+Output = Annotated[Path, typer.Option(metavar="DIR", help="The folder to write to.", show_default=False)]
+PartSize = Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")]
+Look = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="LOOK", show_default=False,
+        help="The folder that scripts/first_contact.py wrote on the host: its files are left out.",
+    ),
+]  # fmt: skip
+HostPython = Annotated[
+    str | None, typer.Option(help="Use the host's Python, such as 3.12: for a report.", show_default="the stack's")
+]
+ByRoute = Annotated[
+    Route | None, typer.Option(help="The locked files, or the layers of the image.", show_default="the smaller one")
+]
+WholeImage = Annotated[
+    bool, typer.Option("--image", help="Bundle the certified image instead, signed, with its public key.")
+]
+PrivateKey = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The private cosign key, with --image.", show_default=False)
+]
+
+
 def bundle_(
     name: OneStack,
-    output: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write to.", show_default=False)],
-    part_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")] = "54M",
-    have: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="LOOK",
-            help="The folder that scripts/first_contact.py wrote on the host: its files are left out.",
-            show_default=False,
-        ),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(help="Use the host's Python, such as 3.12: for a report.", show_default="the stack's"),
-    ] = None,
-    route: Annotated[
-        Route | None,
-        typer.Option(help="The locked files, or the layers of the image.", show_default="the smaller one"),
-    ] = None,
-    image: Annotated[
-        bool, typer.Option("--image", help="Bundle the certified image instead, signed, with its public key.")
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The private cosign key, with --image.", show_default=False),
-    ] = None,
+    output: Output,
+    part_size: PartSize = "54M",
+    have: Look = None,
+    python: HostPython = None,
+    route: ByRoute = None,
+    image: WholeImage = False,
+    key: PrivateKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Bundle a stack for a host without a network.
@@ -82,9 +87,9 @@ def bundle_(
         raise typer.BadParameter(str(error), param_hint="--part-size") from error
     if python is not None and not re.fullmatch(r"3\.[0-9]{1,2}", python):
         raise typer.BadParameter(f"{python!r} is not a version such as 3.12", param_hint="--python")
-    # Unasked, an image goes only where it is known to run, and where files of the host make it small.
-    unasked = None if have and not python and present.can_mount(have) else Route.host
-    request = bundle.Request(python, present.read(have) if have else {}, route or unasked)
+    # Without --route, an image is chosen only where it is known to run, and where files of the host make it small.
+    default = None if have and not python and present.can_mount(have) else Route.host
+    request = bundle.Request(python, present.read(have) if have else {}, route or default)
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
         with console.Working(name) as work:
@@ -92,16 +97,18 @@ def bundle_(
                 home, lock, request, output, scratch, size, lambda what: work.step(BuildStep(0, 0, what))
             )  # fmt: skip
     if as_json:
-        print_json(
-            {
-                "stack": name, "output": str(output), "manifest": written.digest, "parts": written.parts,
-                "bytes": written.size, "python": written.contents.python, "carried": written.contents.carried,
-                "route": written.route, "routes": dict(written.routes),
-                "hollow": [file.name for file in written.contents.hollow],
-            }
-        )  # fmt: skip
+        print_json(_json(name, output, written))
     else:
         _print(name, output, written)
+
+
+def _json(name: str, output: Path, written: bundle.Bundle) -> dict[str, object]:
+    return {
+        "stack": name, "output": str(output), "manifest": written.digest, "parts": written.parts,
+        "bytes": written.size, "python": written.contents.python, "carried": written.contents.carried,
+        "route": written.route, "routes": dict(written.routes),
+        "hollow": [file.name for file in written.contents.hollow],
+    }  # fmt: skip
 
 
 def _print(name: str, output: Path, written: bundle.Bundle) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -34,79 +35,83 @@ class Place(StrEnum):
     kubernetes = "kubernetes"
 
 
+StackNames = Annotated[list[str], typer.Argument(metavar="STACK...", help="The stacks.", show_default=False)]
+On = Annotated[Place, typer.Option("--on", help="local: one after the other, here.", show_default=False)]
+Kinds = Annotated[
+    str,
+    typer.Option("--gpus", metavar="KIND:N,…", help="GPUs of CUDA stacks, as the scheduler calls them: h200:2,a100:1"),
+]
+Engine = Annotated[EngineName, typer.Option("--engine", help="How the suite runs on a node.")]
+Partition = Annotated[str, typer.Option(help="Slurm's partition.", show_default="Slurm's own")]
+Cpus = Annotated[int, typer.Option(min=1, help="Cores of each job.")]
+Minutes = Annotated[int, typer.Option(min=0, help="Time limit.", show_default="as measured")]
+ImageRegistry = Annotated[
+    str, typer.Option("--image-registry", metavar="HOST/PATH", help="Kubernetes: where nodes pull the images from.")
+]
+Namespace = Annotated[str, typer.Option(help="Kubernetes' namespace.", show_default="the kubeconfig's")]
+Queue = Annotated[str, typer.Option(metavar="NAME", help="A LocalQueue of Kueue.")]
+Memory = Annotated[int, typer.Option(min=1, metavar="GIB", help="Memory of each pod.")]
+GpuLabel = Annotated[str, typer.Option(metavar="LABEL", help="The label of nodes that has the kinds of --gpus.")]
+ManifestFile = Annotated[
+    str, typer.Option("--manifest", metavar="FILE", help="Write the Jobs of Kubernetes, and run nothing; -: stdout.")
+]
+Output = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Statements. Default: .vetted/fleet.", show_default=False)
+]
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """What only Kubernetes is told."""
+
+    pods: Pods
+    registry: str
+    namespace: str
+    manifest_file: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where the units run, and with what."""
+
+    place: Place
+    limits: Limits
+    kubernetes: Kubernetes
+
+
 def fleet_(
-    stacks: Annotated[list[str], typer.Argument(metavar="STACK...", help="The stacks.", show_default=False)],
-    place: Annotated[Place, typer.Option("--on", help="local: one after the other, here.", show_default=False)],
-    kinds: Annotated[
-        str,
-        typer.Option(
-            "--gpus", metavar="KIND:N,…", help="GPUs of CUDA stacks, as the scheduler calls them: h200:2,a100:1"
-        ),
-    ] = "",
-    engine_name: Annotated[
-        EngineName, typer.Option("--engine", help="How the suite runs on a node.")
-    ] = EngineName.host,
-    partition: Annotated[str, typer.Option(help="Slurm's partition.", show_default="Slurm's own")] = "",
-    cpus: Annotated[int, typer.Option(min=1, help="Cores of each job.")] = 2,
-    minutes: Annotated[int, typer.Option(min=0, help="Time limit.", show_default="as measured")] = 0,
-    registry: Annotated[
-        str, typer.Option("--image-registry", metavar="HOST/PATH", help="Kubernetes: where nodes pull the images from.")
-    ] = "",
-    namespace: Annotated[str, typer.Option(help="Kubernetes' namespace.", show_default="the kubeconfig's")] = "",
-    queue: Annotated[str, typer.Option(metavar="NAME", help="A LocalQueue of Kueue.")] = "",
-    memory: Annotated[int, typer.Option(min=1, metavar="GIB", help="Memory of each pod.")] = 32,
-    gpu_label: Annotated[
-        str, typer.Option(metavar="LABEL", help="The label of nodes that has the kinds of --gpus.")
-    ] = manifest.GPU_LABEL,
-    manifest_file: Annotated[
-        str,
-        typer.Option("--manifest", metavar="FILE", help="Write the Jobs of Kubernetes, and run nothing; -: stdout."),
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Statements. Default: .vetted/fleet.", show_default=False)
-    ] = None,
+    stacks: StackNames,
+    place: On,
+    kinds: Kinds = "",
+    engine_name: Engine = EngineName.host,
+    partition: Partition = "",
+    cpus: Cpus = 2,
+    minutes: Minutes = 0,
+    registry: ImageRegistry = "",
+    namespace: Namespace = "",
+    queue: Queue = "",
+    memory: Memory = 32,
+    gpu_label: GpuLabel = manifest.GPU_LABEL,
+    manifest_file: ManifestFile = "",
+    output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """Certify many stacks: one stack in, one statement out.
 
-    The cluster queues and requeues; this command may be interrupted and run again, and takes up what runs.
+    The cluster queues and requeues; this command may be interrupted and run again, and follows what runs.
     """
     if (place is Place.kubernetes) != bool(registry):
         raise typer.BadParameter("goes with --on kubernetes, which needs it", param_hint="--image-registry")
     if manifest_file and place is not Place.kubernetes:
         raise typer.BadParameter("goes with --on kubernetes", param_hint="--manifest")
     home = project.find()
-    try:
-        named = plan.gpus(kinds) if kinds else []
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--gpus") from error
-    engine: str = answering_engine() if place is Place.local and engine_name is EngineName.docker else engine_name
-    if place is Place.kubernetes:
-        engine = manifest.ENGINE
-    units = plan.units(home, selected(home, stacks), [("", 0)] if place is Place.local else named, engine)
-    for each in units:
-        lock = lockfile.load(home, each.stack)
-        refuse(each.stack, audit.stale(lock))
-        if place is Place.local:
-            machine.hardware(lock.stack.device)  # before any work begins
-    folder = home.state / "fleet"
-    target = output or folder / "statements"
+    pods = Pods(queue, cpus, memory, gpu_label)
+    request = Request(place, Limits(partition, cpus, minutes), Kubernetes(pods, registry, namespace, manifest_file))
+    units = _units(home, stacks, place, kinds, engine_name)
+    target = output or home.state / "fleet" / "statements"
     done = []
     with home.holding("fleet") as scratch, console.spinner("fleet") as _:
-        runs: Run
-        if place is Place.kubernetes:
-            pods = Pods(queue, cpus, memory, gpu_label)
-            pushed = remote.repository(registry, insecure=False, option="--image-registry")
-            jobs, suite = kube.prepare(home, units, pods, pushed, minutes, scratch)
-            if manifest_file:
-                kube.write_manifest(home, manifest_file, jobs, namespace)
-                raise typer.Exit
-            runs = kube.run(home, jobs, suite, pushed, namespace, folder, scratch, _quiet())
-        elif place is Place.slurm:
-            runs = _on_slurm(home, units, Limits(partition, cpus, minutes), folder, scratch)
-        else:
-            runs = _here(home, units)
-        for outcome, forget in runs:
+        for outcome, forget in _runs(home, units, request, scratch):
             alone = [each.stack for each in units].count(outcome.unit.stack) == 1
             done.append(collect.collect(home, outcome, target, scratch, place=alone))
             forget()
@@ -122,6 +127,40 @@ def fleet_(
         console.out.print(f"{good} of {len(units)} certified; statements in {home.relative(target)}")
     if not all(each.good for each in done):
         raise typer.Exit(1)
+
+
+def _units(home: Project, stacks: list[str], place: Place, kinds: str, engine_name: EngineName) -> list[Unit]:
+    """What is to run; an unknown stack, a stale lock or a missing GPU is reported before any work begins."""
+    try:
+        named = plan.gpus(kinds) if kinds else []
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--gpus") from error
+    engine: str = answering_engine() if place is Place.local and engine_name is EngineName.docker else engine_name
+    if place is Place.kubernetes:
+        engine = manifest.ENGINE
+    units = plan.units(home, selected(home, stacks), [("", 0)] if place is Place.local else named, engine)
+    for each in units:
+        lock = lockfile.load(home, each.stack)
+        refuse(each.stack, audit.stale(lock))
+        if place is Place.local:
+            machine.hardware(lock.stack.device)
+    return units
+
+
+def _runs(home: Project, units: Sequence[Unit], request: Request, scratch: Path) -> Run:
+    """Run them where they were asked for; raises Exit when only the Jobs were to be written."""
+    folder = home.state / "fleet"
+    if request.place is Place.slurm:
+        return _on_slurm(home, units, request.limits, folder, scratch)
+    if request.place is Place.local:
+        return _here(home, units)
+    there = request.kubernetes
+    pushed = remote.repository(there.registry, insecure=False, option="--image-registry")
+    jobs, suite = kube.prepare(home, units, there.pods, pushed, request.limits.minutes, scratch)
+    if there.manifest_file:
+        kube.write_manifest(home, there.manifest_file, jobs, there.namespace)
+        raise typer.Exit
+    return kube.run(home, jobs, suite, pushed, there.namespace, folder, scratch, _quiet())
 
 
 def _here(home: Project, units: Sequence[Unit]) -> Run:

@@ -1,4 +1,4 @@
-"""From a stack to its image: list, lock, render, build, bake."""
+"""From a stack to its image: list, lock, build, bake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.base import errors, project, quantities, text
 from builder.base.project import Project
 from builder.certify import certificate, standing
 from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
-from builder.image import bake, build, daemon, index, render
+from builder.image import bake, build, daemon, index
 from builder.intent import stack
 from builder.intent.platform import AMD64, PLATFORMS
 from builder.lock import audit, kernels, lockfile, resolve
@@ -127,42 +127,6 @@ def lock_(
     if as_json:
         print_json(answer)
     if any(row["findings"] for row in answer.values()):
-        raise typer.Exit(1)
-
-
-def render_(
-    stacks: Stacks = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing. Exit 1 with a diff when a file is stale.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Render Dockerfiles from locks, and tables in documents."""
-    home = project.find()
-    differences: dict[str, str] = {}
-    for name in selected(home, stacks):
-        with home.holding(name) as scratch:
-            for lock in lockfile.load_all(home, name):
-                if difference := render.difference(home, lock):
-                    path = render.path_of(home, lock)
-                    differences[home.relative(path)] = difference
-                    if not check:
-                        project.write(path, render.dockerfile(home, lock), scratch)
-    if not stacks:
-        with home.holding("documents") as scratch:
-            changed = generate.stale(home) if check else generate.refresh(home, scratch)
-        differences.update({home.relative(path): "is stale\n" for path in changed})
-    if as_json:
-        print_json({"changed": differences})
-    elif not differences:
-        console.out.print("everything rendered is up to date")
-    for where, difference in differences.items() if not as_json else ():
-        if check:
-            console.verbatim(difference if difference.startswith("---") else f"{where} {difference}")
-        else:
-            console.out.print(f"rendered {where}")
-    if check and differences:
-        console.note("next: vetted render")
         raise typer.Exit(1)
 
 

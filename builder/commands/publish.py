@@ -21,26 +21,28 @@ from builder.lock.lockfile import Lock
 from builder.publish import keys, platforms, publish, timestamp
 from builder.publish.reference import Repository
 
+Registry = Annotated[str, typer.Option("--registry", metavar="HOST/PATH", help="The registry.", show_default=False)]
+PrivateKey = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE", help="The private cosign key. Its password is in COSIGN_PASSWORD.", show_default=False
+    ),
+]
+RunnerKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The public key of `certify --key`.", show_default=False)
+]
+TimestampServer = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="An RFC 3161 server that timestamps the image's signature.", show_default=False),
+]
+
 
 def publish_(
     name: OneStack,
-    where: Annotated[str, typer.Option("--registry", metavar="HOST/PATH", help="The registry.", show_default=False)],
-    key: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE", help="The private cosign key. Its password is in COSIGN_PASSWORD.", show_default=False
-        ),
-    ],
-    runner_key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The public key of `certify --key`.", show_default=False),
-    ] = None,
-    timestamp_server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="An RFC 3161 server that timestamps the image's signature.", show_default=False
-        ),
-    ] = None,
+    where: Registry,
+    key: PrivateKey,
+    runner_key: RunnerKey = None,
+    timestamp_server: TimestampServer = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,19 +73,23 @@ def publish_(
             )
         absent = [] if index else platforms.missing(home, lock)
     if as_json:
-        print_json(
-            {
-                "stack": name, "registry": str(repository), "image": publication.image,
-                "attestations": publication.attestations,
-                "tags": list(publication.tags), "changed": publication.changed,
-                "index": {"tag": index.tag, "digest": index.digest, "images": index.images} if index else None,
-                "certificates": [json.loads(statement.to_json()) for statement in publication.certificates],
-            }
-        )  # fmt: skip
+        print_json(_json(name, repository, publication, index))
     else:
         _print(name, repository, publication, timestamped=timestamp_server is not None)
         _print_index(repository, index, absent)
         console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub")
+
+
+def _json(
+    name: str, repository: Repository, publication: publish.Publication, index: platforms.Index | None
+) -> dict[str, object]:
+    return {
+        "stack": name, "registry": str(repository), "image": publication.image,
+        "attestations": publication.attestations,
+        "tags": list(publication.tags), "changed": publication.changed,
+        "index": {"tag": index.tag, "digest": index.digest, "images": index.images} if index else None,
+        "certificates": [json.loads(statement.to_json()) for statement in publication.certificates],
+    }  # fmt: skip
 
 
 def _print(name: str, repository: Repository, publication: publish.Publication, *, timestamped: bool) -> None:

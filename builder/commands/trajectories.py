@@ -24,35 +24,43 @@ from builder.trajectory.verdict import Verdict
 STEPS = 200
 
 
+TrainedStack = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[STACK]", help="Train in this stack. Default: compare what is recorded.", show_default=False
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(metavar="STACK|FILE", help="Judge it against this record.", show_default="the one that it replaces"),
+]
+Engine = Annotated[EngineName | None, typer.Option("--engine", show_default="docker where one answers")]
+OnDevice = Annotated[Device | None, typer.Option(help="Default: the stack's.", show_default=False)]
+Seeds = Annotated[int, typer.Option(min=1, max=10_000)]
+First = Annotated[int, typer.Option(min=1, max=2**30, help="The first seed.")]
+Steps = Annotated[int | None, typer.Option(min=1, max=100_000, show_default=f"{STEPS}, or those of --against")]
+Threads = Annotated[int, typer.Option(min=1, max=1024, help="Threads of each seed's process.")]
+Force = Annotated[bool, typer.Option("--force", help="Train even when it is recorded already.")]
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the record there.", show_default="beside the certificates")
+]
+Picture = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Draw the picture there.", show_default="below .vetted/")
+]
+
+
 def trajectories_(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[STACK]", help="Train in this stack. Default: compare what is recorded.", show_default=False
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STACK|FILE", help="Judge it against this record.", show_default="the one that it replaces"
-        ),
-    ] = None,
-    engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="docker where one answers")] = None,
-    device: Annotated[Device | None, typer.Option(help="Default: the stack's.", show_default=False)] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=10_000)] = 30,
-    first: Annotated[int, typer.Option(min=1, max=2**30, help="The first seed.")] = 1,
-    steps: Annotated[
-        int | None, typer.Option(min=1, max=100_000, show_default=f"{STEPS}, or those of --against")
-    ] = None,
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads of each seed's process.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Train even when it is recorded already.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the record there.", show_default="beside the certificates"),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the picture there.", show_default="below .vetted/")
-    ] = None,
+    name: TrainedStack = None,
+    against: Against = None,
+    engine_name: Engine = None,
+    device: OnDevice = None,
+    seeds: Seeds = 30,
+    first: First = 1,
+    steps: Steps = None,
+    threads: Threads = 1,
+    force: Force = False,
+    output: Output = None,
+    picture: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a small task on many seeds. Judge it against a band."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,53 +25,74 @@ from builder.commands.remote import AllowRollback, Insecure
 from builder.image import build, daemon
 from builder.image.build import Built
 from builder.lock import lockfile
+from builder.lock.lockfile import Lock
 from builder.publish import dotenv, keys, publish, registry, standalone, verify
 from builder.publish.reference import Reference, Repository
 from builder.publish.standalone import Written
 
+StackOrDefault = Annotated[
+    str | None, typer.Argument(metavar="[STACK]", help="Default: the one for this machine.", show_default=False)
+]
+Registry = Annotated[
+    str | None,
+    typer.Option("--registry", metavar="HOST/PATH", help="Default: the image that was built here.", show_default=False),
+]
+PublicKeys = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="A public key. Verify the image first. May be repeated.", show_default=False),
+]
+Network = Annotated[
+    bool | None,
+    typer.Option(
+        "--network/--no-network", help="Let train reach the network: the Hub, W&B. Stays until it is taken back."
+    ),
+]
+Server = Annotated[
+    bool | None, typer.Option("--server/--no-server", help="Start vLLM as a server beside train, on separate GPUs.")
+]
+Into = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", exists=True, file_okay=False, resolve_path=True, show_default=False,
+        help="Write a standalone compose.yaml to this folder, such as your own repository.",
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where the image comes from, and where it is written: `into` a folder, or to .env."""
+
+    repository: Repository | None
+    public: Sequence[Path]
+    into: Path | None
+    overlays: dotenv.Overlays
+    allow_rollback: bool
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The image that was chosen, by its digest, and the file that names it now."""
+
+    image: str
+    file: Path
+    changed: bool
+
 
 def use_(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[STACK]", help="Default: the one for this machine.", show_default=False)
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--registry", metavar="HOST/PATH", help="Default: the image that was built here.", show_default=False
-        ),
-    ] = None,
-    key: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A public key. Verify the image first. May be repeated.", show_default=False),
-    ] = None,
-    network: Annotated[
-        bool | None,
-        typer.Option(
-            "--network/--no-network", help="Let train reach the network: the Hub, W&B. Stays until it is taken back."
-        ),
-    ] = None,
-    server: Annotated[
-        bool | None,
-        typer.Option("--server/--no-server", help="Start vLLM as a server beside train, on GPUs of its own."),
-    ] = None,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            exists=True,
-            file_okay=False,
-            resolve_path=True,
-            show_default=False,
-            help="Write a compose.yaml that stands alone to this folder, such as your own repository.",
-        ),
-    ] = None,
+    name: StackOrDefault = None,
+    where: Registry = None,
+    key: PublicKeys = None,
+    network: Network = None,
+    server: Server = None,
+    into: Into = None,
     allow_rollback: AllowRollback = False,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose the image that compose.yaml runs.
 
-    It is written to .env, pinned by its digest; with --into to a compose.yaml of your own.
+    It is written to .env, pinned by its digest; with --into to your own compose.yaml.
     """
     repository = remote.repository(where, insecure) if where else None
     if key and not repository:
@@ -84,43 +106,55 @@ def use_(
     if not (into or name or where) and overlays != dotenv.Overlays() and (current := dotenv.chosen(home)):
         _overlay(home, current, overlays, as_json)
         return
-    public = keys.trusted(home, key or [])
+    request = Request(repository, keys.trusted(home, key or []), into, overlays, allow_rollback)
     choice = Choice(name, "") if name else choices.choose(home)
-    chosen = choice.name
-    lock = lockfile.load(home, chosen)
-    with home.holding(chosen) as scratch:
-        statements: Iterable[Statement] = certificate.of_stack(home, chosen).values()
+    lock = lockfile.load(home, choice.name)
+    chosen = _pin(home, lock, request)
+    if as_json:
+        print_json({
+            "stack": choice.name, "image": chosen.image, "file": str(chosen.file), "changed": chosen.changed
+        })  # fmt: skip
+    else:
+        _print(home, lock, choice, request, chosen)
+
+
+def _pin(home: Project, lock: Lock, request: Request) -> Chosen:
+    """Get the image and its certificates, and write it where it was asked for."""
+    name, repository, public = lock.name, request.repository, request.public
+    with home.holding(name) as scratch:
+        statements: Iterable[Statement] = certificate.of_stack(home, name).values()
         if repository:
-            image, published = _published(home, chosen, repository, public, scratch, allow_rollback)
+            image, published = _published(home, name, repository, public, scratch, request.allow_rollback)
             statements = published if public else statements
         else:
             built = build.needed(home, lock)
             image = f"{built.reference.partition(':')[0]}@{built.image.manifest}"
             _load(built)
-        if into:
-            file, source = into / standalone.FILE, standalone.Source(image, repository, public)
-            changed = standalone.put(home, lock, source, statements, overlays, into, scratch)
-        else:
-            file, certificates = dotenv.path(home), verdicts.folder(home, chosen)
-            verdicts.write(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
-            changed = dotenv.pin(home, lock.stack, chosen, image, certificates, scratch, overlays)
-    if as_json:
-        print_json({"stack": chosen, "image": image, "file": str(file), "changed": changed})
-        return
+        if into := request.into:
+            source = standalone.Source(image, repository, public)
+            changed = standalone.put(home, lock, source, statements, request.overlays, into, scratch)
+            return Chosen(image, into / standalone.FILE, changed)
+        certificates = verdicts.folder(home, name)
+        verdicts.write(home, lock, image.rpartition("@")[2], statements, certificates, scratch)
+        changed = dotenv.pin(home, lock.stack, name, image, certificates, scratch, request.overlays)
+        return Chosen(image, dotenv.path(home), changed)
+
+
+def _print(home: Project, lock: Lock, choice: Choice, request: Request, chosen: Chosen) -> None:
     if choice.reason:
         console.out.print(choice.reason)
-    what = "written to" if changed else "already in"
-    console.out.print(f"{chosen}: {image}\n  {what} {home.relative(file)}")
+    what = "written to" if chosen.changed else "already in"
+    console.out.print(f"{choice.name}: {chosen.image}\n  {what} {home.relative(chosen.file)}")
     day = datetime.datetime.fromtimestamp(lock.epoch, datetime.UTC).date()
     console.out.print(f"  `docker images` dates it {day}, whenever it was built: so two builds give the same bytes")
-    if into:
-        _next(into, repository is not None)
-    if repository and not public:
-        console.note("not verified: add --key cosign.pub, or: vetted verify " + image + " --key cosign.pub")
+    if request.into:
+        _next(request.into, request.repository is not None)
+    if request.repository and not request.public:
+        console.note(f"not verified: add --key cosign.pub, or: vetted verify {chosen.image} --key cosign.pub")
 
 
 def _next(folder: Path, published: bool) -> None:
-    """What comes after a compose.yaml of one's own was written."""
+    """The next steps after a user's own compose.yaml was written."""
     where = shlex.quote(str(folder))
     console.out.print(f"  {standalone.FOLDER}/ has the certificates, runs/ will have the results")
     console.out.print(
@@ -144,7 +178,7 @@ def _overlay(home: Project, name: str, overlays: dotenv.Overlays, as_json: bool)
 
 
 def _keep(home: Project, into: Path, written: Written, overlays: dotenv.Overlays, as_json: bool) -> None:
-    """Write a compose.yaml of one's own anew, with other overlays or as it was: the image stays."""
+    """Write a user's own compose.yaml again, with other overlays or unchanged: the image stays."""
     lock, file, source = lockfile.load(home, written.stack), into / standalone.FILE, written.source
     with home.holding(written.stack) as scratch:
         changed = standalone.put(home, lock, source, None, overlays, into, scratch)

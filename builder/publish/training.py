@@ -10,77 +10,26 @@ import ast
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from builder.base import errors, reading, strictjson
 from builder.base.project import Project, sha256_file
 from builder.certify import certificate, judgement
-from builder.certify.certificate import Resource, Statement
+from builder.certify.certificate import Statement
 from builder.intent import stack
 from builder.lock import lockfile
+from builder.publish.runstatement import Check, Predicate, Row, RunStatement, Table
 
 NAME = "run-certificate.json"
 RECORDS = ("config.yaml", "run.json", "metrics.jsonl", "monitor.json")  # what a certificate must be about, if there
 ROWS = "monitor*.jsonl"
 OUTCOMES = ("passed", "advice", "alarm")
 LONGEST = 1 << 30  # bytes of the numbers of a run: a kilobyte for each step and rank
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Check(_Model):
-    """What came of a check in the run."""
-
-    name: str
-    column: str
-    outcome: Literal["passed", "advice", "alarm"]
-    at_most: float
-    worst: float | str | None = None
-    steps: int
-    findings: int
-    first: int | None = None
-
-
-class Predicate(_Model):
-    """in-toto test-result v0.1; `checks` and what follows are this project's additions."""
-
-    result: Literal["PASSED", "WARNED", "FAILED"]
-    configuration: list[dict[str, Any]]
-    passedTests: list[str]  # noqa: N815  (in-toto's names)
-    warnedTests: list[str]  # noqa: N815
-    failedTests: list[str]  # noqa: N815
-    notRun: dict[str, str]  # noqa: N815
-    checks: list[Check]
-    steps: dict[str, int]
-    monitorFailure: str  # noqa: N815
-    blindSpots: list[str]  # noqa: N815
-
-    def resource(self, name: str) -> dict[str, Any]:
-        """The resource of this name, or nothing."""
-        return next((entry for entry in self.configuration if entry.get("name") == name), {})
-
-    @property
-    def image(self) -> tuple[str, str] | None:
-        """Name and digest of the image, where the run knew it."""
-        for entry in self.configuration:
-            if (entry.get("annotations") or {}).get("role") == "image" and isinstance(entry.get("digest"), dict):
-                return str(entry["name"]), f"sha256:{entry['digest'].get('sha256')}"
-        return None
-
-
-class RunStatement(_Model):
-    """in-toto Statement v1 about the files of a run, without its `_type`."""
-
-    subject: list[Resource]
-    predicateType: Literal["https://in-toto.io/attestation/test-result/v0.1"]  # noqa: N815
-    predicate: Predicate
 
 
 @dataclass(frozen=True)
@@ -112,10 +61,10 @@ def judge(project: Project, folder: Path) -> RunVerdict:
     table = checks(project)
     doubts = [*_files(folder, statement), *_bounds(predicate, table)]
     if not doubts:
-        doubts += _numbers(folder, predicate, table)
+        doubts += _numbers(folder, predicate, table.rows)
     if predicate.monitorFailure:
         doubts.append(f"the monitor failed during the run and saw only a part of it: {predicate.monitorFailure}")
-    sentences = {row["name"]: f"{row['name']}: {row['asks']}" for row in table}
+    sentences = {row.name: f"{row.name}: {row.asks}" for row in table.rows}
     shown = {check.name: f"{sentences.get(check.name, check.name)} {_worst(check)}" for check in predicate.checks}
     return RunVerdict(
         str(folder), statement, tuple(doubts),
@@ -125,14 +74,15 @@ def judge(project: Project, folder: Path) -> RunVerdict:
     )  # fmt: skip
 
 
-def checks(project: Project) -> list[dict[str, Any]]:
+def checks(project: Project) -> Table:
     """The monitor's table of checks, read from its source and not run."""
     source = project.runtime / "monitor" / "checks.py"
     tree = ast.parse(reading.text(source, project.relative(source)))
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "TABLE" for t in node.targets):
-            table: list[dict[str, Any]] = ast.literal_eval(node.value)
-            return table
+            table = ast.literal_eval(node.value)
+            digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+            return Table(TypeAdapter(list[Row]).validate_python(table), digest)
     raise errors.BadInputError(
         f"{project.relative(source)} has no TABLE", next_step=f"git checkout {project.relative(source)}"
     )
@@ -189,27 +139,27 @@ def _files(folder: Path, statement: RunStatement) -> Iterator[str]:
         yield "monitor.jsonl is not there: the numbers of the steps"
 
 
-def _bounds(predicate: Predicate, table: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
-    if (predicate.resource("monitor").get("digest") or {}).get("sha256") != digest:
+def _bounds(predicate: Predicate, table: Table) -> Iterator[str]:
+    monitor = predicate.resource("monitor")
+    if monitor is None or monitor.sha256 != table.digest:
         yield "it was judged by other bounds than this project's\nnext: verify it with the Vetted of its image"
 
 
-def _numbers(folder: Path, predicate: Predicate, table: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _numbers(folder: Path, predicate: Predicate, table: Sequence[Row]) -> Iterator[str]:
     """What the rows say otherwise than the certificate."""
     rows = [row for path in sorted(folder.glob(ROWS)) for row in _rows(path)]
     claimed = {check.name: check for check in predicate.checks}
     outcomes: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
     for entry in table:
-        name, values = str(entry["name"]), [_number(row.get(str(entry["column"]))) for row in rows]
+        name, values = entry.name, [_number(row.get(entry.column)) for row in rows]
         read = [value for value in values if value is not None]
         check = claimed.pop(name, None)
         if not read:
             if check is not None or name not in predicate.notRun:
                 yield f"{name}: it says {check.outcome if check else 'nothing'}, and no step has a number for it"
             continue
-        broken = sum(math.isnan(value) or value > entry["at_most"] for value in read)
-        outcome = str(entry["level"]) if broken else "passed"
+        broken = sum(math.isnan(value) or value > entry.at_most for value in read)
+        outcome: str = entry.level if broken else "passed"
         outcomes[outcome].append(name)
         if check is None:
             yield f"{name}: it says nothing, and the steps say {outcome}"

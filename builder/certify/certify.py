@@ -35,7 +35,7 @@ class Options:
 class Certification:
     """The statement about a stack: a certificate, where `certificate` is its file, or else a report.
 
-    `reused`: nothing was run. `doubts`: what speaks against a run that passed.
+    `reused`: nothing was run. `doubts`: the doubts about a run that passed.
     """
 
     statement: Statement
@@ -142,7 +142,7 @@ def stated(
 
 
 def doubts_about(statement: Statement, terms: Terms, subject: Subject) -> tuple[str, ...]:
-    """What speaks against a run that has passed. A run that has not passed needs no judgement."""
+    """The doubts about a run that has passed. A run that has not passed needs no judgement."""
     if statement.predicate.issued is None:
         return ()
     image = subject.resource.digest if subject.inputs else None

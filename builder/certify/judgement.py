@@ -71,7 +71,7 @@ def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
 
 
 def doubts(statement: Statement, terms: Terms, image: str | None = None) -> list[str]:
-    """What speaks against a certificate, a sentence each; nothing if it is valid. `image`: its subject's digest."""
+    """The doubts about a certificate, a sentence each; nothing if it is valid. `image`: its subject's digest."""
     sentences = [*_subject(statement, terms, image), *_origin(statement, terms)]
     if not sentences:  # the results of another suite or lock cannot be judged by this one
         sentences += [*_machine(statement, terms), *_results(statement, terms)]
@@ -79,7 +79,7 @@ def doubts(statement: Statement, terms: Terms, image: str | None = None) -> list
 
 
 def is_valid(statement: Statement, terms: Terms, image: str | None = None) -> bool:
-    """Whether nothing speaks against a certificate."""
+    """Whether there is no doubt about a certificate."""
     return not doubts(statement, terms, image)
 
 

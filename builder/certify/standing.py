@@ -30,7 +30,7 @@ def certified_on(project: Project, lock: Lock, day: datetime.date | None = None)
 
 
 def doubts(statement: Statement, terms: Terms) -> list[str]:
-    """What speaks against a certificate, except that it has expired."""
+    """The doubts about a certificate, except that it has expired."""
     last = min(statement.predicate.expires or terms.day, terms.day)
     # Other terms would compute the digest of the inputs again, which takes longer than everything else.
     return judgement.doubts(statement, terms if last == terms.day else dataclasses.replace(terms, day=last))

@@ -35,7 +35,7 @@ app = typer.Typer(
 Repeat = Annotated[
     int, typer.Option(min=1, help="Try each set until one verdict leads by this many. Raised when outcomes change.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Forget the trials of an earlier run of this bisection.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Discard the trials of an earlier run of this bisection.")]
 
 
 @app.command("packages")
@@ -48,7 +48,7 @@ def packages_(
         list[str] | None,
         typer.Argument(
             metavar="[-- COMMAND...]",
-            help="Any command in place of a probe: 0 is green, 125 cannot say, all else is red.",
+            help="Any command instead of a probe: exit code 0 is green, 125 undecided, anything else red.",
             show_default=False,
         ),
     ] = None,
@@ -157,7 +157,7 @@ def config_(
         str | None, typer.Option("--stack", help="Where to try it.", show_default="the first CPU stack")
     ] = None,
     python: Annotated[
-        Path | None, typer.Option(help="The Python of an environment of your own instead.", show_default=False)
+        Path | None, typer.Option(help="The Python of your own environment instead.", show_default=False)
     ] = None,
     keep: Annotated[
         list[str] | None,

@@ -40,7 +40,7 @@ def extend_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put your own packages on a stack, as one more layer. Its packages stay as they are."""
+    """Add your own packages to a stack as one more layer. Nothing else changes."""
     if not name:
         raise typer.BadParameter("the new stack needs a name", param_hint="--name")
     if requirements is None and not debian:

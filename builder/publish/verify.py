@@ -202,7 +202,7 @@ def _certificates(
 
 
 def _against(case: _Case, statement: Statement, terms: Terms | None) -> list[str]:
-    """What speaks against a certificate. A rule accepts those of earlier locks and suites, too, whose numbers only the
+    """The doubts about a certificate. A rule accepts those of earlier locks and suites, too, whose numbers only the
     bounds that they name can judge."""
     if case.rule is None:
         return judgement.doubts(statement, terms, case.image) if terms else ["there is no lock to judge it by"]

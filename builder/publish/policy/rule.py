@@ -54,7 +54,7 @@ class Rule:
         return tuple(f"(^|[^0-9a-z_]){word}([^0-9a-z_]|$)" for word in words)
 
     def doubts(self, statement: Statement, day: datetime.date) -> list[str]:
-        """What speaks against running the image of a certificate, a sentence each; nothing if it may run."""
+        """Why the image of a certificate may not run, a sentence for each reason; nothing if it may."""
         return [*self._origin(statement), *_results(statement), *_dates(statement, day), *self._withdrawals(statement)]
 
     def _origin(self, statement: Statement) -> Iterator[str]:

@@ -109,25 +109,27 @@ def hardware(device: str) -> Hardware:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A visible GPU: its model, driver and compute capability, such as (9, 0)."""
+    """A visible GPU: its model, driver, compute capability, such as (9, 0), and memory in MiB; 0 if it is not known."""
 
     name: str
     driver: str
     capability: tuple[int, int]
+    memory_mib: int = 0
 
 
 def gpus() -> list[Gpu]:
     """The visible GPUs; empty where nvidia-smi is missing, fails or lists none."""
     try:
-        rows = _query("name", "driver_version", "compute_cap")
+        rows = _query("name", "driver_version", "compute_cap", "memory.total")
     except errors.VettedError:
         return []
     listed = []
     for row in rows:
-        match = re.fullmatch(r"(\d+)\.(\d+)", row[2]) if len(row) == 4 else None
+        match = re.fullmatch(r"(\d+)\.(\d+)", row[2]) if len(row) == 5 else None
         if match is None:
             return []
-        listed.append(Gpu(row[0], row[1], (int(match[1]), int(match[2]))))
+        memory = re.match(r"\d+", row[3])  # "143771 MiB"; "[N/A]" where CPU and GPU share it
+        listed.append(Gpu(row[0], row[1], (int(match[1]), int(match[2])), int(memory[0]) if memory else 0))
     return listed
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -83,6 +85,18 @@ _PROBES = TypeAdapter(tuple[Probe, ...])
 def read(smoke: Path) -> tuple[Probe, ...]:
     """Every probe of a suite, in the order in which they run."""
     return _read(smoke, sources.digest(smoke))
+
+
+def require(smoke: Path, names: Sequence[str]) -> None:
+    """Raise BadInputError, with the nearest name, unless the suite has all of these probes. Runs nothing."""
+    known = [path.stem.replace("_", "-") for path in (smoke / "probes").glob("[!_]*.py")]
+    for name in names:
+        if known and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            raise errors.BadInputError(
+                f"there is no probe {name}" + (f"; did you mean {close[0]}?" if close else ""),
+                next_step=f"ls {smoke.name}/probes",
+            )
 
 
 @cache

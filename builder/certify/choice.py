@@ -39,7 +39,7 @@ def choose(project: Project) -> Choice:
         return Choice(for_cpu[-1].name, "no NVIDIA GPU is visible here")
     obstacles = {lock.name: obstacle(project, lock, here) for lock in locks if lock.stack.device == "cuda"}
     fitting = [lock for lock in locks if obstacles.get(lock.name) == ""]
-    models = ", ".join(dict.fromkeys(gpu.name for gpu in here))
+    models = ", ".join(dict.fromkeys(map(_description, here)))
     if not fitting:
         raise errors.BadInputError(
             f"no CUDA stack fits {models} with driver {here[0].driver}\n"
@@ -52,6 +52,11 @@ def choose(project: Project) -> Choice:
     chosen = max(certified or fitting, key=_age)
     reason = "it is certified for this hardware" if certified else "the newest that fits; not certified for it yet"
     return Choice(chosen.name, f"{models}, driver {here[0].driver}: {reason}")
+
+
+def _description(gpu: Gpu) -> str:
+    """Its model, and its memory where that is known. Every CUDA stack needs the same, so memory decides nothing."""
+    return f"{gpu.name} ({gpu.memory_mib / 1024:.0f} GiB)" if gpu.memory_mib else gpu.name
 
 
 def _is(hardware_class: str, place: str) -> bool:

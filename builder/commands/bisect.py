@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from builder.bisect.packages import BreakingChanges, Search
 from builder.bisect.question import Question
 from builder.bisect.settings import BreakingSettings
 from builder.bisect.trials import Server
-from builder.certify import hostenv
+from builder.certify import catalogue, hostenv
 from builder.commands.common import AsJson, changes_json, print_json
 from builder.intent import advisory, stack
 from builder.lock import lockfile
@@ -65,7 +64,7 @@ def packages_(
     if bool(probe) == bool(command):
         raise typer.BadParameter("name one probe, or a command after --, and not both", param_hint="--probe")
     question = Question(probe or "", tuple(command or ()), says, time_limit)
-    _check_probe(home, question.probe)
+    catalogue.require(home.smoke, [question.probe] if question.probe else [])
     advisories = advisory.load_all(home)
     with home.holding("bisect") as scratch, console.BisectionProgress("bisect") as progress:
         progress.say("reading the two ends")
@@ -101,16 +100,6 @@ def _resumable(journal: Journal, as_json: bool) -> Iterator[None]:
             console.note("interrupted: the same command goes on where it was")
             raise typer.Exit(130) from end
         raise
-
-
-def _check_probe(home: Project, probe: str) -> None:
-    """Refuse a misspelt probe before anything is installed."""
-    names = [path.stem.replace("_", "-") for path in (home.smoke / "probes").glob("[!_]*.py")]
-    if probe and names and probe not in names:
-        close = difflib.get_close_matches(probe, names, n=1)
-        raise errors.BadInputError(
-            f"there is no probe {probe}" + (f"; did you mean {close[0]}?" if close else ""), next_step="ls smoke/probes"
-        )
 
 
 def _packages_json(

@@ -12,7 +12,7 @@ import typer
 from builder import console
 from builder.base import project
 from builder.base.project import Project
-from builder.certify import certify
+from builder.certify import catalogue, certify
 from builder.certify.certify import Certification, Options
 from builder.commands.common import AsJson, Device, EngineName, OneStack, answering_engine, print_json, refuse
 from builder.image import daemon
@@ -53,6 +53,7 @@ def certify_(
     lock = lockfile.load(home, name)
     if device == Device.cuda and lock.stack.device == "cpu":
         raise typer.BadParameter(f"{name} is a cpu stack: its lock has no CUDA", param_hint="--device")
+    catalogue.require(home.smoke, probe or [])  # a misspelt one is reported before an image is built
     options = Options(device or lock.stack.device, engine_name or answering_engine(), tuple(probe or ()), force)
     advisories = advisory.load_all(home)  # a broken one is reported before any work begins
     with home.holding(name) as scratch:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from builder.base import errors, process
 from builder.image import oci
+
+# `docker load` leaves out layers that Docker has. If the last other image with one of them is removed at this moment,
+# the layer goes before the image is there.
+REMOVED = re.compile(r"content digest \S+: not found")
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,7 @@ def load(image: oci.Image, tag: str) -> Loaded:
     """Load an OCI layout into Docker under a tag, and return the reference that runs exactly this image."""
     reported = _reported(tag)
     if reported not in (image.manifest, image.config):
-        loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
-        process.check("loading the image into Docker", loading, next_step="docker info", tool="docker")
+        _load(image)
         reported = _reported(tag)
     if reported is None or reported not in (image.manifest, image.config):
         raise errors.VettedError(
@@ -69,6 +73,15 @@ def load(image: oci.Image, tag: str) -> Loaded:
         )
     reference = f"{tag.rpartition(':')[0]}@{reported}" if reported == image.manifest else reported
     return Loaded(image.manifest, reported, reference)
+
+
+def _load(image: oci.Image) -> None:
+    loading = ["sh", "-c", 'tar -C "$1" -cf - . | docker load', "sh", str(image.layout)]
+    result = process.run(loading, tool="docker")
+    if result.returncode != 0 and REMOVED.search(result.output):
+        result = process.run(loading, tool="docker")
+    if result.returncode != 0:
+        raise errors.from_tool("loading the image into Docker", result.output, next_step="docker info")
 
 
 def _reported(tag: str) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +36,7 @@ class Hub:
 
     repositories: Mapping[str, Path]
     storage: str = "localhost"  # the name of the host of large files
+    scheme: str = "http"
     port: int = 0
     downloads: list[tuple[str, int]] = field(default_factory=list)
 
@@ -42,12 +45,45 @@ class Hub:
         return sum(size for _, size in self.downloads)
 
 
+def authority(folder: Path, *hosts: str) -> tuple[Path, Path]:
+    """The certificate of an authority that nobody knows, and a file with a key and a certificate of these hosts."""
+    names = ",".join(f"DNS:{host}" for host in hosts)
+    ca, both = folder / "ca.crt", folder / "server.pem"
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    signed = ["-CA", str(ca), "-CAkey", str(folder / "ca.key"), "-addext", f"subjectAltName={names}"]
+    for argv in (
+        [*new, "-subj", "/CN=authority of a company", "-keyout", str(folder / "ca.key"), "-out", str(ca)],
+        [*new, "-subj", f"/CN={hosts[0]}", *signed, "-addext", "basicConstraints=critical,CA:FALSE",
+         "-keyout", str(folder / "server.key"), "-out", str(folder / "server.crt")],
+    ):  # fmt: skip
+        subprocess.run(argv, check=True, capture_output=True)
+    both.write_text((folder / "server.key").read_text() + (folder / "server.crt").read_text())
+    return ca, both
+
+
 @contextmanager
-def serving(repositories: Mapping[str, Path], address: str, storage: str) -> Iterator[Hub]:
-    """Serve on a free port of an address, until the end of the block."""
-    hub = Hub(repositories, storage)
+def serving(
+    repositories: Mapping[str, Path], address: str, storage: str, certificate: Path | None = None
+) -> Iterator[Hub]:
+    """Serve on a free port of an address, over TLS if there is a certificate, until the end of the block."""
+    hub = Hub(repositories, storage, "https" if certificate else "http")
     handler = type("Bound", (Handler,), {"hub": hub})
     with ThreadingHTTPServer((address, 0), handler) as server:
+        if certificate:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         hub.port = server.server_port
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -127,7 +163,7 @@ class Handler(BaseHTTPRequestHandler):
             place = f"{match['kind'] or 'models'}/{match['name']}/{match['path']}"
             headers |= {
                 "X-Linked-Etag": f'"{identity(path)}"', "X-Linked-Size": str(len(data)),
-                "Location": f"http://{self.hub.storage}:{self.hub.port}/stored/{place}",
+                "Location": f"{self.hub.scheme}://{self.hub.storage}:{self.hub.port}/stored/{place}",
             }  # fmt: skip
             self.send(HTTPStatus.FOUND, b"", headers)
         else:

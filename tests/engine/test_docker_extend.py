@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builder.image import build, oci, own, render, target
+from builder.image import build, daemon, oci, own, render, target
 from builder.lock import archives, lockfile
 from builder.lock.lockfile import Lock
 from tests.conftest import make_wheel
@@ -60,12 +60,9 @@ def inside(workshop: Workshop, *argv: str) -> str:
     """What a program prints in the image of the extension, as a container runs it."""
     home = workshop.project
     lock = lockfile.load(home, MINE)
-    reference = target.reference(home, lock)
-    layout = build.needed(home, lock).image.layout
-    load = f'docker image inspect "{reference}" >/dev/null 2>&1 || tar -C "{layout}" -cf - . | docker load >/dev/null'
-    subprocess.run(["sh", "-c", load], check=True)
-    command = ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", reference, *argv]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    loaded = daemon.load(build.needed(home, lock).image, target.reference(home, lock))
+    command = ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"]
+    done = subprocess.run([*command, loaded.reference, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

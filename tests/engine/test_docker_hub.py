@@ -1,8 +1,12 @@
-"""Training with a model and a dataset of the Hub, in the image of test_docker.py: what was downloaded once is kept."""
+"""Training with a model and a dataset of the Hub, in the image of test_docker.py: what was downloaded once is kept.
+
+The Hub answers over TLS, with a certificate of an authority that only this machine knows, as behind a company's proxy.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,6 +28,8 @@ save_strategy: "no"
 bf16: false
 """
 REWARD = "def length(completions, **_):\n    return [float(len(text)) for text in completions]\n"
+# A bar of progress that is full: a file, the share and the bytes.
+DOWNLOADING = re.compile(r"train\.jsonl: 100%\|.*\|")
 # The host as containers see it: two names, because the Hub keeps large files on another host.
 HOSTS = 'services: {train: {extra_hosts: ["hub.test:host-gateway", "files.test:host-gateway"]}}\n'
 
@@ -42,15 +48,20 @@ def test_a_second_run_downloads_nothing_and_a_third_needs_no_network(
     (mine / "mine.py").write_text(REWARD)
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text(HOSTS)
-    own = {"VETTED_SECRETS": str(secrets), "HF_HOME": str(mine / "runs" / ".huggingface")}
+    names = ("hub.test", "files.test")
+    ca, certificate = hub.authority(tmp_path, *names)
+    own = {
+        "VETTED_SECRETS": str(secrets), "HF_HOME": str(mine / "runs" / ".huggingface"), "VETTED_CA": str(ca),
+    }  # fmt: skip
     workshop_use = ("use", STACK, *registry, "--into", str(mine))
     chosen.json(*workshop_use, "--network", env=own)
     subprocess.run(["chmod", "a+rx", str(tmp_path)], check=True)
-    proxies = dict.fromkeys(("NO_PROXY", "no_proxy"), "hub.test,files.test")
-    with hub.serving(repositories, "0.0.0.0", "files.test") as server:  # noqa: S104 — a container must reach it
-        environment = {**own, **proxies, "HF_ENDPOINT": f"http://hub.test:{server.port}"}
+    proxies = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(names))
+    with hub.serving(repositories, "0.0.0.0", "files.test", certificate) as server:  # noqa: S104 — a container's
+        environment = {**own, **proxies, "HF_ENDPOINT": f"https://hub.test:{server.port}"}
         code, output = run(mine, "train", "--config", "my.yaml", files=[hosts], env=environment)
         assert code == 0, output
+        assert DOWNLOADING.search(output), output
         weights = (tmp_path / "model" / "model.safetensors").stat().st_size
         assert ("model.safetensors", weights) in server.downloads
         assert "train.jsonl" in {name for name, _ in server.downloads}

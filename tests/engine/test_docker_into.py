@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,10 @@ from builder.publish.standalone import Source
 from tests import parts
 from tests.conftest import ROOT
 from tests.engine.conftest import STACK, Workshop
-from tests.engine.training import run, runs
+from tests.engine.training import compose, run, runs
 
 IMAGE = f"registry.example/vetted/images@sha256:{'a' * 64}"
+ADDRESS = re.compile(r"http://127\.0\.0\.1:8888/lab\?token=(\w+)")
 GIT = ("-c", "user.name=x", "-c", "user.email=x@example.org")
 
 
@@ -147,4 +150,35 @@ def test_a_notebook_without_jupyterlab_says_how_to_get_it(chosen: Workshop) -> N
     assert (
         "this image has no JupyterLab\nnext, in a clone of Vetted: vetted extend STACK examples/notebook.txt" in output
     )
-    assert (ROOT / "examples" / "notebook.txt").is_file()
+
+
+def test_jupyterlab_in_a_layer_of_its_own_answers_with_its_token_alone(
+    chosen: Workshop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    shutil.copytree(ROOT / "examples", chosen.root / "examples", dirs_exist_ok=True)
+    stacks = {"VETTED_STACKS": str(tmp_path / "stacks")}
+    (tmp_path / "stacks").mkdir()
+    chosen.json("extend", STACK, "examples/notebook.txt", "--name", "notebook", env=stacks)
+    chosen.json("build", "notebook", env=stacks)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    reference = chosen.json("use", "notebook", "--into", str(mine), env=stacks)["image"]
+    request.addfinalizer(lambda: subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True))
+    subprocess.run(["chmod", "a+rx", str(tmp_path)], check=True)
+    with compose(mine, "up", "notebook") as server:
+        try:
+            assert server.stdout
+            address = next((match for line in server.stdout if (match := ADDRESS.search(line))), None)
+            assert address
+            assert status("/api/contents") == 403
+            assert status(f"/api/contents?token={address[1]}") == 200
+        finally:
+            compose(mine, "down").communicate()
+            server.communicate()
+
+
+def status(path: str) -> int:
+    """The HTTP status with which JupyterLab answers a GET request."""
+    connection = HTTPConnection("127.0.0.1", 8888, timeout=60)
+    connection.request("GET", path)
+    return connection.getresponse().status

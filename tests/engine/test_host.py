@@ -45,12 +45,6 @@ def test_the_same_key_again_runs_nothing(certified: Workshop) -> None:
     assert certified.certificate("host").stat().st_mtime_ns == before
 
 
-def test_an_unknown_probe_is_named(certified: Workshop) -> None:
-    done = certified.vetted(*HOST, "--probe", "no-such-probe")
-    assert done.returncode == 3
-    assert "no-such-probe" in done.stderr
-
-
 def spoil(file: Path, package: str) -> tuple[str, str]:
     """Change one character of a package's locked hash; the hash as it is written now, and as it was."""
     text = file.read_text()

@@ -46,9 +46,10 @@ class Fake:
         return [
             {
                 "name": name, "driver_version": self.driver, "compute_cap": f"{major}.{minor}",
+                "memory.total": f"{memory} MiB",
                 "uuid": f"GPU-0000000{number}-0000-0000-0000-000000000000",
             }
-            for number, (name, major, minor, _) in enumerate(fields)
+            for number, (name, major, minor, memory) in enumerate(fields)
         ]  # fmt: skip
 
     def machine(self, folder: Path, libraries: Path) -> stub.Machine:

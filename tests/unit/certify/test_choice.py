@@ -24,18 +24,18 @@ def listing(folder: Path, monkeypatch: pytest.MonkeyPatch, *rows: str) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_gpus_are_listed_with_driver_and_capability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ("NVIDIA H200, 580.95.05, 9.0, GPU-a", "NVIDIA L4, 580.95.05, 8.9, GPU-b")
+def test_gpus_are_listed_with_driver_capability_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ("NVIDIA H200, 580.95.05, 9.0, 143771 MiB, GPU-a", "NVIDIA GB10, 580.95.05, 12.1, [N/A], GPU-b")
     listing(tmp_path, monkeypatch, *rows)
-    h200, l4 = Gpu("NVIDIA H200", "580.95.05", (9, 0)), Gpu("NVIDIA L4", "580.95.05", (8, 9))
-    assert machine.gpus() == [h200, l4]
+    h200, shared = Gpu("NVIDIA H200", "580.95.05", (9, 0), 143771), Gpu("NVIDIA GB10", "580.95.05", (12, 1))
+    assert machine.gpus() == [h200, shared]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
-    assert machine.gpus() == [l4]
+    assert machine.gpus() == [shared]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert machine.gpus() == []
 
 
-@pytest.mark.parametrize("row", ["", "NVIDIA H200, 470.1, [N/A], GPU-a", "no devices were found"])
+@pytest.mark.parametrize("row", ["", "NVIDIA H200, 470.1, [N/A], 143771 MiB, GPU-a", "no devices were found"])
 def test_an_answer_that_lists_no_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str) -> None:
     listing(tmp_path, monkeypatch, row)
     assert machine.gpus() == []
@@ -44,7 +44,7 @@ def test_an_answer_that_lists_no_gpu_is_none(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("gpu", "name"),
     [
-        (Gpu("NVIDIA H200", "580.95.05", (9, 0)), "trl1.16-cu130"),
+        (Gpu("NVIDIA H200", "580.95.05", (9, 0), 143771), "trl1.16-cu130"),
         (Gpu("NVIDIA H200", "550.54.15", (9, 0)), "trl1.13-cu128"),
         (Gpu("NVIDIA GeForce RTX 5090", "580.95.05", (12, 0)), "trl1.16-cu130"),
         (Gpu("Tesla V100", "580.95.05", (7, 0)), "trl1.13-cu128"),
@@ -65,7 +65,7 @@ def test_the_newest_stack_that_the_gpu_and_its_driver_run_is_chosen(
     else:
         chosen = choice.choose(PROJECT)
         assert chosen.name == name
-        assert gpu.name in chosen.reason
+        assert chosen.reason.startswith(f"{gpu.name} (140 GiB), " if gpu.memory_mib else f"{gpu.name}, ")
 
 
 def test_a_machine_without_a_gpu_gets_the_cpu_stack(monkeypatch: pytest.MonkeyPatch) -> None:

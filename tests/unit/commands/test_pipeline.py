@@ -89,6 +89,15 @@ def test_certify_that_fails_ends_with_1_and_the_reason(command: Command, wheels:
     assert not (wheels.project.stack_dir(TINY) / "certificates").exists()
 
 
+def test_certify_names_a_misspelt_probe_before_anything_is_installed(command: Command, wheels: Small) -> None:
+    (wheels.project.smoke / "probes").mkdir(exist_ok=True)
+    (wheels.project.smoke / "probes" / "logprob_padding.py").touch()
+    answer = command(wheels.root, "certify", TINY, "--engine", "host", "--probe", "logprob-pading")
+    assert answer.code == 3
+    assert answer.err.splitlines()[0].endswith("there is no probe logprob-pading; did you mean logprob-padding?")
+    assert not hostenv.path(wheels.project, wheels.lock).exists()
+
+
 def test_certify_refuses_a_changed_hash_with_5_and_installs_nothing(command: Command, wheels: Small) -> None:
     true = wheels.lock.python[0].sha256
     wheels.edit("requirements.txt", true, "0" * 64)

@@ -16,7 +16,7 @@ from builder.base import errors, machine, project
 from builder.base.project import Project
 from builder.certify import certificate
 from builder.certify.certify import Options
-from builder.commands.common import AsJson, EngineName, Stacks, answering_engine, print_json, selected
+from builder.commands.common import AsJson, EngineName, Stacks, answering_engine, changes_json, print_json, selected
 from builder.intent import advisory
 from builder.upgrade.recertification import Progress
 from builder.upgrade.watch import request, watch
@@ -119,6 +119,8 @@ def _json(watched: Watched) -> dict[str, Any]:
         "day": str(watched.day), "good": watched.good, "certificates": watched.notices,
         "newer": [{**dataclasses.asdict(pin), "allowed": pin.allowed} for pin in watched.newer],
         "trials": [trial.outcome for trial in watched.trials], "outcome": watched.outcome, "untried": watched.untried,
+        "culprits": [changes_json(trial.breaking.culprits) if trial.breaking else [] for trial in watched.trials],
+        "training": [trial.training.to_json() if trial.training else None for trial in watched.trials],
         "unchanged_since": watched.unchanged, "branch": watched.branch, "commit": watched.commit,
         "subject": watched.subject, "request": watched.request,
         "failed": watched.failed, "verdict": str(watched.verdict) if watched.verdict else None,
@@ -136,6 +138,9 @@ def _print(home: Project, watched: Watched) -> None:
         out.print(f"{watched.name}: nothing is newer than its pins")
     if watched.untried:
         out.print(f"{watched.name}: not tried: {watched.untried}")
+    for trial in watched.trials:
+        if trial.training:
+            out.print(str(trial.training), style=None if trial.training.good else "red")
     if watched.unchanged:
         out.print(f"{watched.name}: tried on {watched.unchanged} already: {watched.outcome}; --force tries again")
     if watched.branch and watched.verdict:

@@ -41,10 +41,12 @@ def verdict(
     """
     lines = [f"# {subject(old, new, trials)}", ""]
     if new.digest != old.digest:
-        lines += [f"Verdict of {day}: **it may move.** The suite passed, and no number became worse.", ""]
+        judged = f"**it may move.** The suite passed, and no number became worse. {_trained(trials)}"
+        lines += [f"Verdict of {day}: {judged}", ""]
         lines += [f"The lock was {old.digest} and is {new.digest}.", ""]
     else:
         lines += [f"Verdict of {day}: **it stays.** The lock is {old.digest}.", ""]
+    lines += _departures(old, trials)
     if notices:
         lines += ["## Certificates", "", *(f"- {markdown(notice)}" for notice in notices), ""]
     lines += ["## New upstream", "", "| package | locked | newest | fits | in the way |", "|---|---|---|---|---|"]
@@ -55,6 +57,27 @@ def verdict(
     for number, trial in enumerate(trials, start=1):
         lines += _trial(number, trial, certified)
     return "\n".join(lines)
+
+
+def _trained(trials: Sequence[Recertification]) -> str:
+    """Whether what moves was also compared with the golden trajectories."""
+    green = [trial for trial in trials if trial.outcome == "green"]
+    if all(trial.training for trial in green):
+        return "The training does not change."
+    return "The training was not compared."
+
+
+def _departures(old: Lock, trials: Sequence[Recertification]) -> Iterator[str]:
+    """What passes the suite and trains differently is wrong, or wanted: no test knows which."""
+    for trial in trials:
+        if trial.outcome == "strays" and trial.new:
+            pins = [each for each in changes(old.versions, trial.new.versions) if each.name in old.stack.packages]
+            options = (f"--upgrade {change.name}=={change.new}" for change in pins)
+            yield from (
+                "**A person decides:** the suite passes, and the training is another one. If that is wanted, this "
+                "moves it all the same, because it does not train; then record the trajectories anew:",
+                "", f"    vetted recertify {old.name} {' '.join(options)}", "",
+            )  # fmt: skip
 
 
 def _trial(number: int, trial: Recertification, certified: Statement | None) -> Iterator[str]:

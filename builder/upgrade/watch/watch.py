@@ -21,7 +21,8 @@ from builder.certify.certify import Options
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
-from builder.upgrade import outdated, recertify
+from builder.trajectory import comparison, record
+from builder.upgrade import outdated, recertify, training
 from builder.upgrade.outdated import OutdatedPin
 from builder.upgrade.recertification import Progress, Recertification
 from builder.upgrade.watch import branch, git, notices, verdict
@@ -88,7 +89,8 @@ def attempt(
         watched.verdict = branch.folder(home, watched.name) / "verdict.md"
         return
     with branch.checked_out(home, watched.name, last.get("commit", "")) as tree, tree.holding(watched.name) as own:
-        watched.trials = _trials(tree, watched.fitting, watched.name, options, advisories, own, progress)
+        train = training.recorded(tree, watched.name, options) is not None
+        watched.trials = _trials(tree, watched.fitting, watched.name, options, advisories, own, progress, train=train)
         bad = [trial.outcome for trial in watched.trials if trial.outcome not in GREEN]
         watched.outcome = bad[0] if bad else "green"
         _conclude(tree, watched, own)
@@ -101,15 +103,16 @@ def attempt(
 
 def _trials(
     tree: Branch, pins: Sequence[OutdatedPin], name: str, options: Options, advisories: Sequence[Advisory],
-    scratch: Path, progress: Progress,
+    scratch: Path, progress: Progress, *, train: bool,
 ) -> list[Recertification]:  # fmt: skip
+    """`train`: the stack has golden trajectories. What departs from them ends the trials: a person decides."""
     trials: list[Recertification] = []
 
     def try_(chosen: Sequence[OutdatedPin]) -> Recertification:
         progress.say(f"trying {', '.join(f'{pin.name} {pin.fits}' for pin in chosen)}")
         (own := scratch / f"trial-{len(trials)}").mkdir()
         upgrade = [f"{pin.name}=={pin.fits}" for pin in chosen]
-        trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress))
+        trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress, train=train))
         return trials[-1]
 
     left = list(pins)
@@ -147,7 +150,9 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
 
 
 def _keep(tree: Branch, trial: Recertification, own: Path, scratch: Path) -> None:
-    """Put the draft of an advisory and the reproducer of a trial on the branch; `own` is below its root."""
+    """Put a trial's picture, draft of an advisory and reproducer on the branch; `own` is below its root."""
+    if trial.training and comparison.drawn(tree, trial.training, scratch, tree.root / own / "training.svg"):
+        trial.picture = own / "training.svg"
     if trial.advisory:
         write(tree.root / own / "advisory.toml", trial.advisory.read_bytes(), scratch)
     if trial.reproducer:
@@ -160,9 +165,11 @@ def _keep(tree: Branch, trial: Recertification, own: Path, scratch: Path) -> Non
 
 
 def _identity(home: Project, watched: Watched, options: Options) -> str:
-    """What decides what a trial would show: the lock, the suite, what fits, and where it runs."""
+    """What decides what a trial would show: the lock, the suite, the trajectories, what fits, and where it runs."""
+    trajectories = home.relative(record.folder(home, watched.name))
     parts = [
         watched.lock.digest, sources.digest(home.smoke), options.engine, options.device,
+        git.run(home.root, "rev-parse", "--verify", "--quiet", f"HEAD:./{trajectories}").stdout.strip(),
         *(asdict(pin) for pin in watched.fitting),
     ]  # fmt: skip
     return sha256(json.dumps(parts, sort_keys=True).encode())

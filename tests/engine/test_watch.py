@@ -77,28 +77,97 @@ RELEASED = {
     "pytest": [("2023-09-02", "7.4.1"), ("2023-09-07", "7.4.2")],
     "typing-extensions": [("2023-09-18", "4.8.0")],
 }
+EVENTS = sorted(day for releases in RELEASED.values() for day, _ in releases)
 FIRST = datetime.date(2023, 8, 1)
+# The suite asks for a name that pluggy 1.3.0 took away, as plugins of pytest did.
+BAD = {"name": "pluggy", "good": "1.2.0", "bad": "1.3.0"}
+SUITE = """\
+import pytest
+probes = request["probes"] or ["alpha", "beta"]
+say("start", probes=probes, python=sys.version.split()[0])
+for probe in probes:
+    try:
+        if probe == "beta":
+            from pluggy._callers import _Result
+        end(probe)
+    except ImportError as error:
+        end(probe, "failed", reason=f"ImportError: {error}")
+say("finish")
+"""
 
 
-def test_sixty_days_are_replayed(
-    small: Small, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def git(root: Path, *argv: str) -> str:
+    own = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
+    return subprocess.run(["git", *own, *argv], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def watched(small: Small, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Small:
+    """A stack of real releases, locked and certified on the first day, in a repository."""
     monkeypatch.setattr(debian, "LIBRARIES", {})
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("GIT_AUTHOR", "GIT_COMMITTER"):
+        monkeypatch.setenv(f"{name}_NAME", "somebody")
+        monkeypatch.setenv(f"{name}_EMAIL", "somebody@example.org")
     text = small.file("stack.toml").read_text()
     pins = ", ".join(f'"{name}=={version}"' for name, version in PINS.items())
     text = re.sub(r"requires = .*", f"requires = [{pins}]", text).partition("[[patch]]")[0]
     small.file("stack.toml").write_text(text)
     assert set(stack.load(small.project, TINY).packages) == set(PINS)
-    answer = command(small.root, "lock", TINY)
+    small.suite(SUITE)
+    with monkeypatch.context() as then:
+        then.setenv("UV_EXCLUDE_NEWER", str(FIRST))
+        answer = command(small.root, "lock", TINY)
     assert answer.code == 0, answer.err
+    small.render()
+    small.issue(day=FIRST)
+    (small.root / ".gitignore").write_text(".vetted/\nwheelhouse/\n")
+    git(small.root, "init", "--quiet", "--initial-branch=main")
+    git(small.root, "add", "--all")
+    git(small.root, "commit", "--quiet", "--message", "all")
+    return small
+
+
+def known_on(day: str) -> dict[str, str]:
+    """What is new on a day, as we know today."""
+    return {
+        name: [version for released, version in releases if released <= day][-1]
+        for name, releases in RELEASED.items()
+        if releases[0][0] <= day
+    }
+
+
+def test_sixty_days_are_replayed(watched: Small, command: Command) -> None:
+    """Every day has its verdict: what is good moves, and what breaks the suite is named as long as it is in the way."""
     for number in range(60):
-        day = FIRST + datetime.timedelta(days=number)
-        answer = command(small.root, "watch", TINY, "--dry-run", "--as-of", str(day), "--json")
-        fits = {pin["name"]: pin["fits"] for pin in json.loads(answer.out)[TINY]["newer"]}
-        expected = {
-            name: [version for released, version in releases if released <= str(day)][-1]
-            for name, releases in RELEASED.items()
-            if releases[0][0] <= str(day)
-        }
-        assert fits == expected, day
+        day = str(FIRST + datetime.timedelta(days=number))
+        new = known_on(day)
+        answer = command(watched.root, "watch", TINY, "--engine", "host", "--as-of", day, "--json")
+        seen = json.loads(answer.out)[TINY]
+        assert {pin["name"]: pin["fits"] for pin in seen["newer"]} == new, day
+        assert (seen["certificates"], seen["failed"]) == ([], ""), day
+        if not new:
+            assert (answer.code, seen["trials"], seen["verdict"]) == (0, [], None), day
+            continue
+        good = {name: version for name, version in new.items() if name != BAD["name"]}
+        assert (answer.code, seen["outcome"]) == (1, "red"), day
+        if day in EVENTS:
+            assert seen["trials"] == ["red", "green"][: 1 + bool(good)], day
+            assert seen["culprits"] == [[BAD], []][: 1 + bool(good)], day
+        else:
+            last = max(event for event in EVENTS if event < day)
+            assert (seen["trials"], seen["unchanged_since"]) == ([], last), day
+        verdict = Path(seen["verdict"]).read_text()
+        moved = ", ".join(f"{name} {PINS[name]} → {version}" for name, version in sorted(good.items()))
+        broken = "pluggy 1.2.0 → 1.3.0 does not pass the suite"
+        assert verdict.startswith(f"# {TINY}: {moved or broken}\n"), day
+        assert ("**it may move.**" in verdict) is bool(good), day
+        assert "**beta** failed: ImportError: cannot import name '\\_Result'" in verdict, day
+        assert "### The culprit\n\n- pluggy 1.2.0 → 1.3.0\n" in verdict, day
+        pins = stack_on_branch(watched)
+        assert pins == {**PINS, **good}, day
+
+
+def stack_on_branch(small: Small) -> dict[str, str]:
+    text = git(small.root, "show", f"vetted/watch/{TINY}:lockfiles/{TINY}/stack.toml")
+    return dict(re.findall(r'"([a-z-]+)==([0-9.]+)"', text))

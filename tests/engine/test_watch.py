@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from builder.base import machine
 from builder.intent import stack
-from builder.lock import debian
+from builder.lock import debian, renewal
+from builder.lock.osv import Installed, Match
+from builder.upgrade.watch import vex
+from builder.upgrade.watch.exposure import Exposure
 from tests.conftest import ROOT, TINY, Small
 from tests.engine.test_examples import check
 from tests.unit.conftest import Command
@@ -171,3 +175,38 @@ def test_sixty_days_are_replayed(watched: Small, command: Command) -> None:
 def stack_on_branch(small: Small) -> dict[str, str]:
     text = git(small.root, "show", f"vetted/watch/{TINY}:lockfiles/{TINY}/stack.toml")
     return dict(re.findall(r'"([a-z-]+)==([0-9.]+)"', text))
+
+
+def test_what_a_rebuild_fixes_is_in_the_changelogs_of_the_real_mirror(small: Small) -> None:
+    """Debian 12 as it was released: what its security team fixed since stays in the changelogs."""
+    entries = {"bsdutils": "1:2.38.1-5+b1", "libssl3": "3.0.9-1", "zlib1g": "1:1.2.13.dfsg-1"}
+    lines = [f"{name}={version} sha256:{'d' * 64}\n" for name, version in entries.items()]
+    small.file("debian.txt").write_text("".join(lines))
+    found = {fix.source: fix for fix in renewal.of(small.project, small.lock, small.scratch()).fixes}
+    assert "CVE-2024-28085" in found["util-linux"].cves
+    assert found["util-linux"].old == "2.38.1-5"
+    assert "CVE-2023-5363" in found["openssl"].cves and not found["openssl"].unknown
+    assert "CVE-2023-0464" not in found["openssl"].cves  # which 3.0.9 has fixed itself
+
+
+READS = """
+import json, sys
+from pathlib import Path
+from lib4vex.parser import VEXParser
+parser = VEXParser(vex_type="openvex")
+parser.parse(sys.argv[1])
+print(json.dumps([parser.get_metadata(), parser.get_vulnerabilities()], default=str))
+"""
+
+
+def test_another_reader_takes_the_statements(tmp_path: Path) -> None:
+    thing = Installed("PyPI", "tiny-lib", "1.0", ("tiny-lib",))
+    match = Match(("CVE-2026-1", "PYSEC-2026-1"), thing, "<1.5", "1.5", "It leaks.")
+    exposed = [Exposure(match, ("pkg:pypi/tiny-lib@1.0",), True, "it fits")]
+    document = vex.updated(vex.read(tmp_path / "none.json"), exposed, set(), datetime.date(2026, 11, 24))
+    file = tmp_path / "vex.openvex.json"
+    file.write_text(vex.to_json(document))
+    argv = [machine.uv_binary(), "run", "--quiet", "--no-project", "--with", "lib4vex==0.2.3", "python", "-c", READS]
+    done = subprocess.run([*argv, str(file)], capture_output=True, text=True, check=True)
+    metadata, (read,) = json.loads(done.stdout)
+    assert (read["id"], read["status"]) == ("CVE-2026-1", "under_investigation"), (metadata, read)

@@ -9,6 +9,7 @@ from builder.base.text import markdown
 from builder.certify.certificate import Measurement, ProbeResult, Statement
 from builder.lock.change import changes
 from builder.lock.lockfile import Lock
+from builder.lock.renewal import Renewal
 from builder.upgrade import compare
 from builder.upgrade.outdated import OutdatedPin
 from builder.upgrade.recertification import Recertification
@@ -33,11 +34,12 @@ def subject(old: Lock, new: Lock, trials: Sequence[Recertification]) -> str:
 
 def verdict(
     old: Lock, new: Lock, day: datetime.date, newer: Sequence[OutdatedPin], notices: Sequence[str],
-    trials: Sequence[Recertification], certified: Statement | None = None,
+    trials: Sequence[Recertification], certified: Statement | None = None, more: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The whole text, for the stack before and after the trials.
 
-    `certified`: a certificate of the stack as it was, for trials without one of the same device and engine.
+    `certified`: a certificate of the stack as it was, for trials without one of the same device and engine. `more`:
+    sections that others wrote.
     """
     lines = [f"# {subject(old, new, trials)}", ""]
     if new.digest != old.digest:
@@ -53,10 +55,26 @@ def verdict(
     for pin in newer:
         fits = pin.fits if pin.fits != pin.locked else "nothing newer"
         lines.append("| " + " | ".join(map(markdown, (pin.name, pin.locked, pin.newest, fits, pin.why_not))) + " |")
-    lines.append("")
+    lines += ["", *more]
     for number, trial in enumerate(trials, start=1):
         lines += _trial(number, trial, certified)
     return "\n".join(lines)
+
+
+def renewed(renewal: Renewal) -> list[str]:
+    """What a rebuild with today's Debian packages would change, one line for each thing to know."""
+    lines = [str(fix) for fix in renewal.fixes if fix.cves or fix.unknown]
+    if others := [f"{fix.source} {fix.old} → {fix.new}" for fix in renewal.fixes if not fix.cves and not fix.unknown]:
+        lines.append(f"newer Debian packages without a CVE in their changelogs: {', '.join(others)}")
+    return [*lines, renewal.note] if renewal.note else lines
+
+
+def debian(renewal: Renewal | None, unknown: str) -> list[str]:
+    """The same as a section."""
+    if renewal is None:
+        return ["## Debian packages", "", f"Not compared with the mirror: {markdown(unknown)}.", ""]
+    lines = [f"- {markdown(line)}" for line in renewed(renewal)] or ["The mirror has nothing newer."]
+    return ["## Debian packages", "", *lines, ""]
 
 
 def _trained(trials: Sequence[Recertification]) -> str:
@@ -73,11 +91,16 @@ def _departures(old: Lock, trials: Sequence[Recertification]) -> Iterator[str]:
         if trial.outcome == "strays" and trial.new:
             pins = [each for each in changes(old.versions, trial.new.versions) if each.name in old.stack.packages]
             options = (f"--upgrade {change.name}=={change.new}" for change in pins)
+            words = (
+                "the suite passes, and the training is another one. If that is wanted, this moves it all the same, "
+                "because it does not train; then record the trajectories anew:"
+            )
             yield from (
-                "**A person decides:** the suite passes, and the training is another one. If that is wanted, this "
-                "moves it all the same, because it does not train; then record the trajectories anew:",
-                "", f"    vetted recertify {old.name} {' '.join(options)}", "",
-            )  # fmt: skip
+                f"**A person decides:** {words}",
+                "",
+                f"    vetted recertify {old.name} {' '.join(options)}",
+                "",
+            )
 
 
 def _trial(number: int, trial: Recertification, certified: Statement | None) -> Iterator[str]:

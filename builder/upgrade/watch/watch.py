@@ -14,19 +14,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from builder.base import sources
+from builder.base import errors, sources
 from builder.base.project import Project, remove, sha256, write
 from builder.certify import certificate
 from builder.certify.certify import Options
 from builder.intent.advisory import Advisory
-from builder.lock import lockfile
+from builder.lock import lockfile, renewal
 from builder.lock.lockfile import Lock
+from builder.lock.renewal import Renewal
 from builder.trajectory import comparison, record
 from builder.upgrade import outdated, recertify, training
+from builder.upgrade.mainline import Mainline
 from builder.upgrade.outdated import OutdatedPin
 from builder.upgrade.recertification import Progress, Recertification
-from builder.upgrade.watch import branch, git, notices, verdict
+from builder.upgrade.watch import branch, exposure, git, notices, verdict
 from builder.upgrade.watch.branch import Branch
+from builder.upgrade.watch.exposure import Exposure
 
 GREEN = ("green", "nothing")
 ALONE = ("unresolvable", "unsound", "not built")  # together; one by one, some may move
@@ -40,6 +43,10 @@ class Watched:
     day: datetime.date
     notices: list[str] = field(default_factory=list)
     newer: list[OutdatedPin] = field(default_factory=list)
+    renewal: Renewal | None = None  # by today's Debian packages
+    not_renewed: str = ""  # why that is not known
+    exposures: list[Exposure] = field(default_factory=list)  # by the user's export of OSV
+    records: int = 0  # in that export; 0 where there is none
     trials: list[Recertification] = field(default_factory=list)
     untried: str = ""  # why nothing was tried, although something fits
     failed: str = ""  # why the trials ended early
@@ -51,6 +58,7 @@ class Watched:
     verdict: Path | None = None
     subject: str = ""
     request: str = ""  # the address of the pull or merge request
+    main: list[Mainline] = field(default_factory=list)  # the main branches of packages
 
     @property
     def name(self) -> str:
@@ -63,14 +71,24 @@ class Watched:
 
     @property
     def good(self) -> bool:
-        """Does every certificate hold for a while, and did everything move that fits?"""
-        return not self.notices and not self.failed and self.outcome in ("", *GREEN)
+        """Does every certificate hold for a while, did everything move that fits, and is no known fix left out?"""
+        exposed = any(exposure.needs_a_person for exposure in self.exposures)
+        broken = any(main.outcome == "red" for main in self.main)
+        return not (self.notices or self.failed or exposed or broken) and self.outcome in ("", *GREEN)
 
 
 def look(home: Project, name: str, day: datetime.date, scratch: Path) -> Watched:
     """What is new for a stack, and what becomes of its certificates. Nothing is tried."""
     lock = lockfile.load(home, name)
-    return Watched(lock, day, notices.of(home, lock, day), outdated.of_stack(lock, scratch))
+    watched = Watched(lock, day, notices.of(home, lock, day), outdated.of_stack(lock, scratch))
+    if day != certificate.today():
+        watched.not_renewed = "a mirror has the packages of today, and not of another day"
+        return watched
+    try:
+        watched.renewal = renewal.of(home, lock, scratch)
+    except (errors.NetworkError, errors.MissingToolError) as error:  # everything else can be said without it
+        watched.not_renewed = error.what.partition("\n")[0]
+    return watched
 
 
 def attempt(
@@ -137,7 +155,12 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
         _keep(tree, trial, own / f"trial-{number}", scratch)
     watched.subject = verdict.subject(watched.lock, moved, watched.trials)
     certified = next(iter(certificate.of_stack(tree.home, watched.name).values()), None)
-    text = verdict.verdict(watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified)
+    more = verdict.debian(watched.renewal, watched.not_renewed)
+    if watched.records:
+        more += exposure.section(watched.exposures, watched.records)
+    text = verdict.verdict(
+        watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified, more
+    )
     write(tree.root / own / "verdict.md", text, scratch)
     paths = [
         tree.relative(tree.stack_dir(watched.name)), f"images/{watched.name}", "README.md", "README.zh-CN.md", "docs",

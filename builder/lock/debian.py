@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
@@ -111,6 +111,16 @@ class Apt:
         answer = self._run("apt-cache", "madison", *(entry.name for entry in entries)).stdout
         versions = {tuple(cell.strip() for cell in line.split("|")[:2]) for line in answer.splitlines()}
         return {entry for entry in entries if (entry.name, entry.version) in versions}
+
+    def newest(self, names: Collection[str]) -> list[dict[str, str]]:
+        """What apt would install of each, as the mirror describes it: its fields. Raises VettedError."""
+        from debian.deb822 import Deb822  # as in _mirrors
+
+        result = self._run("apt-cache", "show", "--no-all-versions", *sorted(names))
+        stanzas = [dict(stanza) for stanza in Deb822.iter_paragraphs(result.stdout)]
+        if names and not stanzas:
+            raise errors.from_tool("asking for Debian packages", result.output)
+        return stanzas
 
     def download(self, entries: Collection[Entry], target: Path) -> dict[Entry, Path]:
         """Exactly these versions as files in `target`, not yet verified. Raises NetworkError."""
@@ -221,10 +231,9 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
     What the mirror replaced since the lock comes from snapshot.debian.org. A kept file is hashed at every use: its
     name is the hash that it should have. Raises NetworkError.
     """
-    cache = project.state / "debs"
-    cache.mkdir(parents=True, exist_ok=True)
-    files = {entry: cache / f"{entry.sha256}.deb" for entry in lock.debian if names is None or entry.name in names}
-    missing = [entry for entry, path in files.items() if not _is_locked(path, entry)]
+    (project.state / "debs").mkdir(parents=True, exist_ok=True)
+    files = {entry: kept(project, entry) for entry in lock.debian if names is None or entry.name in names}
+    missing = [entry for entry, path in files.items() if not is_kept(path, entry)]
     if missing:
         downloads = scratch / f"debs-{lock.platform.name}"
         downloads.mkdir(parents=True)
@@ -232,18 +241,33 @@ def fetch(project: Project, lock: Lock, scratch: Path, names: Collection[str] | 
             apt = Apt(folder / f"apt-{lock.platform.name}", lock.stack)
             offered = apt.offered(missing)
             downloaded = apt.download([entry for entry in missing if entry in offered], downloads)
-        for entry, path in downloaded.items():
-            if (digest := sha256_file(path)) != f"sha256:{entry.sha256}":
-                raise errors.NetworkError(
-                    f"{entry.name}={entry.version}: the downloaded package is not the locked one\n"
-                    f"expected sha256:{entry.sha256}\ngot      {digest}",
-                    cause="debian.txt was edited, or the mirror serves other bytes than when it was locked",
-                    next_step="git diff lockfiles/, then `vetted lock --check`",
-                )
-            path.replace(files[entry])
+        keep(downloaded, files)
         for entry, path in _replaced([entry for entry in missing if entry not in offered], lock, downloads):
             path.replace(files[entry])
     return files
+
+
+def kept(project: Project, entry: Entry) -> Path:
+    """Where the file of a package is kept."""
+    return project.state / "debs" / f"{entry.sha256}.deb"
+
+
+def keep(downloaded: Mapping[Entry, Path], files: Mapping[Entry, Path]) -> None:
+    """Move downloads to where they are kept. Raises NetworkError for bytes that are not those of the entry."""
+    for entry, path in downloaded.items():
+        if (digest := sha256_file(path)) != f"sha256:{entry.sha256}":
+            raise errors.NetworkError(
+                f"{entry.name}={entry.version}: the downloaded package is not the locked one\n"
+                f"expected sha256:{entry.sha256}\ngot      {digest}",
+                cause="debian.txt was edited, or the mirror serves other bytes than when it was locked",
+                next_step="git diff lockfiles/, then `vetted lock --check`",
+            )
+        path.replace(files[entry])
+
+
+def is_kept(path: Path, entry: Entry) -> bool:
+    """Is it the file of this package?"""
+    return path.is_file() and sha256_file(path) == f"sha256:{entry.sha256}"
 
 
 def _replaced(gone: Sequence[Entry], lock: Lock, target: Path) -> Iterator[tuple[Entry, Path]]:
@@ -261,7 +285,3 @@ def _replaced(gone: Sequence[Entry], lock: Lock, target: Path) -> Iterator[tuple
                     next_step="set VETTED_DEBIAN_MIRROR to a snapshot mirror of the day of the lock, "
                     "or upgrade with `vetted lock --upgrade debian`",
                 ) from error
-
-
-def _is_locked(path: Path, entry: Entry) -> bool:
-    return path.is_file() and sha256_file(path) == f"sha256:{entry.sha256}"

@@ -28,7 +28,7 @@ from builder import __version__
 from builder.base.project import sha256_file
 from builder.image import oci
 from builder.lock.lockfile import Entry, Lock
-from builder.publish import libraries, licences
+from builder.publish import libraries, licences, purls
 from builder.publish.libraries import Library, Vendored
 from builder.publish.nested import NestedComponent
 
@@ -140,14 +140,13 @@ def _distribution(lock: Lock, entry: Entry, declared: Sequence[str]) -> Componen
         for _, path in applied
     ]
     notes = [f"{patch.file} {sha256_file(path)}: {patch.reason}" for patch, path in applied]
-    purl = PackageURL("pypi", None, entry.name, entry.version)
+    purl = purls.distribution(entry)
     pedigree = Pedigree(patches=patches, notes="\n".join(notes)) if patches else None
     return _component(entry, purl, declared, pedigree)
 
 
 def _package(lock: Lock, entry: Entry, declared: Sequence[str]) -> Component:
-    qualifiers: dict[str, str] = {"distro": lock.stack.debian}
-    return _component(entry, PackageURL("deb", "debian", entry.name, entry.version, qualifiers), declared)
+    return _component(entry, purls.package(lock, entry), declared)
 
 
 def _component(

@@ -1,9 +1,10 @@
-"""What changes when one moves from one stack to another: versions, sizes, advisories, GPUs, patches, numbers."""
+"""From one stack to another, what changes: versions, sizes, advisories, GPUs, patches, training, numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from packaging.version import Version
 
@@ -11,6 +12,8 @@ from builder.certify.certificate import ProbeResult
 from builder.intent.advisory import Advisory
 from builder.lock.change import Change, changes
 from builder.site.stacks import StackPage
+from builder.trajectory import comparison as trajectories
+from builder.trajectory.verdict import Verdict
 
 # What a change of version touches, by the first part of the release that differs.
 PARTS = ("major", "minor", "patch")
@@ -114,6 +117,18 @@ class Comparison:
         """The patches of the old stack alone, and those of the new one alone."""
         old, new = ([patch.file for patch in stack.lock.stack.patch] for stack in (self.old, self.new))
         return [file for file in old if file not in new], [file for file in new if file not in old]
+
+    @property
+    def training(self) -> list[Verdict | str]:
+        """The verdict on each two golden trajectories of one device, or why these two cannot be compared."""
+        both = product(self.old.records, self.new.records)
+        alike = [pair for pair in both if pair[0].place.device == pair[1].place.device]
+        return [judged for pair in alike for judged in trajectories.pairs(pair)]
+
+    @property
+    def not_recorded(self) -> list[str]:
+        """The stacks that have no golden trajectories."""
+        return [stack.name for stack in (self.old, self.new) if not stack.records]
 
     @property
     def numbers(self) -> list[NumberPair]:

@@ -17,6 +17,8 @@ from builder.pages import gpus, images, matrix
 from builder.pages.records import Image
 from builder.site import certificates
 from builder.site.certificates import Certificate, Unreadable
+from builder.trajectory import record
+from builder.trajectory.record import Record
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class StackPage:
     """A stack. `image`: what was measured of its image; `image_today`: whether a build would make that image today.
 
     `gpus`: GPU -> its verdict in words; empty for a stack without kernels. `advisories`: those that match the lock in
-    some context, or with certainty.
+    some context, or with certainty. `records`: its golden trajectories.
     """
 
     lock: Lock
@@ -37,6 +39,7 @@ class StackPage:
     unreadable: Sequence[Unreadable]
     earlier: Sequence[Certificate]
     advisories: Sequence[Advisory]
+    records: Sequence[Record] = ()
 
     @property
     def name(self) -> str:
@@ -67,7 +70,10 @@ class StackPage:
 
 
 def read(project: Project, name: str, scratch: Path) -> StackPage:
-    """Everything of a stack. Raises BadInputError for a broken lock; a broken certificate is shown as such."""
+    """Everything of a stack.
+
+    Raises BadInputError for a broken lock or a broken record of trajectories; a broken certificate is shown as such.
+    """
     lock = lockfile.load(project, name)
     terms: Terms = judgement.terms(project, lock)
     current, unreadable = certificates.current(project, terms)
@@ -84,4 +90,5 @@ def read(project: Project, name: str, scratch: Path) -> StackPage:
         unreadable=unreadable,
         earlier=certificates.earlier(project, terms, current, scratch),
         advisories=[advisory for advisory in terms.advisories if advisory.matches(lock.versions) != "no"],
+        records=record.of_stack(project, name),
     )

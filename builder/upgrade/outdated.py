@@ -84,10 +84,14 @@ def moved(stack: Stack, name: str, version: str) -> Stack:
 
 
 def _newest_that_fits(lock: Lock, name: str, locked: str, scratch: Path) -> str:
-    """uv takes the newest version that the other pins allow."""
-    free = [f"{name}>={locked.partition('+')[0]}" if key == name else line for key, line in lock.stack.packages.items()]
-    versions, conflict = resolved(lock.stack, scratch, free, limits(lock, scratch))
-    return locked if conflict else versions.get(name, locked)
+    return at_least(lock, name, locked.partition("+")[0], scratch)[0] or locked
+
+
+def at_least(lock: Lock, name: str, version: str, scratch: Path) -> tuple[str, str]:
+    """The version that uv takes beside all other pins when it has to be this one or newer, or what is in the way."""
+    free = [line for key, line in lock.stack.packages.items() if key != name]
+    versions, conflict = resolved(lock.stack, scratch, [*free, f"{name}>={version}"], limits(lock, scratch))
+    return versions.get(name, ""), conflict
 
 
 def limits(lock: Lock, scratch: Path) -> list[str]:

@@ -36,6 +36,7 @@ class Recertification:
     worse: list[Regression] = field(default_factory=list)
     training: Verdict | None = None  # of the golden trajectories
     not_trained: str = ""  # why they were not compared
+    picture: Path | None = None  # of the comparison
     breaking: BreakingChanges | None = None
     no_culprit: str = ""  # why none was found
     reproducer: Path | None = None

@@ -33,8 +33,7 @@ def sections(result: Recertification) -> list[str]:
     if result.findings:
         lines += [*(f"- {markdown(finding.what)}; fix: {markdown(finding.fix)}" for finding in result.findings), ""]
     lines += [*_broken(result), *_culprit(result)]
-    if result.training:
-        lines += ["## Training", "", markdown(str(result.training)), ""]
+    lines += _training(result)
     if result.reproducer:
         lines += ["A reproducer that needs only uv:", "", f"    uv run --no-project {result.reproducer}", ""]
     if result.advisory:
@@ -43,6 +42,15 @@ def sections(result: Recertification) -> list[str]:
         lines += [f"## What changed ({len(difference.rows)} distributions, {difference.total})", ""]
         lines += [*(f"- {markdown(line)}" for line in difference.words()), ""]
     return lines
+
+
+def _training(result: Recertification) -> Iterator[str]:
+    if result.training:
+        yield from ("## Training", "", markdown(str(result.training)), "")
+    elif result.not_trained:
+        yield from ("## Training", "", f"Not compared: {markdown(result.not_trained)}", "")
+    if result.picture:
+        yield from (f"A picture of both: {result.picture}", "")
 
 
 def _broken(result: Recertification) -> Iterator[str]:

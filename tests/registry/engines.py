@@ -1,7 +1,8 @@
 """Evaluates Rego and Kyverno's conditions: run by uv with regopy and jmespath, one JSON document in, one out.
 
-regopy is rego-cpp, an implementation of Rego beside OPA. Of Kyverno there is no package: its conditions run in Python's
-JMESPath, with those functions of Kyverno's that they call.
+Rego runs twice: in OPA's own engine (opa.txt, on Python's path), and in regopy, which is rego-cpp, an implementation
+beside OPA. Of Kyverno there is no package: its conditions run in Python's JMESPath, with those functions of Kyverno's
+that they call.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from typing import Any
 
 import jmespath
+import opa_bindings
 import regopy
 from jmespath import functions
 
@@ -49,13 +51,27 @@ def _rfc3339(time: datetime.datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def rego(policy: str, query: str, statement: Any) -> Any:
-    """The value of a query; None where it is undefined."""
+def rego_cpp(policy: str, query: str, statement: Any) -> Any:
+    """The value of a document; None where it is undefined."""
     interpreter = regopy.Interpreter()
     interpreter.add_module("policy", policy)
     interpreter.set_input(statement)
-    answer = str(interpreter.query(query))
-    return None if answer == "undefined" else json.loads(answer)["expressions"][0]
+    answer = str(interpreter.query(f"answer = data.{query}"))
+    return None if answer == "undefined" else json.loads(answer)["bindings"]["answer"]
+
+
+def opa(policy: str, query: str, statement: Any) -> Any:
+    """The same, by OPA."""
+    with opa_bindings.OpaEngine() as engine:
+        engine.add_policy("policy.rego", policy)
+        try:
+            return engine.eval_document(query, statement)
+        except opa_bindings.OpaUndefinedError:
+            return None
+
+
+ENGINES = {"OPA": opa, "rego-cpp": rego_cpp}
+QUERIES = {"cosign": "signature.allow", "policy-controller": "sigstore.isCompliant"}
 
 
 def kyverno(conditions: list[dict[str, Any]], statement: Any) -> bool:
@@ -74,8 +90,10 @@ def main() -> None:
     request = json.load(sys.stdin)
     answers = [
         {
-            "cosign": rego(request["cosign"], "data.signature.allow", statement) is True,
-            "policy-controller": rego(request["policy-controller"], "data.sigstore.isCompliant", statement),
+            **{
+                program: {name: engine(request[program], query, statement) for name, engine in ENGINES.items()}
+                for program, query in QUERIES.items()
+            },
             "kyverno": kyverno(request["kyverno"], statement),
         }
         for statement in request["statements"]

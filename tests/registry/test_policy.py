@@ -26,12 +26,15 @@ from builder.publish.signing import Envelope
 from tests import parts
 from tests.attacks.test_registry import FORGERIES, forge
 from tests.conftest import GOOD_RUN, TINY, Small, runner
+from tests.registry import opa
 from tests.registry.conftest import Keys, Stack, make_image, publish
-from tests.registry.statements import BAD, DAY, GOOD
+from tests.registry.statements import BAD, DAY, GOOD, resource
 from tests.registry.test_documents import by_name
 from tests.registry.test_verify import changed, there
 from tests.unit.conftest import Command
 
+ENGINES = ("OPA", "rego-cpp")
+COMPLIANT = [{"result": True}]
 LOSS = {"name": "loss", "unit": "", "bound": {"at_most": 0.5}, "why": "it is", "headline": True}
 POLICY = f"""\
 signed_by = ["cosign.pub"]
@@ -104,8 +107,13 @@ def payloads(printed: str) -> list[Any]:
     return [json.loads(base64.b64decode(envelope["payload"])) for envelope in envelopes]
 
 
-def evaluated(resolved: Rule, statements: list[Any]) -> list[dict[str, Any]]:
-    """What the engines of the three clients make of each statement."""
+@pytest.fixture(scope="module")
+def opa_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return opa.installed(tmp_path_factory.mktemp("opa"))
+
+
+def evaluated(resolved: Rule, statements: list[Any], opa_folder: Path) -> list[dict[str, Any]]:
+    """What the engines of the three clients make of each statement: Rego by two of them."""
     request = {
         "cosign": rego.render(resolved, "cosign"),
         "policy-controller": rego.render(resolved, "policy-controller"),
@@ -115,8 +123,8 @@ def evaluated(resolved: Rule, statements: list[Any]) -> list[dict[str, Any]]:
     argv = [machine.uv_binary(), "run", "--quiet", "--no-project", "--with=regopy==1.5.2", "--with=jmespath==1.1.0"]
     script = Path(__file__).with_name("engines.py")
     done = subprocess.run(
-        [*argv, "python", str(script)], input=json.dumps(request), env={**os.environ}, capture_output=True, text=True,
-        check=False,
+        [*argv, "python", str(script)], input=json.dumps(request), env={**os.environ, "PYTHONPATH": str(opa_folder)},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout)
@@ -124,8 +132,9 @@ def evaluated(resolved: Rule, statements: list[Any]) -> list[dict[str, Any]]:
 
 
 def test_all_who_ask_give_the_same_answer(
-    command: Command, stack: Stack, repository: Repository, keys: Keys, other_keys: Keys, resolved: Rule, tmp_path: Path
-) -> None:
+    command: Command, stack: Stack, repository: Repository, keys: Keys, other_keys: Keys, resolved: Rule,
+    tmp_path: Path, opa_folder: Path,
+) -> None:  # fmt: skip
     """Nothing that is good is refused, and all that is forged, failed, expired or mismatched."""
     others = [envelope for envelope in there(stack, repository) if envelope.predicate_type != certificate.PREDICATE]
     envelopes: dict[str, Envelope] = {}
@@ -145,15 +154,19 @@ def test_all_who_ask_give_the_same_answer(
         done = cosign(stack, repository, keys)
         printed[name] = payloads(done.stdout) if done.returncode == 0 else []
     statements = [(name, statement) for name, listed in printed.items() for statement in listed]
-    answers = dict(zip((name for name, _ in statements), evaluated(resolved, [s for _, s in statements]), strict=True))
+    answers = evaluated(resolved, [statement for _, statement in statements], opa_folder)
+    rules_of = dict(zip((name for name, _ in statements), answers, strict=True))
 
     wrong = {}
     for name in envelopes:
-        rules = answers.get(name)
+        rules = rules_of.get(name)
         kinds = {
             "verify": verified[name][0],
-            "cosign": bool(rules and rules["cosign"]),
-            "policy-controller": bool(rules and rules["policy-controller"] == [{"result": True}]),
+            **{f"cosign, {engine}": bool(rules and rules["cosign"][engine] is True) for engine in ENGINES},
+            **{
+                f"policy-controller, {engine}": bool(rules and rules["policy-controller"][engine] == COMPLIANT)
+                for engine in ENGINES
+            },
             "kyverno": bool(rules and rules["kyverno"]),
         }
         if name == "two subjects":  # Kyverno's conditions see the predicate alone
@@ -166,6 +179,22 @@ def test_all_who_ask_give_the_same_answer(
     refused_by_cosign = {name for name, listed in printed.items() if not listed}
     assert {"another digest", "changed after it was signed", "signed by another key"} <= refused_by_cosign
     assert len(refused_by_cosign) <= 5
+
+
+def test_a_policy_for_gpus_refuses_a_certificate_that_was_earned_without(
+    stack: Stack, resolved: Rule, opa_folder: Path
+) -> None:
+    """OPA takes calls out of a negation: what they are undefined for would end the rule, and no doubt would be left."""
+    without, none, some = good(stack), good(stack), good(stack)
+    resource(none, "hardware")["annotations"]["gpus"] = []
+    resource(some, "hardware")["annotations"].update(gpus=["H200"], driver="580")
+    answers = evaluated(dataclasses.replace(resolved, device="cuda"), [without, none, some], opa_folder)
+    assert [answer["cosign"]["OPA"] for answer in answers] == [False, False, True]
+    assert [answer["cosign"]["rego-cpp"] for answer in answers] == [False, False, True]
+    subjectless = good(stack)
+    del subjectless["subject"]
+    (answer,) = evaluated(resolved, [subjectless], opa_folder)
+    assert answer["cosign"] == dict.fromkeys(ENGINES, False)
 
 
 @pytest.mark.parametrize("how", FORGERIES)
@@ -190,7 +219,7 @@ def test_a_certificate_of_an_earlier_lock_may_run(
 
 
 def test_one_good_certificate_is_enough_for_verify_and_not_for_cosign(
-    command: Command, stack: Stack, repository: Repository, keys: Keys, resolved: Rule, tmp_path: Path
+    command: Command, stack: Stack, repository: Repository, keys: Keys, resolved: Rule, tmp_path: Path, opa_folder: Path
 ) -> None:
     statement = good(stack)
     BAD["other hardware"](statement)
@@ -199,7 +228,22 @@ def test_one_good_certificate_is_enough_for_verify_and_not_for_cosign(
     answer = command(stack.root, "verify", f"{repository}@{stack.image}", "--policy", "policy.toml")
     assert answer.code == 0, answer.out
     statements = payloads(cosign(stack, repository, keys).stdout)
-    assert [answer["cosign"] for answer in evaluated(resolved, statements)] == [True, False]
+    answers = [answer["cosign"] for answer in evaluated(resolved, statements, opa_folder)]
+    assert answers == [dict.fromkeys(ENGINES, True), dict.fromkeys(ENGINES, False)]
+
+
+def test_both_engines_of_rego_say_the_same_of_every_statement(stack: Stack, resolved: Rule, opa_folder: Path) -> None:
+    """Also of those that cosign itself refuses, and with the same reasons."""
+    statements = []
+    for change in {**GOOD, **BAD}.values():
+        statements.append(good(stack))
+        change(statements[-1])
+    answers = evaluated(resolved, statements, opa_folder)
+    for name, answer in zip({**GOOD, **BAD}, answers, strict=True):
+        for program in ("cosign", "policy-controller"):
+            assert answer[program]["OPA"] == answer[program]["rego-cpp"], name
+        if name != "another digest":  # which a signature's reader compares, and Rego does not see
+            assert answer["cosign"]["OPA"] is (name in GOOD), name
 
 
 def test_cosign_itself_evaluates_the_rego(

@@ -9,6 +9,7 @@ from builder.base.text import markdown
 from builder.certify.certificate import Measurement, ProbeResult, Statement
 from builder.lock.change import changes
 from builder.lock.lockfile import Lock
+from builder.lock.renewal import Renewal
 from builder.upgrade import compare
 from builder.upgrade.outdated import OutdatedPin
 from builder.upgrade.recertification import Recertification
@@ -33,28 +34,73 @@ def subject(old: Lock, new: Lock, trials: Sequence[Recertification]) -> str:
 
 def verdict(
     old: Lock, new: Lock, day: datetime.date, newer: Sequence[OutdatedPin], notices: Sequence[str],
-    trials: Sequence[Recertification], certified: Statement | None = None,
+    trials: Sequence[Recertification], certified: Statement | None = None, more: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The whole text, for the stack before and after the trials.
 
-    `certified`: a certificate of the stack as it was, for trials without one of the same device and engine.
+    `certified`: a certificate of the stack as it was, for trials without one of the same device and engine. `more`:
+    sections that others wrote.
     """
     lines = [f"# {subject(old, new, trials)}", ""]
     if new.digest != old.digest:
-        lines += [f"Verdict of {day}: **it may move.** The suite passed, and no number became worse.", ""]
+        judged = f"**it may move.** The suite passed, and no number became worse. {_trained(trials)}"
+        lines += [f"Verdict of {day}: {judged}", ""]
         lines += [f"The lock was {old.digest} and is {new.digest}.", ""]
     else:
         lines += [f"Verdict of {day}: **it stays.** The lock is {old.digest}.", ""]
+    lines += _departures(old, trials)
     if notices:
         lines += ["## Certificates", "", *(f"- {markdown(notice)}" for notice in notices), ""]
     lines += ["## New upstream", "", "| package | locked | newest | fits | in the way |", "|---|---|---|---|---|"]
     for pin in newer:
         fits = pin.fits if pin.fits != pin.locked else "nothing newer"
         lines.append("| " + " | ".join(map(markdown, (pin.name, pin.locked, pin.newest, fits, pin.why_not))) + " |")
-    lines.append("")
+    lines += ["", *more]
     for number, trial in enumerate(trials, start=1):
         lines += _trial(number, trial, certified)
     return "\n".join(lines)
+
+
+def renewed(renewal: Renewal) -> list[str]:
+    """What a rebuild with today's Debian packages would change, one line for each thing to know."""
+    lines = [str(fix) for fix in renewal.fixes if fix.cves or fix.unknown]
+    if others := [f"{fix.source} {fix.old} → {fix.new}" for fix in renewal.fixes if not fix.cves and not fix.unknown]:
+        lines.append(f"newer Debian packages without a CVE in their changelogs: {', '.join(others)}")
+    return [*lines, renewal.note] if renewal.note else lines
+
+
+def debian(renewal: Renewal | None, unknown: str) -> list[str]:
+    """The same as a section."""
+    if renewal is None:
+        return ["## Debian packages", "", f"Not compared with the mirror: {markdown(unknown)}.", ""]
+    lines = [f"- {markdown(line)}" for line in renewed(renewal)] or ["The mirror has nothing newer."]
+    return ["## Debian packages", "", *lines, ""]
+
+
+def _trained(trials: Sequence[Recertification]) -> str:
+    """Whether what moves was also compared with the golden trajectories."""
+    green = [trial for trial in trials if trial.outcome == "green"]
+    if all(trial.training for trial in green):
+        return "The training does not change."
+    return "The training was not compared."
+
+
+def _departures(old: Lock, trials: Sequence[Recertification]) -> Iterator[str]:
+    """What passes the suite and trains differently is wrong, or wanted: no test knows which."""
+    for trial in trials:
+        if trial.outcome == "strays" and trial.new:
+            pins = [each for each in changes(old.versions, trial.new.versions) if each.name in old.stack.packages]
+            options = (f"--upgrade {change.name}=={change.new}" for change in pins)
+            words = (
+                "the suite passes, and the training is another one. If that is wanted, this moves it all the same, "
+                "because it does not train; then record the trajectories anew:"
+            )
+            yield from (
+                f"**A person decides:** {words}",
+                "",
+                f"    vetted recertify {old.name} {' '.join(options)}",
+                "",
+            )
 
 
 def _trial(number: int, trial: Recertification, certified: Statement | None) -> Iterator[str]:

@@ -14,18 +14,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from builder.base import sources
+from builder.base import errors, sources
 from builder.base.project import Project, remove, sha256, write
 from builder.certify import certificate
 from builder.certify.certify import Options
 from builder.intent.advisory import Advisory
-from builder.lock import lockfile
+from builder.lock import lockfile, renewal
 from builder.lock.lockfile import Lock
-from builder.upgrade import outdated, recertify
+from builder.lock.renewal import Renewal
+from builder.trajectory import comparison, record
+from builder.upgrade import outdated, recertify, training
+from builder.upgrade.mainline import Mainline
 from builder.upgrade.outdated import OutdatedPin
 from builder.upgrade.recertification import Progress, Recertification
-from builder.upgrade.watch import branch, git, notices, verdict
+from builder.upgrade.watch import branch, exposure, git, notices, verdict
 from builder.upgrade.watch.branch import Branch
+from builder.upgrade.watch.exposure import Exposure
 
 GREEN = ("green", "nothing")
 ALONE = ("unresolvable", "unsound", "not built")  # together; one by one, some may move
@@ -39,6 +43,10 @@ class Watched:
     day: datetime.date
     notices: list[str] = field(default_factory=list)
     newer: list[OutdatedPin] = field(default_factory=list)
+    renewal: Renewal | None = None  # by today's Debian packages
+    not_renewed: str = ""  # why that is not known
+    exposures: list[Exposure] = field(default_factory=list)  # by the user's export of OSV
+    records: int = 0  # in that export; 0 where there is none
     trials: list[Recertification] = field(default_factory=list)
     untried: str = ""  # why nothing was tried, although something fits
     failed: str = ""  # why the trials ended early
@@ -50,6 +58,7 @@ class Watched:
     verdict: Path | None = None
     subject: str = ""
     request: str = ""  # the address of the pull or merge request
+    main: list[Mainline] = field(default_factory=list)  # the main branches of packages
 
     @property
     def name(self) -> str:
@@ -62,14 +71,24 @@ class Watched:
 
     @property
     def good(self) -> bool:
-        """Does every certificate hold for a while, and did everything move that fits?"""
-        return not self.notices and not self.failed and self.outcome in ("", *GREEN)
+        """Does every certificate hold for a while, did everything move that fits, and is no known fix left out?"""
+        exposed = any(exposure.needs_a_person for exposure in self.exposures)
+        broken = any(main.outcome == "red" for main in self.main)
+        return not (self.notices or self.failed or exposed or broken) and self.outcome in ("", *GREEN)
 
 
 def look(home: Project, name: str, day: datetime.date, scratch: Path) -> Watched:
     """What is new for a stack, and what becomes of its certificates. Nothing is tried."""
     lock = lockfile.load(home, name)
-    return Watched(lock, day, notices.of(home, lock, day), outdated.of_stack(lock, scratch))
+    watched = Watched(lock, day, notices.of(home, lock, day), outdated.of_stack(lock, scratch))
+    if day != certificate.today():
+        watched.not_renewed = "a mirror has the packages of today, and not of another day"
+        return watched
+    try:
+        watched.renewal = renewal.of(home, lock, scratch)
+    except (errors.NetworkError, errors.MissingToolError) as error:  # everything else can be said without it
+        watched.not_renewed = error.what.partition("\n")[0]
+    return watched
 
 
 def attempt(
@@ -88,7 +107,8 @@ def attempt(
         watched.verdict = branch.folder(home, watched.name) / "verdict.md"
         return
     with branch.checked_out(home, watched.name, last.get("commit", "")) as tree, tree.holding(watched.name) as own:
-        watched.trials = _trials(tree, watched.fitting, watched.name, options, advisories, own, progress)
+        train = training.recorded(tree, watched.name, options) is not None
+        watched.trials = _trials(tree, watched.fitting, watched.name, options, advisories, own, progress, train=train)
         bad = [trial.outcome for trial in watched.trials if trial.outcome not in GREEN]
         watched.outcome = bad[0] if bad else "green"
         _conclude(tree, watched, own)
@@ -101,15 +121,16 @@ def attempt(
 
 def _trials(
     tree: Branch, pins: Sequence[OutdatedPin], name: str, options: Options, advisories: Sequence[Advisory],
-    scratch: Path, progress: Progress,
+    scratch: Path, progress: Progress, *, train: bool,
 ) -> list[Recertification]:  # fmt: skip
+    """`train`: the stack has golden trajectories. What departs from them ends the trials: a person decides."""
     trials: list[Recertification] = []
 
     def try_(chosen: Sequence[OutdatedPin]) -> Recertification:
         progress.say(f"trying {', '.join(f'{pin.name} {pin.fits}' for pin in chosen)}")
         (own := scratch / f"trial-{len(trials)}").mkdir()
         upgrade = [f"{pin.name}=={pin.fits}" for pin in chosen]
-        trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress))
+        trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress, train=train))
         return trials[-1]
 
     left = list(pins)
@@ -134,7 +155,12 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
         _keep(tree, trial, own / f"trial-{number}", scratch)
     watched.subject = verdict.subject(watched.lock, moved, watched.trials)
     certified = next(iter(certificate.of_stack(tree.home, watched.name).values()), None)
-    text = verdict.verdict(watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified)
+    more = verdict.debian(watched.renewal, watched.not_renewed)
+    if watched.records:
+        more += exposure.section(watched.exposures, watched.records)
+    text = verdict.verdict(
+        watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified, more
+    )
     write(tree.root / own / "verdict.md", text, scratch)
     paths = [
         tree.relative(tree.stack_dir(watched.name)), f"images/{watched.name}", "README.md", "README.zh-CN.md", "docs",
@@ -147,7 +173,9 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
 
 
 def _keep(tree: Branch, trial: Recertification, own: Path, scratch: Path) -> None:
-    """Put the draft of an advisory and the reproducer of a trial on the branch; `own` is below its root."""
+    """Put a trial's picture, draft of an advisory and reproducer on the branch; `own` is below its root."""
+    if trial.training and comparison.drawn(tree, trial.training, scratch, tree.root / own / "training.svg"):
+        trial.picture = own / "training.svg"
     if trial.advisory:
         write(tree.root / own / "advisory.toml", trial.advisory.read_bytes(), scratch)
     if trial.reproducer:
@@ -160,9 +188,11 @@ def _keep(tree: Branch, trial: Recertification, own: Path, scratch: Path) -> Non
 
 
 def _identity(home: Project, watched: Watched, options: Options) -> str:
-    """What decides what a trial would show: the lock, the suite, what fits, and where it runs."""
+    """What decides what a trial would show: the lock, the suite, the trajectories, what fits, and where it runs."""
+    trajectories = home.relative(record.folder(home, watched.name))
     parts = [
         watched.lock.digest, sources.digest(home.smoke), options.engine, options.device,
+        git.run(home.root, "rev-parse", "--verify", "--quiet", f"HEAD:./{trajectories}").stdout.strip(),
         *(asdict(pin) for pin in watched.fitting),
     ]  # fmt: skip
     return sha256(json.dumps(parts, sort_keys=True).encode())

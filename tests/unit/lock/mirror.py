@@ -18,6 +18,8 @@ APT_GET = """\
 # Answers as the mirror of a bad day does.
 case "$1 $FAULT" in
   "update down") echo "E: Failed to fetch $URI  Connection refused" >&2; exit 100 ;;
+  "download packages") for word in "$@"; do case $word in *=*)
+    cp "$DEBS/${word%%=*}.deb" "${word%%=*}_$(echo "${word#*=}" | sed s/:/%3a/)_amd64.deb" ;; esac; done ;;
   "download "*) printf %s "$SERVED" > "$FILE" ;;
   "install conflict") echo "E: Unable to correct problems, you have held broken packages." >&2; exit 100 ;;
   "install "*)
@@ -29,6 +31,7 @@ esac
 APT_CACHE = """\
 #!/bin/sh
 . "$(dirname "$0")/settings"
+[ "$1" != show ] || exec cat "$DEBS/Packages"
 echo " $NAME | $OFFERED | http://mirror.test/debian bookworm/main amd64 Packages"
 """
 
@@ -43,6 +46,7 @@ def install(small: Small, programs: Path) -> None:
         (programs / name).chmod(0o755)
     for key, value in {
         "FAULT": "", "FILE": FILE, "NAME": NAME, "OFFERED": VERSION, "SERVED": DEB.decode(), "SHA256": sha256,
+        "DEBS": str(programs / "debs"),
     }.items():  # fmt: skip
         setting(small, key, value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,11 @@ from builder.base.project import Project
 from builder.lock.change import Change
 from builder.site import comparison, history, stacks
 from builder.site.comparison import Comparison
+from builder.trajectory.record import Place
+from tests import site_reader
+from tests.conftest import TINY, Small
+from tests.unit.site.conftest import Make
+from tests.unit.trajectory import kit
 
 
 @pytest.fixture
@@ -39,6 +46,47 @@ def test_a_host_pulls_the_layers_that_it_does_not_have(step: Comparison) -> None
     assert len(step.pull.at.split()) == sum(layer.digest not in have for layer in step.new.image.layers)
     same = Comparison(step.new, step.new)
     assert same.pull is None and same.versions == [] and same.facts == []
+
+
+def test_what_was_not_recorded_is_said(step: Comparison) -> None:
+    assert step.training == [] and step.not_recorded == [step.old.name, step.new.name]
+    recorded = replace(step.old, records=[kit.make(1)])
+    assert Comparison(recorded, step.new).not_recorded == [step.new.name]
+
+
+def test_the_training_of_both_is_judged(step: Comparison) -> None:
+    """Each with each of one device; a pair that cannot be compared says why."""
+
+    def shifted(_name: str, _step: int, value: float) -> float:
+        return value + 1
+
+    gpu = Place(device="cuda", engine="host", hardware="a GPU")
+    old = replace(step.old, records=[kit.make(1, stack="old"), kit.make(1, stack="old", place=gpu)])
+    other = kit.make(2, stack="new", task="sha256:" + "1" * 64)
+    new = replace(step.new, records=[kit.make(2, stack="new"), kit.make(3, stack="new", change=shifted), other])
+    same, moved, strange = map(str, Comparison(old, new).training)
+    assert same.startswith("old → new: the training does not change")
+    assert moved.startswith("old → new: the training changes: ")
+    assert strange.endswith("not compared: old and new did not train the same task")
+    assert Comparison(replace(old, records=old.records[1:]), new).training == []
+
+
+@pytest.mark.usefixtures("no_history")
+def test_the_page_shows_the_verdict(small: Small, make: Make) -> None:
+    second = shutil.copytree(small.project.stack_dir(TINY), small.project.stack_dir("second"))
+
+    def page() -> str:
+        path = make(small.project).output / "compare" / TINY / "second.html"
+        return " ".join(site_reader.read(path.read_text()).text.split())
+
+    assert f"Not recorded: {TINY} and second have no golden trajectories." in page()
+    golden = kit.make(1, stack=TINY)
+    for folder, name in ((small.project.stack_dir(TINY), TINY), (second, "second")):
+        (folder / "trajectories").mkdir()
+        (folder / "trajectories" / "cpu-host.json").write_text(golden.model_copy(update={"stack": name}).to_json())
+    shown = page()
+    assert f"{TINY} → second: the training is the same, to the last bit, in 12 of 12 seeds" in shown
+    assert f"vetted trajectories second --against {TINY} runs it again" in shown
 
 
 @pytest.mark.parametrize(

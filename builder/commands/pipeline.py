@@ -1,4 +1,4 @@
-"""From a stack to its image: list, lock, render, build, bake."""
+"""From a stack to its image: lock, render, build, bake."""
 
 from __future__ import annotations
 
@@ -11,65 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, project, quantities, text
+from builder.base import errors, project, quantities
 from builder.base.project import Project
-from builder.certify import certificate, standing
 from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, index, render
 from builder.intent import stack
 from builder.intent.platform import AMD64, PLATFORMS
 from builder.lock import audit, kernels, lockfile, resolve
-from builder.lock import gpus as known
 from builder.lock.audit import AuditFinding
-from builder.pages import generate, gpus, matrix, weight
-
-
-def list_(
-    by_gpu: Annotated[bool, typer.Option("--gpus", help="Show which GPU runs which stack instead.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List stacks, their versions, and where they are certified."""
-    home = project.find()
-    if by_gpu:
-        _print_gpus(gpus.rows(home), as_json)
-        return
-    rows = []
-    for name in stack.names(home):
-        lock = lockfile.load(home, name)
-        places = standing.certified_on(home, lock, certificate.today())
-        others = matrix.other_platforms(home, name)
-        rows.append(Row(name, lock.stack.device, matrix.versions(lock), places, others))
-    if as_json:
-        print_json([dataclasses.asdict(row) for row in rows])
-        return
-    table = console.plain("stack", *matrix.COLUMNS, "certified on")
-    for row in rows:
-        places = [text.line(place) for place in row.certified_on] or ["not certified"]
-        places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
-        table.add_row(row.stack, *row.versions.values(), "\n".join(places))
-    console.out.print(table)
-
-
-def _print_gpus(rows: dict[str, dict[str, str]], as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    table = console.plain("GPU", "capability", *rows)
-    for gpu in known.GPUS:
-        table.add_row(gpu.title, gpu.number, *(lines[gpu.title] for lines in rows.values()))
-    console.out.print(table)
-    console.out.print("read from the kernels in the locked files; only what says certified was run on such a GPU")
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A stack in the list."""
-
-    stack: str
-    device: str
-    versions: dict[str, str]
-    certified_on: list[str]
-    other_platforms: dict[str, str]
+from builder.pages import generate, weight
 
 
 def _print_findings(name: str, findings: list[AuditFinding]) -> None:

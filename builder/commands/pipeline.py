@@ -13,6 +13,7 @@ import typer
 from builder import console
 from builder.base import errors, project, quantities
 from builder.base.project import Project
+from builder.commands import remote
 from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, index, render
 from builder.intent import stack
@@ -200,11 +201,25 @@ def bake_(
     prepare: Annotated[
         bool, typer.Option("--prepare", help="Only write the bake file and its contexts, for a BuildKit elsewhere.")
     ] = False,
+    builders: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--builder", metavar="NAME", show_default=False,
+            help="A builder of buildx or a context of docker; several share the stacks.",
+        ),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST/PATH", show_default=False, help="A repository for layers, which all builders share."
+        ),
+    ] = None,
     as_json: AsJson = False,
-) -> None:
+) -> None:  # fmt: skip
     """Build several images at once with `docker buildx bake`."""
     home = project.find()
     locks = [lockfile.load(home, name) for name in names or stack.names(home)]
+    layers = str(remote.repository(cache, insecure=False, option="--cache")) if cache else None
     if not prepare:
         daemon.docker()  # an engine that does not answer is reported before any work begins
     with home.holding("bake") as scratch, ExitStack() as stack_locks:
@@ -212,8 +227,8 @@ def bake_(
             stack_locks.enter_context(home.holding(lock.name))
             refuse(lock.name, audit.stale(lock))
         with console.Working("bake") as work:
-            path = bake.prepare(home, locks, scratch, work.step)
-            builds = {} if prepare else bake.run(home, locks, path, scratch, work.step)
+            path = bake.prepare(home, locks, scratch, work.step, layers)
+            builds = {} if prepare else bake.run(home, locks, path, scratch, work.step, builders or ())
     if prepare:
         command = f"docker buildx bake --builder NAME --file {home.relative(path)}"
         if as_json:

@@ -7,7 +7,9 @@ certificate is written again whenever one is read. A test holds the two against 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as _quoted
+from typing import Any
 
 STEP = "  "
 
@@ -19,28 +21,33 @@ def dumps(document: object) -> str:
 
 def _written(value: object, margin: str) -> str:
     """`margin`: a line break, and the indentation of what surrounds the value."""
-    if isinstance(value, str):
-        return _quoted(value)
+    if scalar := SCALARS.get(type(value)):
+        return scalar(value)
+    inner = margin + STEP
     if isinstance(value, dict):
-        inner = margin + STEP
-        members = [f"{_quoted(key)}: {_written(each, inner)}" for key, each in value.items()]
+        # Most members are scalars: they are written here, which takes half the time of a call for each.
+        members = [
+            f"{_quoted(key)}: {scalar(each) if (scalar := SCALARS.get(type(each))) else _written(each, inner)}"
+            for key, each in value.items()
+        ]
         return f"{{{inner}{f',{inner}'.join(members)}{margin}}}" if members else "{}"
     if isinstance(value, list):
-        inner = margin + STEP
         entries = [_written(each, inner) for each in value]
         return f"[{inner}{f',{inner}'.join(entries)}{margin}]" if entries else "[]"
-    return _scalar(value)
-
-
-def _scalar(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):  # to Python it is an int
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return int.__repr__(value)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return float.__repr__(value)
-        raise ValueError(f"{value} is no number of JSON")
     raise TypeError(f"{type(value).__name__} is nothing of JSON")
+
+
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return float.__repr__(value)
+    raise ValueError(f"{value} is no number of JSON")
+
+
+# By the exact type: to Python, a bool is an int.
+SCALARS: dict[type, Callable[[Any], str]] = {
+    str: _quoted,
+    int: int.__repr__,
+    float: _number,
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda _: "null",
+}

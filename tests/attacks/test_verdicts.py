@@ -115,6 +115,14 @@ def test_what_decided_has_changed_since(
     assert tmp_path.is_dir()
 
 
+def test_the_lock_of_a_run_on_a_host_has_changed_since(small: Small) -> None:
+    """No inputs of an image tell the two apart."""
+    small.issue("host")
+    assert counts(small) == 1
+    small.edit("lock.toml", "1700000000", "1700000001")
+    assert counts(small) == 0
+
+
 def test_a_verdict_is_written_for_a_worthless_certificate(small: Small, path: Path) -> None:
     """The state comes from elsewhere: a cache of CI, or an archive. Its seal is missing, or that of other content."""
     worthless(path)

@@ -1,7 +1,7 @@
 """How long does docs/tutorial/own-run.md take? `python -m benchmarks.newcomer [--record]`
 
-Types every command of the page in a clone of this project whose CPU image is certified, which the page asks for, with an
-empty home folder. Needs a Docker engine, compose and git. The seconds of each section, as a person who types at once
+Types every command of the page in a clone of this project whose CPU image is certified, which the page asks for, with
+an empty home folder. Needs a Docker engine, compose and git. The seconds of each section, as a person who types at once
 would see them.
 """
 

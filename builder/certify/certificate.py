@@ -7,7 +7,6 @@ shape in .vetted/reports/, and no certificate.
 from __future__ import annotations
 
 import datetime
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from builder.base import errors, reading
+from builder.base import canonical, errors, reading
 from builder.base.machine import Hardware
 from builder.base.project import Project
 
@@ -123,7 +122,7 @@ class Statement(_Model):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
     def to_json(self) -> str:
-        return json.dumps(self.model_dump(mode="json", by_alias=True, exclude_none=True), indent=2) + "\n"
+        return canonical.dumps(self.model_dump(mode="json", by_alias=True, exclude_none=True))
 
     @property
     def hardware(self) -> str:
@@ -234,26 +233,42 @@ def read(path: Path) -> Statement:
     try:
         return parse(reading.content(path, str(path)))
     except (ValueError, RecursionError) as error:
-        raise errors.BadInputError(
-            f"{path} is not a certificate: {str(error).splitlines()[0]}",
-            cause="the file was edited or cut short",
-            next_step=f"git checkout {path}, or certify again",
-        ) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> errors.BadInputError:
+    """The refusal of a file that is no certificate."""
+    return errors.BadInputError(
+        f"{path} is not a certificate: {str(error).splitlines()[0]}",
+        cause="the file was edited or cut short",
+        next_step=f"git checkout {path}, or certify again",
+    )
+
+
+def files(project: Project, stack: str) -> list[Path]:
+    """The files of every certificate of a stack, each named `<device>-<engine>.json`."""
+    return sorted((project.stack_dir(stack) / "certificates").glob("*.json"))
 
 
 def of_stack(project: Project, stack: str) -> dict[str, Statement]:
     """Every certificate of a stack, by `<device>-<engine>`."""
-    folder = project.stack_dir(stack) / "certificates"
-    certificates = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
-    for stem, statement in certificates.items():
-        if statement.resource(DIFFERENCES).annotations:
-            where = project.relative(folder / f"{stem}.json")
-            raise errors.BadInputError(
-                f"{where} is a report: what ran was not exactly the lock",
-                cause="a report of a bundle was copied here",
-                next_step=f"git rm {where}, or move it away",
-            )
-    return certificates
+    return {file.stem: read_of_stack(project, file) for file in files(project, stack)}
+
+
+def read_of_stack(project: Project, file: Path) -> Statement:
+    """Read a file among the certificates of a stack. Raises BadInputError when it is none."""
+    if (statement := read(file)).resource(DIFFERENCES).annotations:
+        raise misplaced(project.relative(file))
+    return statement
+
+
+def misplaced(where: str) -> errors.BadInputError:
+    """The refusal of a report in the place of a certificate."""
+    return errors.BadInputError(
+        f"{where} is a report: what ran was not exactly the lock",
+        cause="a report of a bundle was copied here",
+        next_step=f"git rm {where}, or move it away",
+    )
 
 
 def schema() -> dict[str, Any]:

@@ -20,9 +20,9 @@ from typing import TypeGuard
 from builder.base import aliases, sources
 from builder.base.machine import Hardware
 from builder.base.project import Project
-from builder.certify import catalogue, certificate
+from builder.certify import catalogue, certificate, dates
 from builder.certify.catalogue import Probe
-from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Resource, Statement
+from builder.certify.certificate import Measurement, ProbeResult, Resource, Statement
 from builder.image import target
 from builder.intent import advisory as advisories
 from builder.intent.advisory import Advisory
@@ -61,6 +61,11 @@ class Terms:
         """The digest of everything that an image of the lock would be made of today."""
         return target.inputs_of(self.project, self.lock)
 
+    @cached_property
+    def matching(self) -> Sequence[Advisory]:
+        """The advisories that match the lock in some context, or with certainty."""
+        return [advisory for advisory in self.advisories if advisory.matches(self.lock.versions) != "no"]
+
 
 def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
     """Today's terms for certificates of a lock. `smoke`: a copy of the suite, in place of the project's own."""
@@ -72,10 +77,16 @@ def terms(project: Project, lock: Lock, smoke: Path | None = None) -> Terms:
 
 def doubts(statement: Statement, terms: Terms, image: str | None = None) -> list[str]:
     """The doubts about a certificate, a sentence each; nothing if it is valid. `image`: its subject's digest."""
+    predicate = statement.predicate
+    return [*lasting(statement, terms, image), *dates.doubts(predicate.issued, predicate.expires, terms.day)]
+
+
+def lasting(statement: Statement, terms: Terms, image: str | None = None) -> list[str]:
+    """The doubts that hold on any day: all but those about its dates. It never looks at the day of the terms."""
     sentences = [*_subject(statement, terms, image), *_origin(statement, terms)]
     if not sentences:  # the results of another suite or lock cannot be judged by this one
         sentences += [*_machine(statement, terms), *_results(statement, terms)]
-    return [*sentences, *_dates(statement, terms), *_withdrawals(statement, terms)]
+    return [*sentences, *_withdrawals(statement, terms)]
 
 
 def is_valid(statement: Statement, terms: Terms, image: str | None = None) -> bool:
@@ -97,7 +108,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
         return
     subject = statement.subject[0]
     digest = f"sha256:{subject.digest.sha256}" if subject.digest else "nothing"
-    host = _engine(statement) == "host"
+    host = engine(statement) == "host"
     if host:
         expected, name = terms.lock.digest, f"lockfiles/{terms.lock.name}"
     else:
@@ -113,7 +124,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
 def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
     """Is it about this lock, this suite and these inputs, and nothing else?"""
     digests = {"lock": terms.lock.digest, "suite": terms.suite}
-    if _engine(statement) != "host":
+    if engine(statement) != "host":
         digests[certificate.INPUTS] = terms.inputs
     names = [resource.name for resource in statement.predicate.configuration]
     if certificate.DIFFERENCES in names:
@@ -131,7 +142,8 @@ def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
             yield f"its {what} says more than a digest"
 
 
-def _engine(statement: Statement) -> str:
+def engine(statement: Statement) -> str:
+    """The name of the engine, as the statement says it."""
     return str((statement.resource("engine").annotations or {}).get("name"))
 
 
@@ -140,10 +152,11 @@ def _engine(statement: Statement) -> str:
 
 def _machine(statement: Statement, terms: Terms) -> Iterator[str]:
     yield from _hardware(statement.resource("hardware"), terms)
-    engine = statement.resource("engine").annotations or {}
-    required, optional = ENGINES.get(_engine(statement), (set[str](), set[str]()))
-    if not required or not required <= engine.keys() <= required | optional or not all(map(_text, engine.values())):
-        yield f"its engine is not known: {engine}"
+    described = statement.resource("engine").annotations or {}
+    required, optional = ENGINES.get(engine(statement), (set[str](), set[str]()))
+    keys = described.keys()
+    if not required or not required <= keys <= required | optional or not all(map(_text, described.values())):
+        yield f"its engine is not known: {described}"
     python = statement.resource("python").annotations or {}
     if (
         not re.fullmatch(rf"{re.escape(terms.lock.stack.python)}\.[0-9]+", str(python.get("version")))
@@ -260,24 +273,12 @@ def _excused(probe: Probe, reason: str, terms: Terms, gpus: int) -> bool:
     return any(skip.reason == reason and skip.applies(terms.device, dict(terms.lock.versions)) for skip in probe.skips)
 
 
-# --- dates and advisories ------------------------------------------------------------------------------------------
-
-
-def _dates(statement: Statement, terms: Terms) -> Iterator[str]:
-    issued, expires = statement.predicate.issued, statement.predicate.expires
-    if issued is None or expires is None:
-        yield "it says no expiry: certify again"
-    elif issued > terms.day:
-        yield f"it was issued on {issued}, which is not yet"
-    elif expires != issued + LIFETIME:
-        yield f"it expires on {expires}, not {LIFETIME.days} days after {issued}"
-    elif terms.day > expires:
-        yield f"it expired on {expires}: certify again"
+# --- advisories ----------------------------------------------------------------------------------------------------
 
 
 def _withdrawals(statement: Statement, terms: Terms) -> Iterator[str]:
     installed = terms.lock.versions
-    for advisory in terms.advisories:
+    for advisory in terms.matching:
         if withdraws(advisory, statement, installed):
             yield (
                 f"withdrawn by {advisory.id} of {advisory.published}: {advisory.summary}; the way out: "

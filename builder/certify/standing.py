@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 
 from builder.base.project import Project
-from builder.certify import certificate, judgement
-from builder.certify.certificate import Statement
-from builder.certify.judgement import Terms
+from builder.certify.verdicts import Judged, Verdicts
 from builder.lock.lockfile import Lock
 
 
-def certified_on(project: Project, lock: Lock, day: datetime.date | None = None) -> list[str]:
+def certified_on(
+    project: Project, lock: Lock, day: datetime.date | None = None, verdicts: Verdicts | None = None
+) -> list[str]:
     """The hardware on which a stack is certified, each with what the certificate is about: the image, or the lock.
 
-    With a day, a certificate that expired before it says so. Documents give none: they stay the same from day to day.
+    Of several certificates about the same, the one that lasts longest counts. With a day, one that expired before it
+    says so. Documents give none: they stay the same from day to day. `verdicts`: where several stacks are looked at.
     """
-    statements = certificate.of_stack(project, lock.name).values()
-    if not statements:
-        return []
-    terms, places = judgement.terms(project, lock), []
-    for statement in statements:
-        if not doubts(statement, terms):
-            subject = "image" if statement.resource(certificate.INPUTS).digest else "lock"
-            lapsed = day and statement.lapsed(day)
-            places.append(f"{statement.hardware} ({subject})" + (f", {lapsed}" if lapsed else ""))
-    return places
+    verdicts, places = verdicts or Verdicts(project), dict[str, Judged]()
+    for judged in verdicts.of(lock):
+        if not judged.standing(verdicts.terms(lock).day):
+            place = f"{judged.hardware} ({judged.about})"
+            best = places.get(place, judged)
+            places[place] = max(best, judged, key=lambda each: each.expires or datetime.date.min)
+    return [place + (_lapsed(judged, day) if day else "") for place, judged in places.items()]
 
 
-def doubts(statement: Statement, terms: Terms) -> list[str]:
-    """The doubts about a certificate, except that it has expired."""
-    last = min(statement.predicate.expires or terms.day, terms.day)
-    # Other terms would compute the digest of the inputs again, which takes longer than everything else.
-    return judgement.doubts(statement, terms if last == terms.day else dataclasses.replace(terms, day=last))
+def _lapsed(judged: Judged, day: datetime.date) -> str:
+    return f", expired on {judged.expires}" if judged.expires and day > judged.expires else ""

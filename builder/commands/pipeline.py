@@ -1,4 +1,4 @@
-"""From a stack to its image: list, lock, build, bake."""
+"""From a stack to its image: lock, render, build, bake."""
 
 from __future__ import annotations
 
@@ -11,65 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, project, quantities, text
+from builder.base import errors, project, quantities
 from builder.base.project import Project
-from builder.certify import certificate, standing
+from builder.commands import remote
 from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, index
 from builder.intent import stack
 from builder.intent.platform import AMD64, PLATFORMS
 from builder.lock import audit, kernels, lockfile, resolve
-from builder.lock import gpus as known
 from builder.lock.audit import AuditFinding
-from builder.pages import generate, gpus, matrix, weight
-
-
-def list_(
-    by_gpu: Annotated[bool, typer.Option("--gpus", help="Show which GPU runs which stack instead.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List stacks, their versions, and where they are certified."""
-    home = project.find()
-    if by_gpu:
-        _print_gpus(gpus.rows(home), as_json)
-        return
-    rows = []
-    for name in stack.names(home):
-        lock = lockfile.load(home, name)
-        places = standing.certified_on(home, lock, certificate.today())
-        others = matrix.other_platforms(home, name)
-        rows.append(Row(name, lock.stack.device, matrix.versions(lock), places, others))
-    if as_json:
-        print_json([dataclasses.asdict(row) for row in rows])
-        return
-    table = console.plain("stack", *matrix.COLUMNS, "certified on")
-    for row in rows:
-        places = [text.line(place) for place in row.certified_on] or ["not certified"]
-        places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
-        table.add_row(row.stack, *row.versions.values(), "\n".join(places))
-    console.out.print(table)
-
-
-def _print_gpus(rows: dict[str, dict[str, str]], as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    table = console.plain("GPU", "capability", *rows)
-    for gpu in known.GPUS:
-        table.add_row(gpu.title, gpu.number, *(lines[gpu.title] for lines in rows.values()))
-    console.out.print(table)
-    console.out.print("read from the kernels in the locked files; only what says certified was run on such a GPU")
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A stack in the list."""
-
-    stack: str
-    device: str
-    versions: dict[str, str]
-    certified_on: list[str]
-    other_platforms: dict[str, str]
+from builder.pages import generate, weight
 
 
 def _print_findings(name: str, findings: list[AuditFinding]) -> None:
@@ -214,11 +165,25 @@ def bake_(
     prepare: Annotated[
         bool, typer.Option("--prepare", help="Only write the bake file and its contexts, for a BuildKit elsewhere.")
     ] = False,
+    builders: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--builder", metavar="NAME", show_default=False,
+            help="A builder of buildx or a context of docker; several share the stacks.",
+        ),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST/PATH", show_default=False, help="A repository for layers, which all builders share."
+        ),
+    ] = None,
     as_json: AsJson = False,
-) -> None:
+) -> None:  # fmt: skip
     """Build several images at once with `docker buildx bake`."""
     home = project.find()
     locks = [lockfile.load(home, name) for name in names or stack.names(home)]
+    layers = str(remote.repository(cache, insecure=False, option="--cache")) if cache else None
     if not prepare:
         daemon.docker()  # an engine that does not answer is reported before any work begins
     with home.holding("bake") as scratch, ExitStack() as stack_locks:
@@ -226,8 +191,8 @@ def bake_(
             stack_locks.enter_context(home.holding(lock.name))
             refuse(lock.name, audit.stale(lock))
         with console.Working("bake") as work:
-            path = bake.prepare(home, locks, scratch, work.step)
-            builds = {} if prepare else bake.run(home, locks, path, scratch, work.step)
+            path = bake.prepare(home, locks, scratch, work.step, layers)
+            builds = {} if prepare else bake.run(home, locks, path, scratch, work.step, builders or ())
     if prepare:
         command = f"docker buildx bake --builder NAME --file {home.relative(path)}"
         if as_json:

@@ -3,45 +3,78 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from builder import console
 from builder.base import project, text
+from builder.base.project import Project
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Resource, Statement
+from builder.certify.verdicts import Verdicts
 from builder.commands.common import AsJson, EngineName, OneStack, print_json
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
 WIDE = 400  # characters of a certificate that are shown in one line
+WHOLE = 5  # certificates of a stack that are shown with all numbers; of more, each has a line
 
 
 def show_(
     name: OneStack,
     engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="all")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--certificate", metavar="NAME", help="Only this one, such as cpu-docker.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the certificates of a stack."""
     home = project.find()
     lock = lockfile.load(home, name)
-    statements = {
-        key: statement
-        for key, statement in certificate.of_stack(home, name).items()
-        if engine_name is None or key.endswith(f"-{engine_name}")
+    files = {
+        file.stem: file
+        for file in certificate.files(home, name)
+        if (engine_name is None or file.stem.endswith(f"-{engine_name}")) and only in (None, file.stem)
     }
     if as_json:
-        print_json({key: json.loads(statement.to_json()) for key, statement in statements.items()})
-    elif not statements:
-        console.out.print(f"{name} is not certified\nnext: vetted certify {name}")
+        print_json({stem: json.loads(statement.to_json()) for stem, statement in _read(home, files).items()})
+    elif not files:
+        console.out.print(f"{name} has no certificate {only}" if only else f"{name} is not certified")
+        console.out.print(f"next: vetted show {name}" if only else f"next: vetted certify {name}")
+    elif len(files) > WHOLE:
+        _print_lines(home, lock, files)
     else:
         terms = judgement.terms(home, lock)
-        for statement in statements.values():
+        for statement in _read(home, files).values():
             _print(lock, statement, judgement.doubts(statement, terms))
-    if not statements:
+    if not files:
         raise typer.Exit(1)
+
+
+def _read(home: Project, files: Mapping[str, Path]) -> dict[str, Statement]:
+    return {stem: certificate.read_of_stack(home, file) for stem, file in files.items()}
+
+
+def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
+    """A line for each certificate."""
+    with console.Working(lock.name) as work:
+        verdicts = Verdicts(home, work.say)
+        listed = [judged for judged in verdicts.of(lock) if judged.name in files]
+    day = verdicts.terms(lock).day
+    console.out.print(text.line(lock.stack.title), style="bold")
+    for judged in listed:
+        doubts = judged.doubts(day)
+        state = text.line(doubts[0].partition("\n")[0], WIDE) if doubts else "holds"
+        dates = f"issued {judged.issued}, expires {judged.expires}"
+        console.out.print(
+            f"  {text.line(judged.name, WIDE)}: {text.line(judged.hardware, WIDE)} ({judged.about}), {dates}: {state}",
+            style="yellow" if doubts else "",
+        )
+    console.out.print(f"next: vetted show {lock.name} --certificate {text.line(listed[0].name, WIDE)}")
 
 
 def _print(lock: Lock, statement: Statement, doubts: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from builder.base.project import Project, write
@@ -24,8 +25,13 @@ def folder(project: Project) -> Path:
     return project.state / "bake"
 
 
-def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Reporter) -> Path:
-    """Make the contexts of all stacks and the bake file of their builds, and return the file."""
+def prepare(
+    project: Project, stacks: Sequence[Lock], scratch: Path, report: Reporter, cache: str | None = None
+) -> Path:
+    """Make the contexts of all stacks and the bake file of their builds, and return the file.
+
+    `cache`: a repository (HOST/PATH) to which each build writes its layers, and from which it takes those of all.
+    """
     for lock in stacks:
         build.refuse_stale(project, lock)
     home = folder(project)
@@ -35,6 +41,11 @@ def prepare(project: Project, stacks: Sequence[Lock], scratch: Path, report: Rep
         own = home / lock.name
         own.mkdir(parents=True)
         targets[name(lock)] = dataclasses.asdict(target.make(project, lock, own, report, fresh=False))
+        if cache:
+            targets[name(lock)] |= {
+                "cache-from": [target.cached(cache, each) for each in stacks],
+                "cache-to": [target.caching(cache, lock)],
+            }
     document = {"group": {"default": {"targets": list(targets)}}, "target": targets}
     path = home / FILE
     write(path, json.dumps(document, indent=2) + "\n", scratch)
@@ -46,14 +57,31 @@ def name(lock: Lock) -> str:
     return lock.name.replace(".", "_")
 
 
-def run(project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Reporter) -> dict[str, Built]:
-    """Build all targets of a bake file. Each image is identical to that of `vetted build`, and is kept like it."""
-    docker = daemon.docker()
-    argv = ["docker", "buildx", "bake", "--progress=rawjson", "--file", str(path)]
-    buildx.run("the images", argv, report, env=ENVIRONMENT)
+def run(
+    project: Project, stacks: Sequence[Lock], path: Path, scratch: Path, report: Reporter,
+    builders: Sequence[str] = (),
+) -> dict[str, Built]:  # fmt: skip
+    """Build all targets of a bake file. Each image is identical to that of `vetted build`, and is kept like it.
+
+    `builders`: BuildKits that share the stacks and build side by side: builders of buildx, or contexts of docker. None
+    is the current one.
+    """
+    chosen: Sequence[str | None] = list(dict.fromkeys(builders)) or [None]
+    shares = {builder: stacks[number :: len(chosen)] for number, builder in enumerate(chosen)}
+    engines = {builder: daemon.docker(builder) for builder in chosen}
+
+    def build_(builder: str | None) -> None:
+        if locks := shares[builder]:
+            docker_options, options = daemon.chosen(builder)
+            bake_ = ["docker", *docker_options, "buildx", "bake", *options, "--progress=rawjson", "--file", str(path)]
+            buildx.run("the images", [*bake_, *map(name, locks)], report, env=ENVIRONMENT)
+
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        list(pool.map(build_, chosen))
     images = {
-        lock.name: build.keep(project, lock, folder(project) / lock.name / target.LAYOUT, docker, scratch)
-        for lock in stacks
+        lock.name: build.keep(project, lock, folder(project) / lock.name / target.LAYOUT, engines[builder], scratch)
+        for builder, locks in shares.items()
+        for lock in locks
     }
     shutil.rmtree(folder(project))
-    return images
+    return {lock.name: images[lock.name] for lock in stacks}

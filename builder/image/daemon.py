@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from builder.base import errors, process
+from builder.base import errors, process, text
 from builder.image import oci
 
 # `docker load` leaves out layers that Docker has. If the last other image with one of them is removed at this moment,
@@ -23,12 +23,13 @@ class Docker:
     kernel: str
 
 
-def docker() -> Docker:
-    """The Docker engine. Raises MissingToolError with how to get one."""
+def docker(name: str | None = None) -> Docker:
+    """The Docker engine. `name`: a builder in place of the current one. Raises MissingToolError with how to get one."""
+    docker_options, options = chosen(name)
     how = "sudo scripts/install-engine (Debian 12), or start your Docker; to certify without one: --engine host"
     try:
-        result = process.run(["docker", "version", "--format", "{{json .Server}}"], timeout=20)
-        builder = process.run(["docker", "buildx", "inspect"], timeout=20)
+        result = process.run(["docker", *docker_options, "version", "--format", "{{json .Server}}"], timeout=20)
+        builder = process.run(["docker", *docker_options, "buildx", "inspect", *options[1:]], timeout=20)
     except errors.VettedError as error:
         raise errors.MissingToolError(f"no Docker engine answers: {error.what}", next_step=how) from error
     if result.returncode != 0:
@@ -38,6 +39,11 @@ def docker() -> Docker:
             cause="Docker is not running, or this user may not use it",
             next_step=how,
         )
+    if builder.returncode != 0 and name:
+        raise errors.MissingToolError(
+            f"buildx has no builder {name} that answers", cause=text.line(builder.stderr.strip()),
+            next_step="docker buildx ls; docker buildx create --name NAME …",
+        )  # fmt: skip
     if builder.returncode != 0:
         raise errors.MissingToolError(
             "Docker answers, but it has no buildx", cause="Debian 12's own docker.io is too old", next_step=how
@@ -48,6 +54,17 @@ def docker() -> Docker:
     # Debian builds its Docker without BuildKit's version, which is the engine's own.
     buildkit = f"of Docker {server['Version']}" if version in ("unknown", "v0.0.0+unknown") else version
     return Docker(server["Version"], buildkit, server["KernelVersion"])
+
+
+def chosen(name: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options of docker, and those of its buildx, that choose a builder.
+
+    The engine of a context of docker is a builder, too, but buildx refuses its name.
+    """
+    if name is None:
+        return (), ()
+    known = process.run(["docker", "context", "inspect", name]).returncode == 0
+    return (("--context", name), ()) if known else ((), ("--builder", name))
 
 
 @dataclass(frozen=True)

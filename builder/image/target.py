@@ -58,6 +58,22 @@ def make(project: Project, lock: Lock, scratch: Path, report: Reporter, *, fresh
     )
 
 
+def caching(cache: str, lock: Lock) -> str:
+    """Where a build writes its layers; `cache` is a repository. They are those of the image, compressed alike."""
+    return (
+        f"type=registry,{_csv(f'ref={cache}:{_tag(lock)}')},mode=max,image-manifest=true,oci-mediatypes=true,{_EXPORT}"
+    )
+
+
+def cached(cache: str, lock: Lock) -> str:
+    """Where the layers of a stack's last build are, if there was one."""
+    return f"type=registry,{_csv(f'ref={cache}:{_tag(lock)}')}"
+
+
+def _tag(lock: Lock) -> str:
+    return f"cache-{lock.image}"
+
+
 def inputs_of(project: Project, lock: Lock, dockerfile: str | None = None) -> str:
     """The digest of everything that an image of this lock is made of: when it is unchanged, nothing is rebuilt.
 

@@ -134,7 +134,7 @@ def intent(stack: Stack) -> str:
 
 
 def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tuple[Entry, ...]:
-    entries: list[Entry] = []
+    entries: dict[str, Entry] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -145,13 +145,13 @@ def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tupl
                 cause="the file was edited by hand, or a merge left its marks",
                 next_step=f"git checkout {where}, or `{command}`",
             )
-        if any(entry.name == match["name"] for entry in entries):
+        if match["name"] in entries:
             raise errors.BadInputError(
                 f"{where}, line {number}: {match['name']} is locked twice",
                 next_step=f"git checkout {where}, or `{command}`",
             )
-        entries.append(Entry(match["name"], match["version"], match["sha256"]))
-    return tuple(entries)
+        entries[match["name"]] = Entry(match["name"], match["version"], match["sha256"])
+    return tuple(entries.values())
 
 
 def format_python(entries: Iterable[Entry]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from builder.base.project import Project
 from builder.certify import standing
 from builder.intent import stack
+from builder.intent.platform import PLATFORMS
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from builder.pages import cells, images
@@ -22,11 +23,10 @@ def versions(lock: Lock) -> dict[str, str]:
 
 def other_platforms(project: Project, name: str) -> dict[str, str]:
     """Every platform of a stack but amd64, and how far it came. None is certified: the suite runs on amd64."""
-    weighed = images.measured(project)
-    return {
-        lock.platform.name: f"{'built' if lock.image in weighed else 'locked'}, not certified"
-        for lock in lockfile.load_all(project, name)[1:]
-    }
+    others = stack.load(project, name).platforms[1:]
+    weighed = images.measured(project) if others else {}
+    locks = [lockfile.load(project, name, PLATFORMS[platform]) for platform in others]
+    return {lock.platform.name: f"{'built' if lock.image in weighed else 'locked'}, not certified" for lock in locks}
 
 
 def matrix(project: Project) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.site.certificates import BEST_FIRST, Certificate
+from builder.site import certificates
+from builder.site.certificates import Certificate
 from builder.site.stacks import StackPage
 
 CHARACTER = 6.6  # pixels of a letter of 11 pixels, on average; `textLength` makes the text this wide in every font
@@ -33,18 +34,16 @@ COLOURS = {"certified": "#176b3a", "expired": "#7a5200", "does not hold": "#a126
 
 def of_stack(stack: StackPage) -> Badge:
     """The badge of a stack: that of its best certificate."""
-    best = min(stack.current, key=lambda entry: BEST_FIRST.index(entry.state), default=None)
-    return of_certificate(stack.name, best)
+    return of_certificate(stack.name, certificates.best(stack.current))
 
 
 def of_certificate(label: str, entry: Certificate | None) -> Badge:
     """The badge of a certificate, or of none."""
     if entry is None:
         return Badge(label, "not certified", COLOURS["not certified"])
-    predicate = entry.statement.predicate
     words = {
-        "certified": f"certified until {predicate.expires}",
-        "expired": f"certificate expired {predicate.expires}",
+        "certified": f"certified until {entry.judged.expires}",
+        "expired": f"certificate expired {entry.judged.expires}",
     }
     return Badge(
         label, words.get(entry.state, "certificate does not hold"), COLOURS.get(entry.state, COLOURS["does not hold"])

@@ -6,11 +6,12 @@ import datetime
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from builder.lock import gpus as known
 from builder.pages import gpus
 from builder.site import certificates
-from builder.site.certificates import BEST_FIRST, Certificate
+from builder.site.certificates import Certificate
 from builder.site.stacks import StackPage
 
 CPU = "CPU"
@@ -44,24 +45,37 @@ NOT_FOR = Cell("–", "made for other hardware")
 
 def columns(stacks: Iterable[StackPage]) -> list[str]:
     """The hardware: CPUs, the GPUs that are known, and others of certificates by their own name."""
-    others = {_column(entry) for stack in stacks for entry in stack.current}
+    places = {(entry.judged.gpus, entry.hardware) for stack in stacks for entry in stack.current}
+    others = {_column(gpus, hardware) for gpus, hardware in places}
     fixed = [CPU, *(gpu.title for gpu in known.GPUS)]
     return [*fixed, *sorted(others.difference(fixed))]
 
 
 def row(stack: StackPage, names: Sequence[str]) -> dict[str, Cell]:
     """The cells of a stack, by column."""
-    return {name: _cell(stack, name) for name in names}
+    by_column: dict[str, list[Certificate]] = {}
+    for entry in stack.current:
+        by_column.setdefault(_column(entry.judged.gpus, entry.hardware), []).append(entry)
+    return {name: _cell(stack, name, by_column.get(name, [])) for name in names}
 
 
-def _cell(stack: StackPage, column: str) -> Cell:
-    base = _base(stack, column)
-    here = [entry for entry in stack.current if _column(entry) == column]
-    best = min(here, key=lambda entry: BEST_FIRST.index(entry.state), default=None)
+def _cell(stack: StackPage, column: str, here: Sequence[Certificate]) -> Cell:
+    base, best = _base(stack, column), certificates.best(here)
     if best is None:
         return base
-    spans = [span for entry in here for span in _spans(stack, entry)]
+    spans = _joined(span for entry in here for span in _spans(stack, entry))
     return Cell(best.state, _note(best, here), best.page if len(here) == 1 else stack.page, spans, base.word)
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The same days in as few spans as possible: the page has them in every cell."""
+    joined: list[Span] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1] + datetime.timedelta(days=1):
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined
 
 
 def _base(stack: StackPage, column: str) -> Cell:
@@ -84,21 +98,18 @@ def _audited(stack: StackPage, line: str) -> Cell:
 
 
 def _note(best: Certificate, here: Sequence[Certificate]) -> str:
-    predicate = best.statement.predicate
-    until = {"certified": f"until {predicate.expires}", "expired": f"on {predicate.expires}"}.get(best.state, "")
+    expires = best.judged.expires
+    until = {"certified": f"until {expires}", "expired": f"on {expires}"}.get(best.state, "")
     alike = sum(entry.state == best.state for entry in here)
     where = best.hardware if alike == 1 else f"{alike} certificates"
     return f"{where}, {until}" if until else where
 
 
-def _column(entry: Certificate) -> str:
-    annotations = entry.statement.resource("hardware").annotations or {}
-    if not annotations.get("gpus"):
+@cache
+def _column(gpus: bool, hardware: str) -> str:
+    if not gpus:
         return CPU
-    places = [entry.hardware]
-    return next(
-        (gpu.title for gpu in known.GPUS if known.certified(gpu, places)), re.sub(r"^\d+x ", "", entry.hardware)
-    )
+    return next((gpu.title for gpu in known.GPUS if known.certified(gpu, [hardware])), re.sub(r"^\d+x ", "", hardware))
 
 
 def _spans(stack: StackPage, entry: Certificate) -> list[Span]:

@@ -6,15 +6,17 @@ import datetime
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from builder.base import errors, reading
 from builder.base.project import Project
-from builder.certify import certificate, judgement, standing
+from builder.certify import verdicts
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
+from builder.certify.verdicts import Judged, Verdicts
+from builder.lock.lockfile import Lock
 from builder.site import history
 
 # Nothing speaks against it; only its age does; something else does; another took its place.
@@ -30,17 +32,22 @@ class Commit:
     day: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
-    """A certificate of a stack. `name`: of its file, unique in the stack. `doubts`: what speaks against it today."""
+    """A certificate of a stack. `doubts`: what speaks against it today. `source`: its file, or its bytes where git has
+    them; twenty thousand files are not kept in memory."""
 
     stack: str
-    name: str
-    content: bytes
-    statement: Statement
+    judged: Judged
     doubts: Sequence[str]
     state: State
+    source: Path | bytes
     commit: Commit | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its file, unique in the stack."""
+        return self.judged.name
 
     @property
     def page(self) -> str:
@@ -52,33 +59,60 @@ class Certificate:
         return f"certificates/{self.stack}/{self.name}.json"
 
     @property
+    def content(self) -> bytes:
+        """The bytes that were judged. Raises VettedError when the file has changed since."""
+        if isinstance(self.source, bytes):
+            return self.source
+        content = reading.content(self.source, str(self.source))
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise errors.VettedError(
+                f"{self.source} changed while the site was made",
+                cause="an editor, git or another vetted wrote there", next_step="run this again",
+            )  # fmt: skip
+        return content
+
+    @property
+    def statement(self) -> Statement:
+        return _statement(self)
+
+    @property
     def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+        return self.judged.sha256
 
     @property
     def hardware(self) -> str:
-        return self.statement.hardware
+        return self.judged.hardware
 
     @property
     def about(self) -> str:
         """What it is about: an image, or a lock alone."""
-        return "image" if self.statement.resource(certificate.INPUTS).digest else "lock"
+        return self.judged.about
 
     @property
     def subject(self) -> str:
         """The digest that it is about; empty where it names none."""
-        subjects = self.statement.subject
-        return f"sha256:{subjects[0].digest.sha256}" if subjects and subjects[0].digest else ""
+        return self.judged.subject
 
-    @cached_property
+    @property
     def numbers(self) -> dict[tuple[str, str], tuple[float, str]]:
         """Each number by its probe and its name, with its JSON pointer in the file."""
-        return {
-            (probe.name, measurement.name): (float(measurement.value), f"/predicate/probes/{i}/measurements/{j}/value")
-            for i, probe in enumerate(self.statement.predicate.probes)
-            for j, measurement in enumerate(probe.measurements)
-            if isinstance(measurement.value, int | float) and not isinstance(measurement.value, bool)
-        }
+        return _numbers(self)
+
+
+@lru_cache(maxsize=32)
+def _statement(entry: Certificate) -> Statement:
+    # An earlier one from git may be written in another way than today's tool writes.
+    return Statement.model_validate_json(entry.content)
+
+
+@lru_cache(maxsize=256)
+def _numbers(entry: Certificate) -> dict[tuple[str, str], tuple[float, str]]:
+    return {
+        (probe.name, measurement.name): (float(measurement.value), f"/predicate/probes/{i}/measurements/{j}/value")
+        for i, probe in enumerate(entry.statement.predicate.probes)
+        for j, measurement in enumerate(probe.measurements)
+        if isinstance(measurement.value, int | float) and not isinstance(measurement.value, bool)
+    }
 
 
 @dataclass(frozen=True)
@@ -90,51 +124,61 @@ class Unreadable:
     problem: str
 
 
-def current(project: Project, terms: Terms) -> tuple[list[Certificate], list[Unreadable]]:
+def current(lock: Lock, judge: Verdicts) -> tuple[list[Certificate], list[Unreadable]]:
     """Every certificate of a stack, judged; and the files beside them that are no certificates."""
-    name = terms.lock.name
     certificates: list[Certificate] = []
     unreadable: list[Unreadable] = []
-    for path in sorted((project.stack_dir(name) / "certificates").glob("*.json")):
-        try:
-            certificates.append(_judged(path, terms))
-        except errors.BadInputError as error:
-            unreadable.append(Unreadable(name, path.stem, error.what))
-        except (OSError, RecursionError, ValueError) as error:
-            unreadable.append(Unreadable(name, path.stem, str(error).splitlines()[0].replace(str(path), path.name)))
+    for path, judged in judge.files(lock):
+        if isinstance(judged, errors.BadInputError):
+            unreadable.append(Unreadable(lock.name, path.stem, judged.what.replace(str(path), path.name)))
+        elif isinstance(judged, OSError | RecursionError | ValueError):
+            problem = str(judged).splitlines()[0].replace(str(path), path.name)
+            unreadable.append(Unreadable(lock.name, path.stem, problem))
+        elif isinstance(judged, Exception):
+            raise judged
+        else:
+            certificates.append(_today(lock.name, path, judged, judge.terms(lock).day))
     return certificates, unreadable
 
 
-def _judged(path: Path, terms: Terms) -> Certificate:
-    content = reading.content(path, path.name)
-    statement = certificate.parse(content)
-    doubts = judgement.doubts(statement, terms)
+def _today(stack: str, path: Path, judged: Judged, day: datetime.date) -> Certificate:
+    doubts = judged.doubts(day)
     state: State = "certified"
     if doubts:
-        state = "does not hold" if standing.doubts(statement, terms) else "expired"
-    return Certificate(terms.lock.name, path.stem, content, statement, doubts, state)
+        state = "does not hold" if judged.standing(day) else "expired"
+    return Certificate(stack, judged, doubts, state, path)
 
 
 def earlier(project: Project, terms: Terms, today: Iterable[Certificate], scratch: Path) -> list[Certificate]:
     """The earlier certificates that git has, the newest first. Those of a form that is no longer read are left out."""
     stack = terms.lock.name
-    known = {entry.content for entry in today}
+    known = {entry.sha256 for entry in today}
     answer = []
     for version in history.versions(project.stack_dir(stack) / "certificates", scratch):
-        if version.content in known:
+        digest = hashlib.sha256(version.content).hexdigest()
+        if digest in known:
             continue
-        known.add(version.content)
+        known.add(digest)
         try:
             statement = Statement.model_validate_json(version.content)
         except ValueError:
             continue
         name, commit = f"{version.name}-{version.commit[:10]}", Commit(version.commit, version.day)
-        doubts = judgement.doubts(statement, terms)
-        answer.append(Certificate(stack, name, version.content, statement, doubts, "earlier", commit))
+        judged = verdicts.summary(name, version.content, statement, terms)
+        answer.append(Certificate(stack, judged, judged.doubts(terms.day), "earlier", version.content, commit))
     return answer
+
+
+def best(entries: Iterable[Certificate]) -> Certificate | None:
+    """The best of today's certificates, and of several as good the one that lasts longest."""
+    return min(
+        entries,
+        key=lambda entry: (BEST_FIRST.index(entry.state), -(entry.judged.expires or datetime.date.min).toordinal()),
+        default=None,
+    )
 
 
 def span(entry: Certificate) -> tuple[datetime.date, datetime.date] | None:
     """The days from which to which a certificate says that it is valid."""
-    predicate = entry.statement.predicate
-    return (predicate.issued, predicate.expires) if predicate.issued and predicate.expires else None
+    judged = entry.judged
+    return (judged.issued, judged.expires) if judged.issued and judged.expires else None

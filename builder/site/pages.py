@@ -2,76 +2,42 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import text
 from builder.base.project import Project
-from builder.intent.advisory import SEVERITIES, Advisory
+from builder.intent.advisory import SEVERITIES
 from builder.lock import gpus as known
 from builder.lock import kernels
 from builder.lock.lockfile import Lock
 from builder.pages import records
-from builder.site import badges, board, certificates, charts, comparison, markup, pictures, proof
+from builder.site import badges, board, certificates, charts, comparison, lists, markup, pictures, proof
 from builder.site.certificates import Certificate
 from builder.site.comparison import Comparison
-from builder.site.proof import Proof
+from builder.site.page import Content, Page
 from builder.site.stacks import StackPage
 
 LISTED = 200  # certificates in a table; more are on further pages
+BOARD = 40  # stacks in a matrix; more are on further pages
+DOUBTED = 50  # certificates in doubt on the first page; the list of all begins with them
 CHARTED = 15  # certificates in a chart over time
-
-
-@dataclass(frozen=True)
-class Content:
-    """All that the site shows. `commit`: of the project, with `-dirty` after changes; empty without git."""
-
-    project: Project
-    stacks: Sequence[StackPage]
-    advisories: Sequence[Advisory]
-    proof: Proof
-    day: datetime.date
-    commit: str
-
-    @property
-    def lists(self) -> list[Certificate]:
-        return [entry for stack in self.stacks for entry in stack.current]
-
-
-@dataclass(frozen=True)
-class Page:
-    """One file of the site. `kind`: what the search may be limited to; empty: the search does not know this page."""
-
-    path: str
-    template: str
-    title: str
-    kind: str = ""
-    values: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def root(self) -> str:
-        """The way from this page to the site's root."""
-        return "../" * self.path.count("/")
-
-    def html(self, content: Content) -> str:
-        template = markup.templates().get_template(self.template)
-        return template.render(page=self, root=self.root, content=content, **self.values)
 
 
 def pages(content: Content) -> Iterator[Page]:
     """Every page, in the order in which they are written."""
-    yield _index(content)
+    yield from _boards(content)
+    yield from lists.all_of(content, LISTED)
     for stack in content.stacks:
         yield _stack(stack)
-        yield from _lists(stack)
+        yield from lists.of_stack(stack, LISTED)
         for entry in (*stack.current, *stack.earlier):
             yield _certificate(stack, entry)
     yield Page("compare/index.html", "compare.html.j2", "Compare stacks")
-    for old, new in itertools.permutations(content.stacks, 2):
+    for old, new in itertools.permutations(content.compared, 2):
         step = Comparison(old, new)
         yield Page(
             step.page, "comparison.html.j2", f"{old.name} → {new.name}", values={"step": step, "part": comparison.part}
@@ -113,26 +79,34 @@ def _summary(content: Content) -> list[dict[str, object]]:
     return [
         {
             "stack": entry.stack, "hardware": entry.hardware, "about": entry.about, "state": entry.state,
-            "issued": str(entry.statement.predicate.issued), "expires": str(entry.statement.predicate.expires),
+            "issued": str(entry.judged.issued), "expires": str(entry.judged.expires),
             "doubts": list(entry.doubts), "file": entry.file, "sha256": entry.sha256, "page": entry.page,
         }
         for entry in content.lists
     ]  # fmt: skip
 
 
-def _index(content: Content) -> Page:
+def _boards(content: Content) -> Iterator[Page]:
+    """The matrix: the first page of the site, and further ones with more stacks than one table shows."""
     columns = board.columns(content.stacks)
-    rows = {stack.name: board.row(stack, columns) for stack in content.stacks}
-    used = [name for name in columns if any(rows[stack.name][name] != board.NOT_FOR for stack in content.stacks)]
     doubtful = [entry for entry in content.lists if entry.state != "certified"]
     unreadable = [entry for stack in content.stacks for entry in stack.unreadable]
-    values = {
-        "columns": used, "rows": rows, "doubtful": doubtful[:LISTED], "unreadable": unreadable[:LISTED],
-        "versions": list(content.stacks[0].versions) if content.stacks else [],
-        "validity": charts.draw("validity", _validity(content.lists[:CHARTED]), "From issue to expiry of certificates"),
-        "sizes": charts.draw("sizes", size_rows(content.stacks), "Bytes of each image by layer"),
-    }  # fmt: skip
-    return Page("index.html", "index.html.j2", "Certified stacks for GRPO training", "page", values)
+    paths = lists.paths("index.html", "matrix-{}.html", len(content.stacks), BOARD)
+    for number, path in enumerate(paths):
+        shown = content.stacks[number * BOARD : (number + 1) * BOARD]
+        rows = {stack.name: board.row(stack, columns) for stack in shown}
+        used = [name for name in columns if any(rows[stack.name][name] != board.NOT_FOR for stack in shown)]
+        listed = [entry for stack in shown for entry in stack.current[:CHARTED]]
+        values = {
+            "stacks": shown, "columns": used, "rows": rows, "paths": paths, "number": number,
+            "doubtful": doubtful[:DOUBTED] if number == 0 else [], "in_doubt": len(doubtful),
+            "unreadable": unreadable[:DOUBTED] if number == 0 else [],
+            "versions": list(shown[0].versions) if shown else [],
+            "validity": charts.draw("validity", _validity(listed[:CHARTED]), "From issue to expiry of certificates"),
+            "sizes": charts.draw("sizes", size_rows(shown), "Bytes of each image by layer"),
+        }  # fmt: skip
+        title = "Certified stacks for GRPO training" + (f", page {number + 1}" if number else "")
+        yield Page(path, "index.html.j2", title, "page", values)
 
 
 def size_rows(stacks: Iterable[StackPage]) -> list[dict[str, object]]:
@@ -155,7 +129,7 @@ def _validity(listed: Iterable[Certificate]) -> list[dict[str, object]]:
 
 
 def _stack(stack: StackPage) -> Page:
-    series = [past for past in reversed(stack.earlier) if past.statement.predicate.result == "PASSED"]
+    series = [past for past in reversed(stack.earlier) if past.judged.result == "PASSED"]
     series = [*series, *stack.certified[:1]][-CHARTED:]
     if len(series) < 2:  # no course of time
         series = []
@@ -164,6 +138,7 @@ def _stack(stack: StackPage) -> Page:
         stack.page, "stack.html.j2", stack.name, "stack",
         {
             "stack": stack, "listed": stack.current[:LISTED], "past": stack.earlier[:LISTED],
+            "paths": lists.of_stack_paths(stack, LISTED),
             "badge": badges.of_stack(stack),
             "seconds": charts.draw("seconds", _seconds(series), f"{label}: seconds of all probes"),
             "nearness": charts.draw("nearness", _nearness(series), f"{label}: share of its bound of each headline"),
@@ -173,7 +148,7 @@ def _stack(stack: StackPage) -> Page:
 
 def _when(entry: Certificate) -> str:
     """A certificate on the axis of a chart: its day, and the commit where it is an earlier one."""
-    return f"{entry.commit.day} {entry.commit.id[:7]}" if entry.commit else f"{entry.statement.predicate.issued} today"
+    return f"{entry.commit.day} {entry.commit.id[:7]}" if entry.commit else f"{entry.judged.issued} today"
 
 
 def _seconds(series: Sequence[Certificate]) -> list[dict[str, object]]:
@@ -194,17 +169,8 @@ def _nearness(series: Sequence[Certificate]) -> list[dict[str, object]]:
     return rows
 
 
-def _lists(stack: StackPage) -> Iterator[Page]:
-    """Further pages of a stack with more certificates than one table shows."""
-    for number, at in enumerate(range(LISTED, len(stack.current), LISTED), start=2):
-        title = f"{stack.name}: certificates, page {number}"
-        listed = stack.current[at : at + LISTED]
-        path = f"certificates/{stack.name}/page-{number}.html"
-        yield Page(path, "list.html.j2", title, values={"stack": stack, "listed": listed})
-
-
 def _certificate(stack: StackPage, entry: Certificate) -> Page:
-    past = stack.before(entry) if entry.commit is None else []
+    past = stack.before(entry) if entry.commit is None and stack.earlier else []
     title = f"ertificate of {entry.stack} on {text.line(entry.hardware, 100)}"
     title, kind = (f"Earlier c{title}", "") if entry.commit else (f"C{title}", "certificate")
     values = {
@@ -225,6 +191,8 @@ class Trail:
 
 def _trails(past: Sequence[Certificate], entry: Certificate) -> dict[tuple[str, str], Trail]:
     """The numbers that have moved, by probe and name."""
+    if not past:
+        return {}
     answer = {}
     recent = [*past[-CHARTED:], entry]
     for key in entry.numbers:

@@ -13,9 +13,10 @@ from pathlib import Path
 from builder.base import errors, process
 from builder.base.project import Project, remove
 from builder.certify import certificate
+from builder.certify.verdicts import Verdicts
 from builder.intent import advisory, stack
 from builder.site import pages, proof, stacks
-from builder.site.pages import Content
+from builder.site.page import Content
 
 EXTRA = {"vl_convert": "vl-convert-python", "pagefind_bin": "pagefind[bin]"}  # the packages, by a module of each
 MARK = ".vetted-site"  # the file by which a folder is known as one that this stage may replace
@@ -38,10 +39,10 @@ class Result:
 
 def read(project: Project, scratch: Path, report: Report) -> Content:
     """Everything that the site shows. Raises BadInputError for a broken stack, lock, advisory or evidence file."""
-    records = []
+    records, verdicts = [], Verdicts(project, report)
     for name in stack.names(project):
         report(f"judging {name}")
-        records.append(stacks.read(project, name, scratch))
+        records.append(stacks.read(project, name, scratch, verdicts))
     return Content(
         project, records, advisory.load_all(project), proof.read(project), certificate.today(), _commit(project)
     )  # fmt: skip

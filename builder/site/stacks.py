@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from builder.base.project import Project
-from builder.certify import judgement
-from builder.certify.judgement import Terms
-from builder.image import target
+from builder.certify.verdicts import Verdicts
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -53,7 +52,7 @@ class StackPage:
     def badge(self) -> str:
         return f"badges/{self.name}.svg"
 
-    @property
+    @cached_property
     def certified(self) -> Sequence[Certificate]:
         return [entry for entry in self.current if entry.state == "certified"]
 
@@ -69,26 +68,26 @@ class StackPage:
         return [past for past in reversed(self.earlier) if past.name.rpartition("-")[0] == entry.name]
 
 
-def read(project: Project, name: str, scratch: Path) -> StackPage:
+def read(project: Project, name: str, scratch: Path, verdicts: Verdicts | None = None) -> StackPage:
     """Everything of a stack.
 
     Raises BadInputError for a broken lock or a broken record of trajectories; a broken certificate is shown as such.
     """
-    lock = lockfile.load(project, name)
-    terms: Terms = judgement.terms(project, lock)
-    current, unreadable = certificates.current(project, terms)
+    lock, verdicts = lockfile.load(project, name), verdicts or Verdicts(project)
+    terms = verdicts.terms(lock)
+    current, unreadable = certificates.current(lock, verdicts)
     image = images.measured(project).get(lock.image)
     places = [f"{entry.hardware} ({entry.about})" for entry in current if entry.state == "certified"]
     return StackPage(
         lock=lock,
         versions=matrix.versions(lock),
         image=image,
-        image_today=image is not None and image.inputs == target.inputs_of(project, lock),
+        image_today=image is not None and image.inputs == terms.inputs,
         platforms=matrix.other_platforms(project, name),
         gpus=gpus.of_stack(project, lock, places),
         current=current,
         unreadable=unreadable,
         earlier=certificates.earlier(project, terms, current, scratch),
-        advisories=[advisory for advisory in terms.advisories if advisory.matches(lock.versions) != "no"],
+        advisories=terms.matching,
         records=record.of_stack(project, name),
     )

@@ -76,7 +76,8 @@ async function engine() {
 async function matches(text, kind, most) {
   try {
     const search = await (await engine()).search(text, kind ? { filters: { kind } } : {});
-    return await Promise.all(search.results.slice(0, most).map((result) => result.data()));
+    const pages = await Promise.all(search.results.slice(0, most).map((result) => result.data()));
+    return Object.assign(pages, { total: search.results.length });
   } catch {
     return null;
   }
@@ -152,16 +153,20 @@ function search(form) {
   const apply = async () => {
     const turn = ++latest;
     const { text, kind } = Object.fromEntries(new FormData(form));
-    history.replaceState(null, "", text ? `?text=${encodeURIComponent(text)}` : location.pathname);
+    const address = new URLSearchParams(Object.entries({ text, kind }).filter(([, value]) => value)).toString();
+    history.replaceState(null, "", address ? `?${address}` : location.pathname);
     const pages = text.trim() ? await matches(text, kind, 30) : [];
     if (turn !== latest) return;
     list.replaceChildren(...(pages ?? []).map(result));
     if (pages === null) status.textContent = "The search needs a web server: python3 -m http.server in this folder.";
-    else status.textContent = text.trim() ? `${pages.length} results` : "";
+    else if (!text.trim()) status.textContent = "";
+    else status.textContent = `${pages.total > pages.length ? `${pages.length} of ` : ""}${pages.total} results`;
   };
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.elements.text.value = new URLSearchParams(location.search).get("text") ?? "";
+  const asked = new URLSearchParams(location.search);
+  form.elements.text.value = asked.get("text") ?? "";
+  form.elements.kind.value = asked.get("kind") ?? "";
   apply();
 }
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from builder.base.project import Project
 from builder.certify import certificate
 from builder.certify.certificate import Measurement, ProbeResult
+from builder.commands import listing, show
 from tests.conftest import TINY, Small
 from tests.unit.conftest import Command
 
@@ -120,3 +123,57 @@ def test_show_of_a_damaged_certificate_ends_with_3(command: Command, small: Smal
     answer = command(small.root, "show", TINY)
     assert answer.code == 3
     assert "cpu-host.json is not a certificate" in answer.err
+
+
+def many(small: Small, count: int, probes: Sequence[ProbeResult] = ()) -> Path:
+    path = small.issue(probes=probes)
+    for number in range(1, count):
+        path.with_name(f"cpu-{number}.json").write_bytes(path.read_bytes())
+    return path
+
+
+def test_show_of_many_certificates_has_a_line_for_each(command: Command, small: Small) -> None:
+    path = many(small, show.WHOLE + 1)
+    path.with_name("cpu-2.json").write_text(path.read_text().replace('"PASSED"', '"FAILED"'))
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert len(lines) == show.WHOLE + 3
+    today = certificate.today()
+    assert lines[1].startswith("  cpu-1: ")
+    assert lines[1].endswith(f" (lock), issued {today}, expires {today + certificate.LIFETIME}: holds")
+    assert lines[2].startswith("  cpu-2: ") and lines[2].endswith(": it is the report of a run that failed")
+    assert lines[-1] == f"next: vetted show {TINY} --certificate cpu-1"
+
+
+def test_show_of_one_certificate_has_its_numbers(command: Command, small: Small) -> None:
+    many(small, show.WHOLE + 1, PROBES)
+    answer = command(small.root, "show", TINY, "--certificate", "cpu-host")
+    assert answer.code == 0
+    assert any(line.split()[:3] == ["alpha", "passed", "loss"] for line in answer.out.splitlines())
+    assert set(command(small.root, "show", TINY, "--certificate", "cpu-1", "--json").json) == {"cpu-1"}
+
+
+@pytest.mark.parametrize("name", ["cpu-nothing", "../certificates/cpu-host", "*"])
+def test_show_of_a_certificate_that_is_not_there(command: Command, small: Small, name: str) -> None:
+    small.issue()
+    answer = command(small.root, "show", TINY, "--certificate", name)
+    assert answer.code == 1
+    assert answer.out.splitlines() == [f"{TINY} has no certificate {name}", f"next: vetted show {TINY}"]
+
+
+def test_list_names_some_of_many_places(command: Command, small: Small) -> None:
+    path = many(small, 1)
+    hardware = certificate.read(path).hardware
+    for number in range(1, listing.SHOWN + 3):
+        statement = certificate.read(path).model_dump(mode="json", by_alias=True, exclude_none=True)
+        for resource in statement["predicate"]["configuration"]:
+            if resource["name"] == "hardware":
+                resource["annotations"] = {"class": f"CPU {number}, 2 cores", "cpu": f"CPU {number}", "cores": 2}
+        written = certificate.Statement.model_validate(statement).to_json()
+        path.with_name(f"cpu-{number:02}.json").write_text(written)
+    answer = command(small.root, "list").out
+    assert "CPU 1, 2 cores (lock)" in answer and hardware not in answer
+    assert f"and 3 more: vetted show {TINY}" in answer
+    (row,) = command(small.root, "list", "--json").json
+    assert len(row["certified_on"]) == listing.SHOWN + 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import Project
-from builder.certify import certificate
+from builder.certify import certificate, judgement, verdicts
 from builder.site import board, history, stacks
 from builder.site.board import CPU
 from builder.site.certificates import Certificate
@@ -42,7 +42,8 @@ def test_a_certificate_is_in_the_column_of_its_gpu(gpus: stacks.StackPage, gpu: 
         if resource["name"] == "hardware":
             resource["annotations"] |= {"gpus": [gpu], "class": f"2x {gpu}, driver 1"}
     statement = certificate.Statement.model_validate(document)
-    entry = Certificate("trl1.16-cu130", "cuda-docker", b"", statement, [], "certified")
+    judged = verdicts.summary("cuda-docker", b"", statement, judgement.terms(Project(ROOT), gpus.lock))
+    entry = Certificate("trl1.16-cu130", judged, [], "certified", b"")
     certified = dataclasses.replace(gpus, current=[entry])
     assert column in board.columns([certified])
     cell = board.row(certified, board.columns([certified]))[column]
@@ -72,3 +73,35 @@ def test_what_does_not_hold_was_never_in_force(small: Small, tmp_path: Path, mon
     small.edit("lock.toml", "1700000000", "1700000001")
     cell = board.row(stacks.read(small.project, TINY, tmp_path), [CPU])[CPU]
     assert (cell.word, list(cell.spans)) == ("does not hold", [])
+
+
+@pytest.mark.parametrize(
+    ("spans", "joined"),
+    [
+        ([], []),
+        ([(1, 4), (2, 3)], [(1, 4)]),
+        ([(5, 9), (1, 4)], [(1, 9)]),
+        ([(1, 3), (5, 9)], [(1, 3), (5, 9)]),
+        ([(1, 9), (1, 9), (9, 12)], [(1, 12)]),
+    ],
+)
+def test_the_same_days_are_as_few_spans_as_possible(
+    spans: list[tuple[int, int]], joined: list[tuple[int, int]]
+) -> None:
+    def dated(pairs: list[tuple[int, int]]) -> list[board.Span]:
+        return [(datetime.date(2026, 1, first), datetime.date(2026, 1, last)) for first, last in pairs]
+
+    assert board._joined(dated(spans)) == dated(joined)
+
+
+def test_the_certificate_that_lasts_longest_is_in_the_cell(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "versions", lambda *_: [])
+    today = certificate.today()
+    path = small.issue(day=today - datetime.timedelta(days=30))
+    path.rename(path.with_name("cpu-0.json"))
+    small.issue()
+    cell = board.row(stacks.read(small.project, TINY, tmp_path), [CPU])[CPU]
+    assert cell.note == f"2 certificates, until {today + certificate.LIFETIME}"
+    assert list(cell.spans) == [(today - datetime.timedelta(days=30), today + certificate.LIFETIME)]

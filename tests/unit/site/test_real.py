@@ -78,7 +78,8 @@ def test_every_link_leads_somewhere(folder: Path, pages: dict[Path, Read]) -> No
         for link in page.links:
             if link.startswith("https://"):
                 continue
-            file, _, anchor = link.partition("#")
+            address, _, anchor = link.partition("#")
+            file = address.partition("?")[0]
             target = (path.parent / unquote(file)).resolve() if file else path
             assert target.is_relative_to(folder), link
             assert target.is_file(), f"{path.relative_to(folder)}: {link}"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builder.site import pages
+from builder.base import errors
+from builder.site import pages, site
 from builder.site.site import Result
 from tests import site_reader
 from tests.conftest import GOOD_RUN, TINY, Small
@@ -159,19 +161,91 @@ def test_a_stack_without_a_certificate(small: Small, make: Make) -> None:
     assert f"{TINY}: not certified" in page(result, f"badges/{TINY}.svg")
 
 
+def many(small: Small, count: int) -> None:
+    path = small.issue()
+    for number in range(1, count):
+        path.with_name(f"page-{number}.json").write_bytes(path.read_bytes())  # the name of a page, too
+
+
+def rows(result: Result, path: str) -> list[str]:
+    """The certificates to which a page links, by their names."""
+    links = site_reader.read(page(result, path)).links
+    return [link.rpartition("/")[2].removesuffix(".html") for link in links if "certificates/" in link]
+
+
 def test_many_certificates_are_on_several_pages(small: Small, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "LISTED", 20)
-    path = small.issue()
-    for number in range(49):
-        path.with_name(f"host-{number:03}.json").write_bytes(path.read_bytes())
+    many(small, 50)
     result = make(small.project)
     assert result.states["certified"] == 50
-    first = page(result, f"stacks/{TINY}.html")
-    assert "certificates/tiny/page-2.html" in first
-    tables = [first, *(page(result, f"certificates/{TINY}/page-{number}.html") for number in (2, 3))]
-    links = [link for each in tables for link in site_reader.read(each).links if "/host-" in link]
-    assert {link.rpartition("/")[2] for link in links} == {f"host-{number:03}.html" for number in range(49)}
+    of_stack = [f"stacks/{TINY}.html", f"stacks/{TINY}/page-2.html", f"stacks/{TINY}/page-3.html"]
+    of_all = ["certificates.html", "certificates-2.html", "certificates-3.html"]
+    for paths in (of_stack, of_all):
+        listed = [name for path in paths for name in rows(result, path)]
+        assert set(listed) >= {"cpu-host", *(f"page-{number}" for number in range(1, 50))}
+        assert "page 2 of 3" in text(result, paths[1])
+        links = [{link.rpartition("/")[2] for link in site_reader.read(page(result, path)).links} for path in paths]
+        ends = [path.rpartition("/")[2] for path in paths]
+        assert ends[1] in links[0] and ends[2] in links[0]
+        assert {ends[0], ends[2]} <= links[1] and ends[1] in links[2]
     assert "50 certificates, until" in text(result, "index.html")
+    assert "Every probe that applies has passed" in text(result, f"certificates/{TINY}/page-2.html")
+
+
+def test_the_list_of_all_begins_with_what_does_not_hold(small: Small, make: Make) -> None:
+    many(small, 3)
+    forge(small.issue().with_name("page-2.json"), faster)
+    result = make(small.project)
+    assert rows(result, "certificates.html")[0] == "page-2"
+    assert text(result, "certificates.html").count("does not hold") == 2  # the row, and the filter
+
+
+def test_of_many_in_doubt_the_first_page_names_some(small: Small, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "DOUBTED", 2)
+    small.issue(day=datetime.date(2026, 1, 1))
+    for name in ("a", "b", "c"):
+        (small.file("certificates") / f"{name}.json").write_bytes(
+            (small.file("certificates") / "cpu-host.json").read_bytes()
+        )
+    result = make(small.project)
+    assert page(result, "index.html").count("it expired on 2026-04-01") == 2
+    assert "All certificates, first those in doubt" in text(result, "index.html")
+
+
+def test_many_stacks_are_on_several_pages(small: Small, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "BOARD", 2)
+    monkeypatch.setattr("builder.site.page.COMPARED", 2)
+    for letter in "bcde":
+        shutil.copytree(small.file("stack.toml").parent, small.project.stack_dir(f"{TINY}-{letter}"))
+    small.issue()
+    result = make(small.project)
+    boards = ["index.html", "matrix-2.html", "matrix-3.html"]
+    found = [
+        {link for link in site_reader.read(page(result, path)).links if link.startswith("stacks/")} for path in boards
+    ]
+    assert found == [
+        {f"stacks/{TINY}.html", f"stacks/{TINY}-b.html"},
+        {f"stacks/{TINY}-c.html", f"stacks/{TINY}-d.html"},
+        {f"stacks/{TINY}-e.html"},
+    ]
+    assert "page 1 of 3" in text(result, boards[0]) and "page 3 of 3" in text(result, boards[2])
+    compared = sorted(
+        path.relative_to(result.output / "compare").as_posix() for path in result.output.glob("compare/*/*")
+    )
+    assert compared == [f"{TINY}-b/{TINY}.html", f"{TINY}/{TINY}-b.html"]
+    for path in result.output.rglob("*.html"):
+        for link in site_reader.read(path.read_text()).links:
+            if "://" not in link and (file := link.partition("#")[0].partition("?")[0]):
+                assert (path.parent / file).is_file(), (path, link)
+
+
+def test_a_file_that_changes_meanwhile_is_not_shown_as_judged(small: Small, tmp_path: Path) -> None:
+    path = small.issue()
+    content = site.read(small.project, tmp_path, lambda _: None)
+    path.write_text(path.read_text().replace("PASSED", "FAILED"))
+    with pytest.raises(errors.VettedError, match="changed while the site was made"):
+        site.make(content, tmp_path / "site", lambda _: None)
+    assert not (tmp_path / "site").exists()
 
 
 def test_the_copy_is_that_of_the_judged_bytes(small: Small, make: Make, tmp_path: Path) -> None:

@@ -1,0 +1,207 @@
+"""The certificate files of stacks, judged: each once, and again when anything has changed that decides.
+
+To judge a certificate takes milliseconds, to hash it a tenth of one. So what was judged is kept in .vetted/verdicts/,
+with a seal: a row counts only for a file of the same bytes, and only under the same terms, which are the lock, the
+inputs, the suite, the advisories and this tool's own code. Every file is read and hashed every time. No answer about a
+day is kept: whether a certificate has expired is asked anew (dates.py).
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from builder.base import reading, seal
+from builder.base.project import Project, sha256, write
+from builder.certify import certificate, dates, judgement
+from builder.certify.certificate import Statement
+from builder.certify.judgement import Terms
+from builder.intent.advisory import Advisory
+from builder.lock.lockfile import Lock
+
+MOST = 8000  # characters of the doubts of a row that is kept; a stranger's file may have any number of doubts
+CODE = Path(__file__).parents[1]  # all of this tool: a row is of the code that judged
+Say = Callable[[str], None]
+
+
+class Judged(BaseModel):
+    """What a certificate's file says, and what speaks against it on any day. `name`: of the file, without .json.
+
+    `differs`: it is a report of a run that was not of the lock. `inputs`: those that it was judged by; none for a
+    run on a host.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    sha256: str
+    subject: str
+    hardware: str
+    about: str  # an image, or a lock alone
+    gpus: bool
+    passed: int
+    result: str
+    differs: bool
+    inputs: str
+    issued: datetime.date | None
+    expires: datetime.date | None
+    lasting: tuple[str, ...]
+
+    def doubts(self, day: datetime.date) -> list[str]:
+        """What speaks against it on a day; nothing if it is valid."""
+        return [*self.lasting, *dates.doubts(self.issued, self.expires, day)]
+
+    def standing(self, day: datetime.date) -> list[str]:
+        """What speaks against it, except that it has expired."""
+        return self.doubts(min(self.expires or day, day))
+
+
+class _Kept(BaseModel):
+    """The file of a stack: its rows, by the hash of what was judged, under the terms with this digest."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    terms: str
+    rows: dict[str, Judged]
+
+
+class Verdicts:
+    """Judges the certificates of several stacks on one day. The suite and the advisories are read once."""
+
+    def __init__(self, project: Project, say: Say = lambda _: None) -> None:
+        self._project = project
+        self._say = say
+        self._first: Terms | None = None
+        self._advisories = ""
+
+    def terms(self, lock: Lock) -> Terms:
+        """Today's terms for the certificates of a lock."""
+        if self._first is None:
+            self._first = judgement.terms(self._project, lock)
+            self._advisories = _digest(self._first.advisories)
+        first = self._first
+        return Terms(self._project, lock, first.suite, first.probes, first.advisories, first.day)
+
+    def of(self, lock: Lock) -> list[Judged]:
+        """Every certificate of a stack, in the order of their names. Raises BadInputError for a file that is none."""
+        answer = []
+        for path, judged in self.files(lock):
+            if isinstance(judged, ValueError | RecursionError):
+                raise certificate.unreadable(path, judged) from judged
+            if isinstance(judged, Exception):
+                raise judged
+            if judged.differs:
+                raise certificate.misplaced(self._project.relative(path))
+            answer.append(judged)
+        return answer
+
+    def files(self, lock: Lock) -> Iterator[tuple[Path, Judged | Exception]]:
+        """Every file among the certificates of a stack: judged, or why it cannot be."""
+        paths = certificate.files(self._project, lock.name)
+        if not paths:
+            return
+        terms = self.terms(lock)
+        decisive = [_code(), lock.name, lock.image, lock.digest, terms.suite, self._advisories]
+        key = sha256(json.dumps(decisive).encode())
+        known, rows = self._known(lock.name, key), dict[str, Judged]()
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            hashes = pool.map(_hash, paths)
+            for number, (path, digest) in enumerate(zip(paths, hashes, strict=True), start=1):
+                row: Judged | Exception | None = known.get(digest) if digest else None
+                # The inputs last: to compute today's takes longer than all the rest.
+                if not isinstance(row, Judged) or row.inputs not in ("", terms.inputs):
+                    self._say(f"{lock.name}: judging {number} of {len(paths)}")
+                    row = _judged(path, terms)
+                if isinstance(row, Judged):
+                    row = row if row.name == path.stem else row.model_copy(update={"name": path.stem})
+                    if _small(row):
+                        rows[row.sha256] = row
+                yield path, row
+        if rows != known:
+            self._keep(lock.name, _Kept(terms=key, rows=rows))
+
+    def _path(self, stack: str) -> Path:
+        return self._project.state / "verdicts" / f"{stack}.json"
+
+    def _known(self, stack: str, key: str) -> Mapping[str, Judged]:
+        """The rows of a stack that were kept under these terms, by this user of this machine."""
+        path = self._path(stack)
+        try:
+            content = path.read_bytes()
+            if seal.intact(path.with_suffix(".seal"), f"verdicts of {stack}", sha256(content)):
+                kept = _Kept.model_validate_json(content)
+                return kept.rows if kept.terms == key else {}
+        except (OSError, ValidationError):
+            pass
+        return {}
+
+    def _keep(self, stack: str, kept: _Kept) -> None:
+        path, content = self._path(stack), kept.model_dump_json().encode()
+        with suppress(OSError):  # a clone that may only be read, a disk that is full: judged again next time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
+                write(path, content, Path(scratch))
+                seal.put(path.with_suffix(".seal"), f"verdicts of {stack}", sha256(content), Path(scratch))
+
+
+def judge(name: str, content: bytes, terms: Terms) -> Judged:
+    """A certificate of these bytes, judged. Raises ValueError or RecursionError when they are none."""
+    return summary(name, content, certificate.parse(content), terms)
+
+
+def summary(name: str, content: bytes, statement: Statement, terms: Terms) -> Judged:
+    """What a statement says, and what speaks against it. `content`: the bytes that it was read from."""
+    predicate, on_host = statement.predicate, judgement.engine(statement) == "host"
+    subject = statement.subject[0].digest if statement.subject else None
+    return Judged(
+        name=name, sha256=hashlib.sha256(content).hexdigest(), subject=f"sha256:{subject.sha256}" if subject else "",
+        hardware=statement.hardware, about="image" if statement.resource(certificate.INPUTS).digest else "lock",
+        gpus=bool((statement.resource("hardware").annotations or {}).get("gpus")),
+        passed=len(predicate.passedTests), result=predicate.result,
+        differs=bool(statement.resource(certificate.DIFFERENCES).annotations), inputs="" if on_host else terms.inputs,
+        issued=predicate.issued, expires=predicate.expires, lasting=tuple(judgement.lasting(statement, terms)),
+    )  # fmt: skip
+
+
+def _judged(path: Path, terms: Terms) -> Judged | Exception:
+    # Read again: the bytes that are judged are those whose hash is kept, even if the file has changed since.
+    try:
+        return judge(path.stem, reading.content(path, str(path)), terms)
+    except (Exception, RecursionError) as error:
+        return error
+
+
+def _hash(path: Path) -> str | None:
+    """The hash of a file; None where it cannot be read, which is reported when it is to be judged."""
+    with suppress(Exception):
+        return hashlib.sha256(reading.content(path, str(path))).hexdigest()
+    return None
+
+
+def _small(row: Judged) -> bool:
+    return sum(map(len, (row.hardware, *row.lasting))) <= MOST
+
+
+def _digest(advisories: Sequence[Advisory]) -> str:
+    return sha256(json.dumps([advisory.model_dump_json() for advisory in advisories]).encode())
+
+
+@functools.cache
+def _code() -> str:
+    """The digest of what judges: this tool, the library that reads certificates, and Python."""
+    identity = hashlib.sha256(f"{sys.version} {pydantic.VERSION}".encode())
+    for path in sorted(CODE.rglob("*.py")):
+        identity.update(path.read_bytes())
+    return identity.hexdigest()

@@ -1,0 +1,72 @@
+"""The stacks of a project: list."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from builder import console
+from builder.base import project, text
+from builder.certify import certificate, standing
+from builder.certify.verdicts import Verdicts
+from builder.commands.common import AsJson, print_json
+from builder.intent import stack
+from builder.lock import gpus as known
+from builder.lock import lockfile
+from builder.pages import gpus, matrix
+
+SHOWN = 10  # places of a stack in the list
+
+
+def list_(
+    by_gpu: Annotated[bool, typer.Option("--gpus", help="Show which GPU runs which stack instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List stacks, their versions, and where they are certified."""
+    home = project.find()
+    if by_gpu:
+        _print_gpus(gpus.rows(home), as_json)
+        return
+    rows = []
+    with console.Working("certificates") as work:
+        verdicts = Verdicts(home, work.say)
+        for name in stack.names(home):
+            lock = lockfile.load(home, name)
+            places = standing.certified_on(home, lock, certificate.today(), verdicts)
+            others = matrix.other_platforms(home, name)
+            rows.append(Row(name, lock.stack.device, matrix.versions(lock), places, others))
+    if as_json:
+        print_json([dataclasses.asdict(row) for row in rows])
+        return
+    table = console.plain("stack", *matrix.COLUMNS, "certified on")
+    for row in rows:
+        places = [text.line(place) for place in row.certified_on[:SHOWN]] or ["not certified"]
+        if len(row.certified_on) > SHOWN:
+            places.append(f"and {len(row.certified_on) - SHOWN} more: vetted show {row.stack}")
+        places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
+        table.add_row(row.stack, *row.versions.values(), "\n".join(places))
+    console.out.print(table)
+
+
+def _print_gpus(rows: dict[str, dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    table = console.plain("GPU", "capability", *rows)
+    for gpu in known.GPUS:
+        table.add_row(gpu.title, gpu.number, *(lines[gpu.title] for lines in rows.values()))
+    console.out.print(table)
+    console.out.print("read from the kernels in the locked files; only what says certified was run on such a GPU")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A stack in the list."""
+
+    stack: str
+    device: str
+    versions: dict[str, str]
+    certified_on: list[str]
+    other_platforms: dict[str, str]

@@ -1,0 +1,155 @@
+"""The certificate files of a stack are judged once; tests/attacks/test_verdicts.py has what must not count."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from builder.base import errors
+from builder.certify import certificate, judgement, standing, verdicts
+from builder.certify.verdicts import Judged, Verdicts
+from tests.conftest import GOOD_RESULTS, TINY, Small
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what is judged and not merely found."""
+    names: list[str] = []
+    real = verdicts.judge
+
+    def judge(name: str, content: bytes, terms: judgement.Terms) -> Judged:
+        names.append(name)
+        return real(name, content, terms)
+
+    monkeypatch.setattr(verdicts, "judge", judge)
+    return names
+
+
+def read(small: Small) -> list[Judged]:
+    return Verdicts(small.project).of(small.lock)
+
+
+def test_a_certificate_is_judged_once(small: Small, counted: list[str]) -> None:
+    small.issue("host")
+    small.issue("docker")
+    first = read(small)
+    assert counted == ["cpu-docker", "cpu-host"]
+    assert read(small) == first
+    assert counted == ["cpu-docker", "cpu-host"]
+
+
+def test_the_answer_is_that_of_the_judgement(small: Small) -> None:
+    path = small.issue("docker", day=datetime.date(2026, 1, 1))
+    statement, terms = certificate.read(path), judgement.terms(small.project, small.lock)
+    for _ in range(2):
+        (judged,) = read(small)
+        assert judged.doubts(terms.day) == judgement.doubts(statement, terms)
+        assert (judged.hardware, judged.about, judged.issued) == (
+            statement.hardware,
+            "image",
+            datetime.date(2026, 1, 1),
+        )
+        assert (judged.passed, judged.result, judged.gpus, judged.differs) == (2, "PASSED", False, False)
+
+
+def test_only_what_is_new_is_judged_and_what_is_gone_is_forgotten(small: Small, counted: list[str]) -> None:
+    path = small.issue("host")
+    read(small)
+    path.with_name("cpu-other.json").write_bytes(path.read_bytes())  # the same bytes under another name
+    assert [judged.name for judged in read(small)] == ["cpu-host", "cpu-other"]
+    small.issue("docker")
+    read(small)
+    assert counted == ["cpu-host", "cpu-docker"]
+    path.unlink()
+    path.with_name("cpu-other.json").unlink()
+    assert [judged.name for judged in read(small)] == ["cpu-docker"]
+    small.issue("host")
+    read(small)
+    assert counted == ["cpu-host", "cpu-docker", "cpu-host"]
+
+
+def test_each_judgement_is_reported_and_a_kept_one_is_not(small: Small) -> None:
+    small.issue("host")
+    said: list[str] = []
+    Verdicts(small.project, said.append).of(small.lock)
+    Verdicts(small.project, said.append).of(small.lock)
+    assert said == [f"{TINY}: judging 1 of 1"]
+
+
+def test_a_state_that_cannot_be_written_is_no_obstacle(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.issue()
+    (small.root / "state").write_text("a file")
+    monkeypatch.setenv("VETTED_STATE", str(small.root / "state"))
+    assert [judged.lasting for judged in read(small)] == [()]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"terms": "", "rows": {}}'])
+def test_a_damaged_file_of_verdicts_is_made_again(small: Small, counted: list[str], content: bytes) -> None:
+    small.issue()
+    first = read(small)
+    (small.project.state / "verdicts" / f"{TINY}.json").write_bytes(content)
+    assert read(small) == first == read(small)
+    assert len(counted) == 2
+
+
+def test_nothing_is_left_beside_them(small: Small) -> None:
+    small.issue()
+    read(small)
+    files = sorted(path.name for path in (small.project.state / "verdicts").iterdir())
+    assert files == [f"{TINY}.json", f"{TINY}.seal"]
+
+
+def test_doubts_without_end_are_not_kept(small: Small, counted: list[str]) -> None:
+    path = small.issue()
+    statement = certificate.read(path)
+    probes = [probe.model_copy(update={"name": "x" * 9000}) for probe in GOOD_RESULTS]
+    predicate = statement.predicate.model_copy(update={"probes": probes})
+    path.write_text(statement.model_copy(update={"predicate": predicate}).to_json())
+    (judged,) = read(small)
+    assert judged.lasting and read(small) == [judged]
+    assert len(counted) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000])
+def test_a_file_that_is_none_is_named(small: Small, content: bytes) -> None:
+    small.issue().write_bytes(content)
+    with pytest.raises(errors.BadInputError, match=r"cpu-host\.json is not a certificate"):
+        read(small)
+
+
+def test_a_folder_in_its_place_is_named(small: Small) -> None:
+    path = small.issue()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(errors.BadInputError, match=r"cpu-host\.json is not a file"):
+        read(small)
+
+
+def test_a_report_in_its_place_is_named(small: Small) -> None:
+    path = small.issue()
+    statement = certificate.read(path)
+    more = certificate.Resource(name=certificate.DIFFERENCES, annotations={"torch": "2.0"})
+    predicate = statement.predicate.model_copy(
+        update={"configuration": [*statement.predicate.configuration, more]}
+    )  # fmt: skip
+    path.write_text(statement.model_copy(update={"predicate": predicate}).to_json())
+    for _ in range(2):
+        with pytest.raises(errors.BadInputError, match=r"cpu-host\.json is a report"):
+            read(small)
+
+
+def test_of_several_for_the_same_hardware_the_last_one_counts(small: Small) -> None:
+    old, today = datetime.date(2026, 1, 1), certificate.today()
+    path = small.issue(day=old)
+    older = path.with_name("cpu-1.json")
+    path.rename(older)
+    (place,) = standing.certified_on(small.project, small.lock)
+    assert standing.certified_on(small.project, small.lock, today) == [
+        f"{place}, expired on {old + certificate.LIFETIME}"
+    ]
+    small.issue()
+    assert standing.certified_on(small.project, small.lock, today) == [place]
+    Path(older).unlink()
+    assert standing.certified_on(small.project, small.lock, today) == [place]

@@ -37,7 +37,7 @@ def text(
     full = telling if everything else telling[:MOST]
     guesses = [finding for finding in full if not finding.sure]
     if case.measured:
-        lines += [_measured(case), ""]
+        lines += [*_measured(case), ""]
     if together is not None:
         lines += _together(together, full)
     if not sure and any(result.outcome == "passed" for result in case.measured):
@@ -65,11 +65,13 @@ def text(
     return terminal.lines(lines).rstrip() + "\n"
 
 
-def _measured(case: Case) -> str:
+def _measured(case: Case) -> list[str]:
     count = {"passed": 0, "not-run": 0, "red": 0}
+    long = [result.probe for result in case.measured if result.left_out]
     for result in case.measured:
-        count["red" if result.red else result.outcome] += 1
-    return f"Measured: {count['passed']} passed, {count['red']} red, {count['not-run']} not run"
+        count["red" if result.red else result.outcome] += not result.left_out
+    lines = [f"Measured: {count['passed']} passed, {count['red']} red, {count['not-run']} not run"]
+    return [*lines, f"Left out, because they are long: {', '.join(long)}; --measure-all runs them"] if long else lines
 
 
 def _together(together: Together, full: list[Finding]) -> list[str]:

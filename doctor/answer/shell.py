@@ -56,7 +56,9 @@ class Shell:
         if "--reinstall-package" in rest:
             options.append("--force-reinstall")
         if any(word.startswith("--torch-backend") for word in rest):
-            backend = _value(rest, "--torch-backend") or short(torch_cuda)
+            named = [word.partition("=")[2] for word in rest if word.startswith("--torch-backend=")]
+            stated = _value(rest, "--torch-backend") or next((name for name in named if name != "auto"), "")
+            backend = stated or short(torch_cuda)
             options += ["--extra-index-url", INDEX + backend] if backend else []
         kept = [*kept[:-1], "--requirement", kept[-1]] if verb == "sync" else kept
         # Debian's pip and environments without one: the program that is beside this one serves any Python.

@@ -65,8 +65,12 @@ def test_the_users_own_file_is_edited_before_anything_goes_back(error: str, edit
 def test_the_package_that_asks_for_an_old_name_is_upgraded() -> None:
     torch = {"deepspeed": "0.8.1", "torch": "2.1.0"}
     assert first(torch, THEIRS.format("deepspeed") + SIX).commands == ["uv pip install 'deepspeed>=0.9.0,<0.10'"]
-    # Its frame says that it is there, though the list of packages does not.
-    assert first({"torch": "2.1.0"}, THEIRS.format("deepspeed") + SIX).commands == ["uv pip install 'deepspeed>=0.9.0'"]
+    # Its frame says that it is there, though the list of packages does not: which release, nobody knows.
+    unstated = first({"torch": "2.1.0"}, THEIRS.format("deepspeed") + SIX)
+    assert unstated.commands == ["uv pip install 'deepspeed>=0.9.0'"]
+    assert (unstated.confidence, unstated.decide) == (
+        "possible", ["whether the deepspeed that is installed is before 0.9.0"],
+    )  # fmt: skip
     old = {"trl": "0.7.4", "transformers": "4.40.0"}
     assert first(old, THEIRS.format("trl") + FILTERING).commands == ["uv pip install 'trl>=0.8.0,<0.9'"]
 
@@ -133,6 +137,12 @@ def test_the_last_frame_is_a_packages_or_the_users(text: str, file: str, package
 def test_a_frame_of_python_itself_is_nobodys() -> None:
     for text in ('File "/usr/lib/python3.10/runpy.py", line 3', 'File "<frozen importlib>", line 3', "no frame"):
         assert owners.last_frame(text, KNOWLEDGE.apis) is None
+
+
+def test_an_edit_for_a_release_that_nobody_stated_is_possible() -> None:
+    stated, unstated = (first(packages, MINE + TOKENIZER) for packages in (NOW, {}))
+    assert (stated.confidence, unstated.confidence) == ("likely", "possible")
+    assert unstated.decide
 
 
 def test_another_module_with_the_name_is_no_edit_where_nobody_knows_who_asks() -> None:

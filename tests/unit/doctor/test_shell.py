@@ -27,6 +27,10 @@ VENV = "venv-a/bin/python"
             f"/e/bin/python -m pip install --force-reinstall --extra-index-url {INDEX}cu128 'torchvision==0.23.*'",
         ),
         (
+            "uv pip install --torch-backend=cu126 --reinstall-package torch torch==2.13.0",
+            f"/e/bin/python -m pip install --force-reinstall --extra-index-url {INDEX}cu126 torch==2.13.0",
+        ),
+        (
             "uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn>=2.7.4'",
             "/e/bin/python -m pip install --force-reinstall --no-build-isolation 'flash-attn>=2.7.4'",
         ),

@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
     parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
     parser.add_argument("--measure", action="store_true",
-                        help="also run the quick probes there: about a minute, and nothing is written there")  # fmt: skip
+                        help="also run the quick probes there: about a minute; nothing is written there")  # fmt: skip
     parser.add_argument("--measure-all", action="store_true", help="also run the long probes: some minutes")
     parser.add_argument("--device", choices=("cpu", "cuda"),
                         help="what --measure runs on (default: cuda where torch and the machine have it)")  # fmt: skip

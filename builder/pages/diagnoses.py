@@ -27,9 +27,12 @@ def results(project: Project) -> str:
     )  # fmt: skip
     steps = ", ".join(f"{name.replace('_', ' ')} {seconds * 1000:.0f} ms" for name, seconds in
                       list(record.seconds_per_step.items())[:SLOW])  # fmt: skip
+    shipped = record.shipped_kib
+    size = "" if shipped is None else f"The doctor and what it knows are {shipped / 1024:.1f} MB. "
     costs = (
         f"The slowest report took {record.slowest_s:.1f} s, all of them {record.memory_mib} MB of memory; the longest "
-        f"steps: {steps}. Measured on {record.date} ({cells.escaped(record.machine)}) by {cells.code(record.command)}."
+        f"steps: {steps}. {size}Measured on {record.date} ({cells.escaped(record.machine)}) by "
+        f"{cells.code(record.command)}."
     )
     return f"{table}\n{costs}\n"
 

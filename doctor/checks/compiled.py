@@ -128,9 +128,11 @@ def broken_import(case: Case) -> Iterator[Finding]:
         return
     if name is None:
         return
-    decide = _undecided(case, name) if broken else [
-        f"""python -c 'import {EXTENSIONS[name]}': it is so if this says "undefined symbol\""""
-    ]
+    decide = (
+        _undecided(case, name)
+        if broken
+        else [f"""python -c 'import {EXTENSIONS[name]}': it is so if this says "undefined symbol\""""]
+    )
     yield Finding(
         rule="built-for-another-torch",
         title=f"{name} was built for another torch than the one beside it",

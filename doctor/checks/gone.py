@@ -155,7 +155,7 @@ def ask_the_caller(case: Case, missing: Missing, finding: Finding, frame: Frame 
     stated = case.version(caller.package) is not None
     if (requesting == caller.package or stated) and finding.shown == POINTS:
         finding.confidence, finding.shown = "likely" if stated else "possible", EXPLAINS
-        finding.decide = [] if stated else [f"whether the {caller.package} that is installed is before {caller.release}"]
+        finding.decide = [] if stated else [f"whether the installed {caller.package} is before {caller.release}"]
 
 
 def _evidence_of(case: Case, caller: Caller) -> str:

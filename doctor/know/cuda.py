@@ -13,8 +13,8 @@ from doctor.read.environment import Environment
 # driver runs every minor version of its majors. runtime/preflight.py has the same table.
 DRIVERS = {11: 450, 12: 525, 13: 580}
 # The CUDA of torch's wheels on the default index; a local version such as +cu128 or +cpu says it itself.
-TORCH = (("<2.5", "12.1"), (">=2.5,<2.7", "12.4"), (">=2.7,<2.8", "12.6"), (">=2.8,<2.11", "12.8"), (">=2.11,<2.14", "13.0"),
-         (">=2.14", "13.2"))  # fmt: skip
+TORCH = (("<2.5", "12.1"), (">=2.5,<2.7", "12.4"), (">=2.7,<2.8", "12.6"), (">=2.8,<2.11", "12.8"),
+         (">=2.11,<2.14", "13.0"), (">=2.14", "13.2"))  # fmt: skip
 # The index of torch that has wheels for an older CUDA major, and the releases there: torch dropped CUDA 11.8 after 2.7
 # and keeps 12.6 to 2.14 (pytorch/pytorch#190355, #190385).
 OLDER = {11: ("cu118", ">=2.0,<2.8"), 12: ("cu126", ">=2.6,<2.15")}

@@ -22,7 +22,7 @@ from doctor.read.files import UnreadableError
 
 ROOT = Path(__file__).resolve().parents[2]
 QUOTED = 500  # characters of a runner that failed
-# A probe that allows itself more seconds than this is long: it compares many runs. What the quick measurement leaves out.
+# A probe that allows itself more seconds than this is long: it compares many runs. A quick measurement leaves it out.
 LONG = 300
 LEFT_OUT = "left out, it is long: --measure-all runs it"
 

@@ -69,7 +69,7 @@ def test_the_package_that_asks_for_an_old_name_is_upgraded() -> None:
     unstated = first({"torch": "2.1.0"}, THEIRS.format("deepspeed") + SIX)
     assert unstated.commands == ["uv pip install 'deepspeed>=0.9.0'"]
     assert (unstated.confidence, unstated.decide) == (
-        "possible", ["whether the deepspeed that is installed is before 0.9.0"],
+        "possible", ["whether the installed deepspeed is before 0.9.0"],
     )  # fmt: skip
     old = {"trl": "0.7.4", "transformers": "4.40.0"}
     assert first(old, THEIRS.format("trl") + FILTERING).commands == ["uv pip install 'trl>=0.8.0,<0.9'"]

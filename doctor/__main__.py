@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from doctor.answer import commands, diagnose, nearest, report, shell, together
+from doctor.answer import commands, diagnose, nearest, report, search, shell, together
 from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import cuda, data
@@ -67,6 +67,7 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
     joint = together.find(case, findings, user)
     commands.add(case, findings, user)
     stack = nearest.find(case, user)
+    search.add(case, findings, stack, user)
     if options.json:
         print(json.dumps(report.as_json(case, findings, stack, joint), indent=2))
     else:

@@ -9,6 +9,7 @@ from doctor.answer.nearest import Nearest
 from doctor.answer.together import Pin, Together
 from doctor.base import terminal, versions
 from doctor.case import Case
+from doctor.checks import measured
 from doctor.finding import EXPLAINS, Finding
 
 CONFIDENCES = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
@@ -59,7 +60,8 @@ def text(
     lines += _apart(apart, mended_too)
     lines += _folded([finding for finding in findings if finding not in full and finding not in apart])
     if nearest is not None:
-        mended = any(finding.sure and finding.commands for finding in full)
+        # The commands of a probe that nothing explains search, and mend nothing.
+        mended = any(finding.sure and finding.commands and finding.rule != measured.RULE for finding in full)
         mended = mended and not (together is not None and together.left)
         lines += _nearest(nearest, brief=mended and not everything)
     return terminal.lines(lines).rstrip() + "\n"

@@ -35,7 +35,7 @@ WORDS = {
 }
 CRASHES = ("crash", "resolve")
 # Conditions that only a person can judge, or a GPU that nobody named.
-UNSEEN = ({"note"}, {"gpu_model"})
+UNSEEN = ({"note"}, {"gpu_model"}, {"trainer"})
 # A quotation that names something of a package; "expected Half but found Float" can come from anywhere.
 SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
 EVIDENCE = {

@@ -89,3 +89,25 @@ def test_what_hangs_or_trains_wrongly_is_not_why_something_was_raised() -> None:
     assert confidence("") == "certain"
     assert confidence("it hangs at the first step") == "certain"
     assert confidence("OSError: [Errno 98] Address already in use") == "possible"
+
+
+OLD_TRL = {"trl": "0.11.4", "transformers": "4.46.0"}
+ARGUMENT = "TypeError: DPOTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'"
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "confidence"),
+    [
+        ("", "", None),
+        ("", ARGUMENT, "certain"),
+        ("trainer = DPOTrainer(model)", "", "certain"),
+        ("trainer = trl.SFTTrainer(model)", "", None),
+        ("trl dpo --model x", "", "certain"),
+    ],
+)
+def test_trainers_of_an_old_trl_fail_only_where_they_override(script: str, error: str, confidence: str | None) -> None:
+    """SFTTrainer of TRL 0.11 overrides none of the methods that get more arguments."""
+    case = reported(OLD_TRL, error)
+    case.context = context.read(script)
+    sure = {finding.rule: finding.confidence for finding in diagnose.findings(case)}
+    assert sure.get("VETTED-0069") == confidence

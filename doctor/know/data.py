@@ -1,4 +1,4 @@
-"""What the doctor knows: advisories and stacks (data.json), names by release (apis/), who uses them (uses.json).
+"""What the doctor knows: advisories and stacks (data.json), names by release (apis/), who uses them (uses/).
 
 `vetted render` writes data.json; scripts/api_history.py and scripts/use_history.py write the others.
 """
@@ -113,7 +113,8 @@ def load() -> Knowledge:
     """Everything that is packed with the doctor."""
     project = _read("data.json")
     apis = {package: _api(package) for package in read_index("apis")}
-    return Knowledge(project["advisories"], project["stacks"], apis, _read("uses.json"))
+    uses = {package: _read(f"uses/{package}.json")["uses"] for package in read_index("uses")}
+    return Knowledge(project["advisories"], project["stacks"], apis, uses)
 
 
 def stacks() -> list[Stack]:

@@ -104,16 +104,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     home, rows = project.find(), []
     for name in options.names or [*CONTROLS, *BY_HAND]:
-        with home.holding("broken") as scratch:
-            begin = time.monotonic()
-            row = _of_control(home, name, scratch) if name in CONTROLS else _by_hand(home, name, scratch)
-            rows.append({"name": name, **row, "seconds": round(time.monotonic() - begin, 1)})
+        rows.append(run(home, name))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         if options.record:
             _record(home, rows)
     mended = sum(row["before"] == "fails" and row["after"] == "passes" for row in rows)
     print(f"{mended} of {len(rows)} broken environments are good after the first answer's commands")
     return 0 if mended == len(rows) else 1
+
+
+def run(home: Project, name: str) -> dict[str, Any]:
+    """Make an environment, and see whether the doctor's first answer mends it."""
+    with home.holding("broken") as scratch:
+        begin = time.monotonic()
+        row = _of_control(home, name, scratch) if name in CONTROLS else _by_hand(home, name, scratch)
+        return {"name": name, **row, "seconds": round(time.monotonic() - begin, 1)}
 
 
 def _record(home: Project, rows: list[dict[str, Any]]) -> None:

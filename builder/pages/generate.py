@@ -13,6 +13,7 @@ from builder.base.project import Project, write
 from builder.certify import certificate
 from builder.pages import (
     attacks,
+    broken,
     cells,
     diagnoses,
     fakes,
@@ -53,6 +54,7 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "gpu libraries": gpus.libraries,
     "diagnoses": diagnoses.results,
     "measured": measured.results,
+    "broken environments": broken.results,
     "lighthouse": lighthouse.scores,
     "attack count": attacks.attack_count,
     "attacks": attacks.attacks,

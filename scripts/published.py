@@ -79,20 +79,24 @@ def main() -> int:
         faults = wrong()
         print("\n".join(faults), file=sys.stderr)
         return 1 if faults else 0
-    document = json.loads(FILE.read_text(encoding="utf-8"))
-    before = json.dumps(document)
     for package in options.package or PACKAGES:
-        known = document["requires"].setdefault(package, {})
         for version in chosen(package):
-            lines = None if str(version) in known else ask(package, version)
-            if lines is not None:
-                known[str(version)] = lines
-                print(package, version, lines, file=sys.stderr, flush=True)
-        document["requires"][package] = {release: known[release] for release in sorted(known, key=Version)}
-    if json.dumps(document) != before:
-        document["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
-    FILE.write_text(json.dumps(document, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
+            add(package, version)
     return 0
+
+
+def add(package: str, version: Version) -> None:
+    """Read one release, if the file lacks it, and write the file at once: an interruption loses nothing."""
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    known = document["requires"].setdefault(package, {})
+    lines = None if str(version) in known else ask(package, version)
+    if lines is None:
+        return
+    known[str(version)] = lines
+    document["requires"][package] = {release: known[release] for release in sorted(known, key=Version)}
+    document["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+    FILE.write_text(json.dumps(document, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(package, version, lines, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

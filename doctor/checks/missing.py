@@ -137,6 +137,8 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
     requesting = requesting or owners.TOGETHER.get(package)
     packages = case.versions(package, requesting)
     way = _outside_what_was_read(case, package, version)
+    against = forbidden.by(case, package, way) if way else ""
+    way = None if against else way
     together = f"install versions of {' and '.join(packages)} that belong together"
     return Finding(
         rule="missing-name",
@@ -146,12 +148,15 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         packages=packages,
         severity="crash",
         confidence="possible",
-        evidence=[f"the error names it; {package} {version or '(version not given)'}"],
+        evidence=[
+            f"the error names it; {package} {version or '(version not given)'}",
+            *([f"{against}: no way out"] if against else []),
+        ],
         remedy=[f"{package}{way}, or code that does not ask for it", together] if way else [together],
         decide=[f"which release of {package} has {missing.name}"],
         ranges={package: ranges.outside(way)} if way else {},
         shown=POINTS,
-        weight=0.2 if way and version else 0.0,  # the release at fault is there
+        weight=0.2 if (way or against) and version else 0.0,  # the release at fault is there
     )
 
 

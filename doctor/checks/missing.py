@@ -136,7 +136,7 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         return None
     requesting = requesting or owners.TOGETHER.get(package)
     packages = case.versions(package, requesting)
-    way = _outside_what_was_read(case, package, version)
+    way = _outside_what_was_read(case, package, version, missing.written)
     against = forbidden.by(case, package, way) if way else ""
     way = None if against else way
     together = f"install versions of {' and '.join(packages)} that belong together"
@@ -160,11 +160,12 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
     )
 
 
-def _outside_what_was_read(case: Case, package: str, version: str | None) -> str | None:
+def _outside_what_was_read(case: Case, package: str, version: str | None, written: str) -> str | None:
     """Where a name may be whose releases are not known.
 
-    Every release that was read has it, or none: it would be known otherwise. Of a release among them it is said to be
-    missing, so older ones may have it; an older one may be too old for it.
+    Every release that was read has it, or none: it would be known otherwise. Which of both, the names of the newest one
+    tell. Without them: of a release that was read it is said to be missing, so older ones may have it; an older one may
+    be too old for it.
     """
     parsed = [parsed for release in case.knowledge.requires(package) if (parsed := versions.parse(release)) is not None]
     if not parsed:
@@ -172,7 +173,13 @@ def _outside_what_was_read(case: Case, package: str, version: str | None) -> str
     own = versions.parse(version) if version else None
     if own is not None and own > max(parsed):
         return None
-    return f"<{min(parsed)}" if own is not None and own >= min(parsed) else f">={min(parsed)}"
+    among = own is not None and own >= min(parsed)
+    always = case.knowledge.apis[package].always(written) if package in case.knowledge.apis else None
+    if always is None:
+        return f"<{min(parsed)}" if among else f">={min(parsed)}"
+    if always:
+        return None if among else f">={min(parsed)}"  # it says of itself that it lacks what it has
+    return f"<{min(parsed)}" if among or own is None else None
 
 
 def dated(case: Case, missing: Missing, requesting: str | None = None) -> Finding | None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypedDict
 
+from doctor.know import names_hash
+
 NAME = re.compile("[:(.]")  # what stands before the last name of a fact
 
 
@@ -69,11 +71,25 @@ class Api:
     requires: dict[str, list[str]] = field(default_factory=dict)  # release: its Requires-Dist
     read: list[str] = field(default_factory=list)  # the releases whose names were read
     unread: list[str] = field(default_factory=list)  # those between the first and the last of these that were not
+    newest: str = ""  # hashes of the names that the newest release has and that never came or went
 
     @cached_property
     def changes(self) -> dict[str, str]:
         """Each fact and its history, e.g. "+4.49.0 -5.0.0"."""
         return flat(self.grouped)
+
+    @cached_property
+    def _names_now(self) -> frozenset[bytes]:
+        return names_hash.unpack(self.newest)
+
+    def always(self, name: str) -> bool | None:
+        """Has every release that was read a `module:name` that never came or went? False for none; None if unknown."""
+        module, colon, last = name.partition(":")
+        if not self.newest or not colon or not last or last.startswith("_"):
+            return None
+        if names_hash.of(name) in self._names_now:
+            return True
+        return None if names_hash.of(f"{module}:*") in self._names_now else False
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
@@ -136,7 +152,7 @@ def read_packed(folder: str, package: str) -> dict[str, Any]:
 
 def _api(package: str) -> Api:
     entry = read_packed("apis", package)
-    return Api(entry["changes"], entry["requires"], entry["read"], entry["unread"])
+    return Api(entry["changes"], entry["requires"], entry["read"], entry["unread"], entry.get("newest", ""))
 
 
 def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -151,7 +151,7 @@ def _by_hand(home: Project, name: str, scratch: Path) -> dict[str, Any]:
         def ask(when: str) -> tuple[bool, str]:
             if broken.probe:
                 results = probed({}, [broken.probe], environment, home, scratch / when)
-                return results[0].outcome == "passed", ""
+                return results[0].outcome == "passed", results[0].reason or ""
             done = subprocess.run([environment / "bin" / "python", "-c", broken.program], cwd=scratch,
                                   capture_output=True, text=True, check=False, env=_clean(environment))  # fmt: skip
             return done.returncode == 0, done.stdout + done.stderr
@@ -166,17 +166,18 @@ def _mended(
     """Ask, type what the doctor prints first, and ask again."""
     good, log = ask("before")
     (scratch / "run.log").write_text(log, encoding="utf-8")
-    answer = doctor("--python", *argv, *(["--log", str(scratch / "run.log")] if log else []))
+    # What it measures itself it is not told.
+    answer = doctor("--python", *argv, *([] if "--measure" in argv else ["--log", str(scratch / "run.log")]))
     first = answer["findings"][0] if answer["findings"] else {"rule": "", "commands": [], "confidence": ""}
     joint = answer["together"]["command"] if "--measure" in argv and answer["together"] else ""
     commands = [joint] if joint else first["commands"]
     failed = [words for words in (typed(command, torch) for command in commands) if words]
-    after, _ = ask("after") if commands and not failed else (False, "")
+    after, words = ask("after") if commands and not failed else (False, "")
     return {
         "rule": first["rule"], "confidence": first["confidence"], "expected": advisory,
         "commands": [command.replace(str(environment), "ENV") for command in commands],
         "before": "passes" if good else "fails", "after": "passes" if after else "fails",
-        "said": "".join(failed)[-500:],
+        "said": "" if after else ("".join(failed) or words)[-500:],
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ class Row(Model):
     commands: list[str]
     before: str
     after: str
-    said: str  # by a command that failed
+    said: str  # by a command, or by the question after it, where that failed
     seconds: Seconds
 
     @property

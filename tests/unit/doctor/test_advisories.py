@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from doctor.answer import diagnose
@@ -9,7 +11,7 @@ from doctor.base import versions
 from doctor.case import Case
 from doctor.read import context, requirements
 from doctor.read.context import RunContext
-from tests.unit.doctor.kit import KNOWLEDGE, SILENT, first, only, reported, rules
+from tests.unit.doctor.kit import KNOWLEDGE, SILENT, first, install, of, only, reported, rules
 from tests.unit.intent.test_advisories import LOGS
 
 
@@ -111,3 +113,15 @@ def test_trainers_of_an_old_trl_fail_only_where_they_override(script: str, error
     case.context = context.read(script)
     sure = {finding.rule: finding.confidence for finding in diagnose.findings(case)}
     assert sure.get("VETTED-0069") == confidence
+
+
+def test_a_fault_of_a_package_that_is_absent_is_certain_where_all_packages_are_known(tmp_path: Path) -> None:
+    """TRL 1.15 without Triton. No command leads into it, either."""
+    apply = "AttributeError: 'NoneType' object has no attribute 'apply'"
+    install(tmp_path, "trl", "1.15.0")
+    finding = only(of(tmp_path), "VETTED-0158")
+    assert finding.confidence == "certain" and "without triton" in finding.evidence
+    assert only(reported({"trl": "1.15.0"}), "VETTED-0158").decide == ["without triton"]
+    assert first(reported({"trl": "1.15.0"}, apply)).rule == "VETTED-0158"
+    install(tmp_path, "triton", "3.6.0")
+    assert "VETTED-0158" not in rules(of(tmp_path, error=apply))

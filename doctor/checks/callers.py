@@ -110,13 +110,13 @@ def _failing(
             _add_ways(name, uses, own[name].tops, modules)
             found[name, target] = uses
     if key:
-        rows = [kept.Import(*pair, *_fields(use)) for pair, uses in found.items() for use in uses]
+        rows = [
+            kept.Import(*pair, use.module, use.name, use.caller, use.function, use.line, use.eager)
+            for pair, uses in found.items()
+            for use in uses
+        ]
         kept.save(cache, key, rows)
     return found
-
-
-def _fields(use: Use) -> tuple[str, str, str, str, int, list[str]]:
-    return use.module, use.name, use.caller, use.function, use.line, use.eager
 
 
 def _checked(case: Case, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import json
@@ -282,7 +283,12 @@ def test_what_was_concluded_is_kept_for_the_same_sources(tmp_path: Path, monkeyp
     installed(tmp_path, "trl", "1.0", FAILING)
     parsed: list[Path] = []
     tree = parsing.tree
-    monkeypatch.setattr(parsing, "tree", lambda path: (parsed.append(path), tree(path))[1])
+
+    def remembered(path: Path) -> ast.Module | None:
+        parsed.append(path)
+        return tree(path)
+
+    monkeypatch.setattr(parsing, "tree", remembered)
     (first,) = check(tmp_path)
     assert parsed
     parsed.clear()

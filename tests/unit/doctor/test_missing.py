@@ -70,7 +70,7 @@ def test_a_model_that_is_not_known_yet(error: str, package: str) -> None:
     assert (package in finding.packages, finding.sure) == (True, True)
 
 
-NAMES = {"old": {"1.0": [], "2.0": []}}
+NAMES: dict[str, dict[str, list[str]]] = {"old": {"1.0": [], "2.0": []}}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from typing import Any
 from builder.base import machine, project, sources
 from builder.base.project import Project
 from builder.certify import control, hostenv, suite
-from builder.certify.cache import Cache
 from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Request
 from builder.pages import evidence
@@ -133,15 +132,18 @@ def _of_control(home: Project, name: str, scratch: Path) -> dict[str, Any]:
     """A control: the output of the probes that fail is the log, and its options are the configuration."""
     locked, (config, advisory) = control.load(home, name), CONTROLS[name]
     (scratch / "config.yaml").write_text(config, encoding="utf-8")
-    with hostenv.temporary(home, locked.bad, scratch, lambda _: None, Cache(scratch / "cache")) as environment:
+    environment = hostenv.prepare(home, locked.bad, scratch, lambda _: None, keep=False)
 
-        def ask(when: str) -> tuple[bool, str]:
-            results = probed(locked.bad.versions, locked.control.expect.fails, environment, home, scratch / when)
-            log = "\n".join(f"{result.reason}\n{result.log_tail}" for result in results)
-            return all(result.outcome == "passed" for result in results), log
+    def ask(when: str) -> tuple[bool, str]:
+        results = probed(locked.bad.versions, locked.control.expect.fails, environment, home, scratch / when)
+        log = "\n".join(f"{result.reason}\n{result.log_tail}" for result in results)
+        return all(result.outcome == "passed" for result in results), log
 
-        answer = [str(environment), "--config", str(scratch / "config.yaml")]
+    answer = [str(environment), "--config", str(scratch / "config.yaml")]
+    try:
         return _mended(ask, answer, scratch, environment, locked.bad.stack.torch, advisory)
+    finally:
+        hostenv.remove(environment)
 
 
 def _by_hand(home: Project, name: str, scratch: Path) -> dict[str, Any]:

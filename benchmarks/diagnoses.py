@@ -4,7 +4,8 @@
     python -m benchmarks.diagnoses --first-look benchmarks/cases/batch-3.jsonl
 
 The first look at a batch is recorded once, before a line is changed after it was collected, and so is the look at one
-that nothing was learnt from yet (--unseen). Neither is written again.
+that nothing was learnt from yet (--unseen). Neither is written again. The reports that the doctor was developed with,
+cases-dev.jsonl, are no part of this repository; where they lie in `shared/` beside it, they are measured with the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from builder.pages import evidence
 KEPT = ("top1", "mends_top1", "mends_top3", "confident_wrong", "confident_on_negatives")
 LOOKS = ("first", "unseen", "now")
 COMMAND = "python -m benchmarks.diagnoses"
+DEVELOPMENT = Path("shared", "cases-dev.jsonl")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     document = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"batches": []}
     batches = {batch["name"]: batch for batch in document["batches"]}
     costs: dict[str, Any] = {}
-    for path in options.cases:
+    development = options.root.parent / DEVELOPMENT
+    own = [development] if options.look == "now" and development.is_file() else []
+    for path in [*options.cases, *own]:
         measured = doctor.measure(path)
         batch = batches.setdefault(path.stem, {"name": path.stem, **dict.fromkeys(LOOKS)})
         batch.update({"reports": measured["cases"], "causes": measured["positives"], "others": measured["negatives"]})
@@ -69,6 +73,7 @@ def _largest(costs: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
     return {
         "slowest_s": max(measured["slowest_s"], costs.get("slowest_s", 0.0)),
         "memory_mib": max(measured["memory_mib"], costs.get("memory_mib", 0)),
+        "shipped_kib": measured["shipped_kib"],
         "seconds_per_step": dict(sorted(steps.items(), key=lambda step: -step[1])),
     }
 

@@ -9,7 +9,7 @@ finding that is certain or likely is wrong; where the confirmed cause is a setti
 That is what a finding names (`top1`). What counts more is what it mends (`mends_top1`, see mended.py): does what it
 recommends install a release that is confirmed to work? `confident_wrong` counts the reports whose first finding
 is certain or likely, and names another culprit or a release that does not mend; and those without a culprit that get
-such a finding at all.
+such a finding at all. What only repeats the report's own advice (`PARROTED`) mends nothing, and is not wrong either.
 
 The last line on stdout is one JSON object. Needs only Python and the `packaging` that pip carries.
 """
@@ -42,6 +42,8 @@ from doctor.read import context, requirements, symptoms  # noqa: E402
 from doctor.read.machine import Machine  # noqa: E402
 
 Report = dict[str, Any]  # a line of the file
+PARROTED = ("told", "advised")  # rules of findings that say again what the report itself says to install
+SHIPPED = (".py", ".json", ".jsonl", ".gz")  # what the doctor's single file carries
 
 
 @dataclass
@@ -51,7 +53,7 @@ class Result:
     report: Report
     findings: list[Finding]
     seconds: float
-    mending: list[bool]  # of each finding: does it mend the report?
+    mending: list[bool]  # of each finding: does it install what mends the report?
     steps: dict[str, float]  # seconds of each step
 
     @property
@@ -72,8 +74,10 @@ class Result:
 
     @property
     def mending_place(self) -> int:
-        """The place of the first finding that mends it, from 1; 0 for none."""
-        return self.mending.index(True) + 1 if any(self.mending) else 0
+        """The place of the first finding that mends it and that the report did not say itself, from 1; 0 for none."""
+        pairs = zip(self.findings, self.mending, strict=True)
+        own = [mends and finding.rule not in PARROTED for finding, mends in pairs]
+        return own.index(True) + 1 if any(own) else 0
 
     @property
     def confident_wrong(self) -> bool:
@@ -219,13 +223,14 @@ def _of_mending(results: list[Result]) -> dict[str, Any]:
 
 
 def _costs(results: list[Result], reading: float) -> dict[str, Any]:
-    """Seconds of every step, the slowest report first, and the memory of the whole run."""
+    """Seconds of every step, the slowest first, the memory of the whole run, and the size of what is shipped."""
     steps = {"read the knowledge": reading}
     for name in results[0].steps if results else ():
         steps[name] = max(result.steps[name] for result in results)
     slow = {name: round(seconds, 4) for name, seconds in sorted(steps.items(), key=lambda step: -step[1])}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux
-    return {"seconds_per_step": slow, "memory_mib": round(peak / 1024)}
+    shipped = sum(path.stat().st_size for path in (ROOT / "doctor").rglob("*") if path.suffix in SHIPPED)
+    return {"seconds_per_step": slow, "memory_mib": round(peak / 1024), "shipped_kib": round(shipped / 1024)}
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -54,7 +54,7 @@ def _of_words(text: str) -> dict[str, str]:
 
 def installs(package: str, range_: str, knowledge: Knowledge) -> str | None:
     """The release that the index gives for a range: the newest known one, or one that the range itself tells."""
-    known = [*knowledge.requires(package), *(published.VLLM if package == "vllm" else ())]
+    known = [*knowledge.requires(package), *published.releases(package)]
     final = [release for release in known if not (versions.parse(release) or versions.Version("0")).is_prerelease]
     fitting = [release for release in final if versions.allows(range_, release)]
     if not fitting:

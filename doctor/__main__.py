@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from doctor.answer import commands, diagnose, nearest, report, shell, together
+from doctor.answer import commands, diagnose, nearest, report, search, shell, together
 from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import cuda, data
@@ -60,13 +60,14 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
     if options.lock_of:
         return _print_lock(options.lock_of)
     case = _case(options)
-    if options.measure:
-        case.measured = _measure(case, options.device)
+    if options.measure or options.measure_all:
+        case.measured = _measure(case, options.device, options.measure_all)
     findings = diagnose.findings(case)
     user = shell.here(script or _own_command(), own_programs, "pip" in case.environment.packages)
     joint = together.find(case, findings, user)
     commands.add(case, findings, user)
     stack = nearest.find(case, user)
+    search.add(case, findings, stack, user)
     if options.json:
         print(json.dumps(report.as_json(case, findings, stack, joint), indent=2))
     else:
@@ -87,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
     parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
     parser.add_argument("--measure", action="store_true",
-                        help="also run the suite there: a minute or two, and nothing is written there")  # fmt: skip
+                        help="also run the quick probes there: about a minute; nothing is written there")  # fmt: skip
+    parser.add_argument("--measure-all", action="store_true", help="also run the long probes: some minutes")
     parser.add_argument("--device", choices=("cpu", "cuda"),
                         help="what --measure runs on (default: cuda where torch and the machine have it)")  # fmt: skip
     parser.add_argument("--lock-of", metavar="STACK", help="print the lock of a stack, and nothing else")
@@ -111,7 +113,7 @@ def _case(options: argparse.Namespace) -> Case:
     return Case(environment, run, here, "\n".join(errors), data.load())
 
 
-def _measure(case: Case, device: str | None) -> list[Result]:
+def _measure(case: Case, device: str | None, everything: bool) -> list[Result]:
     """Run the suite in the environment of the case. Raises UnreadableError where there is none, or it does not run."""
     environment = case.environment
     if not environment.executable:
@@ -122,6 +124,7 @@ def _measure(case: Case, device: str | None) -> list[Result]:
         return suite.run(
             environment.executable, versions, device or ("cuda" if on_gpu else "cpu"),
             lambda done, every, probe: progress.show(f"measuring: {done} of {every} probes done, now {probe}"),
+            everything=everything,
         )  # fmt: skip
 
 

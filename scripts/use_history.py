@@ -1,23 +1,25 @@
 """Which names of other packages a package stopped using, and with which release.
 
     python -m scripts.use_history --fetch CACHE
-    python -m scripts.use_history CACHE > doctor/know/uses.json
+    python -m scripts.use_history CACHE
+    python -m scripts.use_history --check
 
 Reads published wheels with `ast`, importing nothing. A name counts as used where it is imported, or passed as a keyword
 to something imported, without a way out: not below a `try` that catches the ImportError, not below an `if` that asks
-for a version. So does a distribution that is required. `vetted doctor` looks up there what an error misses: a later
-release of its caller does without it.
+for a version. So does a distribution that is required. One file a package is written into doctor/know/uses/. `vetted
+doctor` looks up there what an error misses: a later release of its caller does without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import datetime
 import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from packaging.version import Version
@@ -52,7 +54,9 @@ WATCHED = (
     "bitsandbytes", "triton", "flash_attn", "flashinfer", "liger_kernel", "tokenizers", "outlines", "ray", "sglang",
     "sgl_kernel", "diffusers", "unsloth", "unsloth_zoo", "xformers", "awq", "mistral_common", "xgrammar", "torchao",
 )  # fmt: skip
-FOLDER = Path(__file__).resolve().parents[1] / "doctor" / "know"
+FOLDER = Path(__file__).resolve().parents[1] / "doctor" / "know" / "uses"
+INDEX = "index.json"
+USE = re.compile(r"[\w.]+:\w*|[\w.]+\(\w+|requires [a-z0-9-]+")
 SKIPPED = ("/tests/", "/test_", "/examples/", "/benchmarks/", "/docs/", "/setup.py")
 ASKS = ("version", "greater_or_equal", "hasattr", "type_checking", "signature")
 CAUGHT = ("ImportError", "ModuleNotFoundError", "Exception", "AttributeError", "BaseException")
@@ -69,7 +73,7 @@ def uses_of(source: str) -> set[str]:
     for node in _unguarded(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and _watched(node.module or ""):
             uses.add(f"{node.module}:")
-            uses |= {f"{node.module}:{alias.name}" for alias in node.names}
+            uses |= {f"{node.module}:{alias.name}" for alias in node.names if alias.name != "*"}
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
             uses |= {f"{alias.name}:" for alias in node.names if _watched(alias.name)}
@@ -153,25 +157,63 @@ def told(uses: dict[str, str]) -> dict[str, str]:
     return {use: release for use, release in uses.items() if "(" not in use or use in changed}
 
 
-def main() -> None:
+def write(packages: Iterable[str], cache: Path, folder: Path, today: str) -> None:
+    """Write one file a package, and the list of them. One whose releases are not in the cache stays as it is."""
+    folder.mkdir(exist_ok=True)
+    for package in packages:
+        path, uses = folder / f"{package}.json", told(dropped(package, cache))
+        if uses and (not path.is_file() or json.loads(path.read_text())["uses"] != uses):
+            path.write_text(text({"date": today, "uses": uses}))
+    names = sorted(path.stem for path in folder.glob("*.json") if path.name != INDEX)
+    (folder / INDEX).write_text(json.dumps({"packages": names}, indent=0) + "\n")
+
+
+def text(entry: dict[str, object]) -> str:
+    """The content of a file."""
+    return json.dumps(entry, indent=0, separators=(",", ":")) + "\n"
+
+
+def wrong(folder: Path) -> list[str]:
+    """What is wrong with the files: not as they are written, without a date, not in order, or not in the list."""
+    names = sorted(path.stem for path in folder.glob("*.json") if path.name != INDEX)
+    listed = json.loads((folder / INDEX).read_text())["packages"] == names
+    faults = [] if listed else [f"{INDEX} does not list the files beside it"]
+    for name in names:
+        content = (folder / f"{name}.json").read_text()
+        entry = json.loads(content)
+        if content != text(entry) or list(entry["uses"]) != sorted(entry["uses"]) or name not in CALLERS:
+            faults.append(f"{name}: not as the generator writes it")
+        if not api_history.is_date(entry["date"]):
+            faults.append(f"{name}: it has no date")
+        for use, release in entry["uses"].items():
+            if not USE.fullmatch(use) or not release[:1].isdigit():
+                faults.append(f"{name}: {use} is no use, or {release} no release")
+    return faults
+
+
+def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cache", type=Path, help="a folder for the uses of each release")
+    parser.add_argument("cache", type=Path, nargs="?", help="a folder for the uses of each release")
+    parser.add_argument("--check", action="store_true", help="check the files in doctor/know/uses and write nothing")
     parser.add_argument("--fetch", action="store_true", help="download and read what the folder lacks")
     parser.add_argument("--package", action="append", help="only this one; may be repeated")
     options = parser.parse_args()
+    if options.check:
+        faults = wrong(FOLDER)
+        print("\n".join(faults), file=sys.stderr)
+        return 1 if faults else 0
+    if options.cache is None:
+        parser.error("a folder for the uses of each release is needed")
     packages = options.package or list(CALLERS)
     if options.fetch:
         options.cache.mkdir(parents=True, exist_ok=True)
         for package in packages:
             fetch(package, options.cache)
-        return
-    kept = json.loads((FOLDER / "uses.json").read_text())
-    read = {package: told(dropped(package, options.cache)) for package in packages}
-    # A package whose releases are not in the folder stays as it is.
-    histories = {package: read.get(package) or kept.get(package, {}) for package in CALLERS}
-    print(json.dumps({name: uses for name, uses in histories.items() if uses}, indent=0, separators=(",", ":")))
+        return 0
+    write(packages, options.cache, FOLDER, datetime.datetime.now(datetime.UTC).date().isoformat())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -58,8 +58,11 @@ AllOption = Annotated[bool, typer.Option("--all", help="Print every finding in f
 MeasureOption = Annotated[
     bool,
     typer.Option(
-        "--measure", help="Also run the suite there: a minute or two; writes nothing there.", show_default=False
+        "--measure", help="Also run the quick probes there: about a minute; writes nothing there.", show_default=False
     ),
+]
+MeasureAllOption = Annotated[
+    bool, typer.Option("--measure-all", help="Also run the long probes there: some minutes.", show_default=False)
 ]
 DeviceOption = Annotated[
     Literal["cpu", "cuda"] | None,
@@ -88,6 +91,7 @@ def doctor_(
     error: ErrorOption = None,
     log: LogOption = None,
     measure: MeasureOption = False,
+    measure_all: MeasureAllOption = False,
     device: DeviceOption = None,
     lock_of: LockOption = None,
     single_file: FileOption = None,
@@ -104,13 +108,13 @@ def doctor_(
         _write(single_file, as_json)
         return
     arguments = [*(["--json"] if as_json else []), *(["--all"] if everything else [])]
-    if measure:
+    if measure or measure_all:
         if image is not None:
             raise errors.BadInputError(
                 "--measure runs probes, and --image looks into a container that may write nothing",
                 next_step=f"{_command()} --single-file doctor.py; then, in a container: python3 doctor.py --measure",
             )
-        arguments += ["--measure", *([f"--device={device}"] if device else [])]
+        arguments += ["--measure-all" if measure_all else "--measure", *([f"--device={device}"] if device else [])]
     for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         arguments += [f"{option}={value}"] if value is not None else []
     files = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]

@@ -234,7 +234,7 @@ def _print_known(watched: Watched) -> None:
     else:
         for line in verdict.renewed(watched.renewal) or ["the mirror has no newer Debian packages"]:
             out.print(f"{watched.name}: {line}")
-        if watched.renewal.mending:
+        if watched.renewal.fixing:
             out.print(f"next: vetted recertify {watched.name} --upgrade debian")
     for line in exposure.lines(watched.exposures, watched.records) if watched.records else ():
         out.print(f"{watched.name}: {line}")

@@ -30,9 +30,10 @@ class Conditions(Table):
 
     A list has alternatives. Numbers and versions are ranges, written like those of packages. `processes` are the ranks
     of one run, `gpus` those that one process can see. `gpu_model` is a whole word of the model's name: "H20" does not
-    match "H200". `compiler` is whether a C compiler is installed. `flags` are options of the trainer, the model or the
-    generation, under the names of TRL and Transformers: a value, or a comparison such as ">=1". `note` is what only a
-    person can judge; with one, a match is never certain.
+    match "H200". `trainer` is a class of TRL that the script names. Of the packages in `without`, none is installed.
+    `compiler` is whether a C compiler is installed. `flags` are options of the trainer, the model or the generation,
+    under the names of TRL and Transformers: a value, or a comparison such as ">=1". `note` is what only a person can
+    judge; with one, a match is never certain.
     """
 
     launcher: Annotated[list[Literal["python", "accelerate", "torchrun", "deepspeed"]], Field(min_length=1)] | None = (
@@ -42,6 +43,8 @@ class Conditions(Table):
     zero_stage: Annotated[list[Literal[0, 1, 2, 3]], Field(min_length=1)] | None = None
     quantisation: Annotated[list[Literal["4bit", "8bit"]], Field(min_length=1)] | None = None
     vllm_mode: Annotated[list[Literal["off", "in-process", "colocate", "server"]], Field(min_length=1)] | None = None
+    trainer: Annotated[list[Line], Field(min_length=1)] | None = None
+    without: Annotated[list[Line], Field(min_length=1)] | None = None
     gpus: Versions | None = None
     gpu_model: Annotated[list[Line], Field(min_length=1)] | None = None
     driver: Versions | None = None

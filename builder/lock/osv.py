@@ -70,7 +70,7 @@ class Installed:
 class Match:
     """A vulnerability of something installed. `names`: of all records about it, a CVE first.
 
-    `fixed`: the version that mends it, "" where none is named. `affected`: the ranges, in words.
+    `fixed`: the version that fixes it, "" where none is named. `affected`: the ranges, in words.
     """
 
     names: tuple[str, ...]
@@ -192,7 +192,7 @@ def _rank(name: str) -> tuple[bool, str]:
 
 
 def _judge(affected: _Affected, version: str, order: Order) -> tuple[str, str] | None:
-    """The ranges in words and the version that mends it; None where the version is not affected."""
+    """The ranges in words and the version that fixes it; None where the version is not affected."""
     hit, words, fixes = any(_same(version, each, order) for each in affected.versions), [], []
     for range_ in affected.ranges:
         if range_.type == "GIT":
@@ -272,7 +272,7 @@ def _merged(found: Iterable[Match]) -> list[Match]:
 
 
 def _both(one: Match, other: Match) -> Match:
-    """What two records say of the same; of two fixes the later, which mends both."""
+    """What two records say of the same; of two fixes the later, which fixes both."""
     order = ORDERS[one.installed.ecosystem]
     fixed = max((each.fixed for each in (one, other) if each.fixed), key=order, default="")
     names = tuple(sorted({*one.names, *other.names}, key=_rank))

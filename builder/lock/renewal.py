@@ -71,7 +71,7 @@ class Renewal:
     note: str = ""
 
     @property
-    def mending(self) -> list[Fix]:
+    def fixing(self) -> list[Fix]:
         """Those of which a CVE is known."""
         return [fix for fix in self.fixes if fix.cves]
 

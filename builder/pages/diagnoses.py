@@ -22,11 +22,13 @@ def summary(project: Project) -> str:
     steps = ", ".join(f"{name.replace('_', ' ')} {seconds * 1000:.0f} ms" for name, seconds in
                       list(record.seconds_per_step.items())[:SLOW])  # fmt: skip
     fixed, wrong = (_range([getattr(look, name) for look in looks]) for name in ("mends_top1", "confident_wrong"))
+    shipped = record.shipped_kib
+    size = "" if shipped is None else f"The doctor and what it knows are {shipped / 1024:.1f} MiB. "
     number = f"{len(looks)} batch{'es' * (len(looks) > 1)}"
     return (
         f"At first look, the first finding fixed {fixed} of the reports of a batch, and {wrong} were confidently wrong "
         f"({number}). The slowest report took {record.slowest_s:.1f} s, all of them {record.memory_mib} MiB of memory; "
-        f"the longest steps: {cells.escaped(steps)}. Measured on {cells.escaped(record.date)} "
+        f"the longest steps: {cells.escaped(steps)}. {size}Measured on {cells.escaped(record.date)} "
         f"({cells.escaped(record.machine)}) by {cells.code(record.command)}.\n"
     )
 

@@ -13,6 +13,7 @@ from builder.base.project import Project, write
 from builder.certify import certificate
 from builder.pages import (
     attacks,
+    broken,
     cells,
     diagnoses,
     fakes,
@@ -62,6 +63,7 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "monitor summary": monitor.summary,
     "monitor checks": monitor.checks,
     "monitor faults": monitor.faults,
+    "broken environments": broken.results,
     "lighthouse": lighthouse.scores,
     "newcomer": newcomer.seconds,
     "attack count": attacks.attack_count,

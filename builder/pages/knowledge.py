@@ -24,11 +24,13 @@ def path(project: Project) -> Path:
 
 
 def text(project: Project) -> str:
-    """The content of the file. Raises BadInputError for a broken advisory, stack or lock."""
+    """The content of the file; its date is that of the newest advisory. Raises BadInputError for a broken source."""
     advisories = [_advisory(project, entry) for entry in advisory.load_all(project) if not entry.withdrawn]
     locks = [lockfile.load(project, name) for name in stack.shipped(project)]
     stacks = [_stack(lock, standing.certified_on(project, lock)) for lock in locks]
-    return json.dumps({"advisories": advisories, "stacks": stacks}, indent=1, ensure_ascii=False) + "\n"
+    date = max((entry.published.isoformat() for entry in advisory.load_all(project)), default="")
+    content = {"date": date, "advisories": advisories, "stacks": stacks}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _advisory(project: Project, entry: Advisory) -> dict[str, Any]:

@@ -47,8 +47,9 @@ def results(project: Project) -> str:
     if record is None:
         return suite.NOT_MEASURED
     rows = [
-        [cells.code(row.control), cells.joined(row.advisories, ", ") or cells.DASH, "yes" if row.named else "**no**",
-         cells.joined(row.false, ", ") or cells.DASH, f"{row.seconds:.0f} s"]
+        [cells.code(row.control), cells.joined(row.advisories, ", ") or cells.DASH,
+         "yes" if row.named else cells.Markdown("**no**"), cells.joined(row.false, ", ") or cells.DASH,
+         f"{row.seconds:.0f} s"]
         for row in record.rows
     ]  # fmt: skip
     return cells.table(["control", "its advisory", "named", "false on the twin", "time"], rows)

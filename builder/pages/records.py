@@ -66,6 +66,7 @@ class Diagnoses(Record):
     batches: list[Batch]
     slowest_s: Seconds
     memory_mib: Count
+    shipped_kib: Count | None = None  # of the doctor and what it knows; not in earlier records
     seconds_per_step: dict[str, Seconds]
 
 

@@ -9,6 +9,7 @@ from doctor.answer.nearest import Nearest
 from doctor.answer.together import Pin, Together
 from doctor.base import terminal, versions
 from doctor.case import Case
+from doctor.checks import measured
 from doctor.finding import EXPLAINS, Finding
 
 CONFIDENCES = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
@@ -37,7 +38,7 @@ def text(
     full = telling if everything else telling[:MOST]
     guesses = [finding for finding in full if not finding.sure]
     if case.measured:
-        lines += [_measured(case), ""]
+        lines += [*_measured(case), ""]
     if together is not None:
         lines += _together(together, full)
     if not sure and any(result.outcome == "passed" for result in case.measured):
@@ -59,17 +60,20 @@ def text(
     lines += _apart(apart, all_fixed)
     lines += _folded([finding for finding in findings if finding not in full and finding not in apart])
     if nearest is not None:
-        fixed = any(finding.sure and finding.commands for finding in full)
+        # The commands for a probe that nothing explains search, and fix nothing.
+        fixed = any(finding.sure and finding.commands and finding.rule != measured.RULE for finding in full)
         fixed = fixed and not (together is not None and together.left)
         lines += _nearest(nearest, brief=fixed and not everything)
     return terminal.lines(lines).rstrip() + "\n"
 
 
-def _measured(case: Case) -> str:
+def _measured(case: Case) -> list[str]:
     count = {"passed": 0, "not-run": 0, "red": 0}
+    long = [result.probe for result in case.measured if result.left_out]
     for result in case.measured:
-        count["red" if result.red else result.outcome] += 1
-    return f"Measured: {count['passed']} passed, {count['red']} red, {count['not-run']} not run"
+        count["red" if result.red else result.outcome] += not result.left_out
+    lines = [f"Measured: {count['passed']} passed, {count['red']} red, {count['not-run']} not run"]
+    return [*lines, f"Left out, because they are long: {', '.join(long)}; --measure-all runs them"] if long else lines
 
 
 def _together(together: Together, full: list[Finding]) -> list[str]:

@@ -35,8 +35,17 @@ class Shell:
         if self.uv is not None and not ours:
             return command if self.uv == "uv" else f"{shlex.quote(self.uv)}{command[len('uv') :]}"
         if words[1:2] == ["venv"]:
-            return f"python{_value(words, '--python') or '3'} -m venv {shlex.quote(words[-1])}"
+            return _venv(_value(words, "--python") or "3", shlex.quote(words[-1]))
         return self._of_pip(words[2:], python, torch_cuda)
+
+    def freeze(self, python: str, file: str) -> str:
+        """The command that writes what an environment has to a file of pins."""
+        ours = [*self._pip(python), "freeze"]
+        return f"{shlex.join(ours if self.uv is None else [self.uv, 'pip', 'freeze', '--python', python])} > {file}"
+
+    def _pip(self, python: str) -> list[str]:
+        # Debian's pip and environments without one: the program that is beside this one serves any Python.
+        return [python, "-m", "pip"] if self.pip else [sys.executable, "-m", "pip", "--python", python]
 
     def _of_pip(self, words: list[str], python: str | None, torch_cuda: str | None) -> str:
         """`uv pip install|uninstall|sync` for pip, which has other names for its options."""
@@ -56,12 +65,20 @@ class Shell:
         if "--reinstall-package" in rest:
             options.append("--force-reinstall")
         if any(word.startswith("--torch-backend") for word in rest):
-            backend = _value(rest, "--torch-backend") or short(torch_cuda)
+            named = [word.partition("=")[2] for word in rest if word.startswith("--torch-backend=")]
+            stated = _value(rest, "--torch-backend") or next((name for name in named if name != "auto"), "")
+            backend = stated or short(torch_cuda)
             options += ["--extra-index-url", INDEX + backend] if backend else []
         kept = [*kept[:-1], "--requirement", kept[-1]] if verb == "sync" else kept
-        # Debian's pip and environments without one: the program that is beside this one serves any Python.
-        pip = [interpreter, "-m", "pip"] if self.pip else [sys.executable, "-m", "pip", "--python", interpreter]
-        return shlex.join([*pip, *options, *kept])
+        return shlex.join([*self._pip(interpreter), *options, *kept])
+
+
+def _venv(version: str, folder: str) -> str:
+    """Make an environment without uv; where the shell has no such Python, uv is what brings one."""
+    if shutil.which(f"python{version}") is not None:
+        return f"python{version} -m venv {folder}"
+    # With --seed it has a pip, as the commands that follow expect.
+    return f"python3 -m pip install uv && python3 -m uv venv --seed --python {version} {folder}"
 
 
 def _value(words: list[str], option: str) -> str | None:

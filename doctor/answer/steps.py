@@ -101,7 +101,7 @@ def joined(*ranges: str) -> str:
 
 def releases(case: Case, package: str) -> list[str]:
     """The final releases that are known of a package, in their order."""
-    known = {*case.knowledge.requires(package), *(published.VLLM if package == "vllm" else ())}
+    known = {*case.knowledge.requires(package), *published.releases(package)}
     return sorted((release for release in known if not _place(release).is_prerelease), key=_place)
 
 

@@ -35,7 +35,7 @@ WORDS = {
 }
 CRASHES = ("crash", "resolve")
 # Conditions that only a person can judge, or a GPU that nobody named.
-UNSEEN = ({"note"}, {"gpu_model"})
+UNSEEN = ({"note"}, {"gpu_model"}, {"trainer"})
 # A quotation that names something of a package; "expected Half but found Float" can come from anywhere.
 SPECIFIC = re.compile(r"\w_\w|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]|'[\w.]{3,}'|`|--\w")
 EVIDENCE = {
@@ -119,7 +119,16 @@ def combination(affected: Affected, case: Case) -> Combination:
             packages[name] = False if case.environment.complete else None
         else:
             packages[name] = versions.within(range_, version)
-    return Combination(affected, packages, case.context.conditions(affected.get("context") or {}))
+    context = dict(affected.get("context") or {})
+    absent = {f"without {name}": _is_absent(case, name) for name in context.pop("without", ())}
+    return Combination(affected, packages, {**case.context.conditions(context), **absent})
+
+
+def _is_absent(case: Case, name: str) -> bool | None:
+    """Is a package not installed? None where a list of packages may leave it out."""
+    if case.version(name) is not None:
+        return False
+    return True if case.environment.complete else None
 
 
 def quotation(advisory: Advisory, text: str) -> Quotation:

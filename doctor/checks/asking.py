@@ -1,4 +1,4 @@
-"""Who asks for a name that is gone, and the first release of it that does without: doctor/know/uses.json.
+"""Who asks for a name that is gone, and the first release of it that does without: doctor/know/uses/.
 
 A release that no longer asks for the old place of a name is the better way out than an old release of what it calls.
 """

@@ -15,8 +15,9 @@ from doctor.case import Case
 from doctor.checks import advisories, ranges
 from doctor.finding import EXPLAINS, SILENT, Finding
 from doctor.know import history, owners
-from doctor.read import guards, imports, parsing
+from doctor.read import guards, imports, kept, parsing
 from doctor.read.distributions import Package
+from doctor.read.imports import Sources
 from doctor.read.offers import Modules
 
 # Packages whose imports are checked, beside those of owners.STACK and doctor/know/apis/.
@@ -75,18 +76,47 @@ def missing_imports(case: Case) -> Iterator[Finding]:
         for top in known.tops:
             owner[top] = name if owner.get(top, name) == name else ""  # of a namespace of several: nobody's
     modules = Modules(folders)
+    for (name, target), found in _failing(case, own, owner, modules).items():
+        tops = own[name].tops | own[target].tops
+        uses = [use for use in found if use.eager or use.public or _named(case.error, use)]
+        uses = [use for use in uses if not _made_elsewhere(use, tops, modules) and not _known(case, use)]
+        if uses:
+            yield _finding(case, case.environment.packages[name], case.environment.packages[target], uses)
+
+
+def _failing(
+    case: Case, own: dict[str, Sources], owner: dict[str, str], modules: Modules
+) -> dict[tuple[str, str], list[Use]]:
+    """The imports that are sure to fail, by the distribution that imports and the one that it imports from.
+
+    What was concluded from the same sources is kept. A name that is missing is looked up again all the same: a file
+    that no RECORD names may have it since.
+    """
     cache = imports.cache_folder()
+    key = kept.key({name: known.digest for name, known in own.items()})
+    known = kept.load(cache, key) if key else None
+    found: dict[tuple[str, str], list[Use]] = {}
+    if known is not None:
+        for row in known:
+            if row.owner in own and row.target in own and modules.offers(row.module, row.name) is False:
+                use = Use(row.module, row.name, row.caller, row.function, row.line, row.eager)
+                found.setdefault((row.owner, row.target), []).append(use)
+        return found
     for name in sorted(own):
         package = case.environment.packages[name]
         used = imports.of_package(package, own[name], cache)
         for target, candidates in sorted(_absent(used, owner, modules).items()):
-            tops = own[name].tops | own[target].tops
             uses = list(_certain(package, used, candidates))
             _add_ways(name, uses, own[name].tops, modules)
-            uses = [use for use in uses if use.eager or use.public or _named(case.error, use)]
-            uses = [use for use in uses if not _made_elsewhere(use, tops, modules) and not _known(case, use)]
-            if uses:
-                yield _finding(case, package, case.environment.packages[target], uses)
+            found[name, target] = uses
+    if key:
+        rows = [
+            kept.Import(*pair, use.module, use.name, use.caller, use.function, use.line, use.eager)
+            for pair, uses in found.items()
+            for use in uses
+        ]
+        kept.save(cache, key, rows)
+    return found
 
 
 def _checked(case: Case, name: str) -> bool:

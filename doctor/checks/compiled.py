@@ -128,20 +128,35 @@ def broken_import(case: Case) -> Iterator[Finding]:
         return
     if name is None:
         return
-    command = f"python -c 'import {EXTENSIONS[name]}'"
+    decide = (
+        _undecided(case, name)
+        if broken
+        else [f"""python -c 'import {EXTENSIONS[name]}': it is so if this says "undefined symbol\""""]
+    )
     yield Finding(
         rule="built-for-another-torch",
         title=f"{name} was built for another torch than the one beside it",
         packages=case.versions(name, "torch"),
         severity="crash",
-        confidence="likely" if broken else "possible",
+        confidence="possible" if decide else "likely",
         evidence=[f"the error says: {quoted[:200]}"],
-        remedy=fitting.remedies(case, name),
-        commands=fitting.commands(case, name),
-        decide=[] if broken else [f'{command}: it is so if this says "undefined symbol"'],
+        remedy=fitting.remedies(case, name, another=True),
+        commands=fitting.commands(case, name, another=True),
+        decide=decide,
         shown=EXPLAINS if broken else POINTS,
         weight=0.5,
     )
+
+
+def _undecided(case: Case, name: str) -> list[str]:
+    """What is not known of an extension whose import failed; nothing where it and torch are known not to fit."""
+    unstated = [package for package in (name, "torch") if case.version(package) is None]
+    if unstated:
+        return [f"which {' and which '.join(unstated)} is installed"]
+    if fitting.has_wheel(case, name):
+        wheel = f"{name} {case.version(name)} has a wheel for torch {case.version('torch')}"
+        return [f"{wheel}: whether it was installed for this torch, and before another one came"]
+    return []
 
 
 def _open(folder: Path, effort: Effort) -> dict[str, SharedObject]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,16 +36,19 @@ def old_driver(case: Case) -> Iterator[Finding]:
     if major is None and vllm and case.version("torch") is None:
         major, package = (13 if versions.within(">=0.20", vllm) else 12), "vllm"
     if major and newest and newest < major:
-        confidence = "certain" if driver or match else "likely"
+        confidence, decide = "certain", []
         evidence = [
             f"{package} {case.version(package)} needs CUDA {torch_cuda or major}",
             f"driver {driver or 'of the error'} runs CUDA {newest} and older",
         ]
     elif match:
-        confidence, evidence = "likely", ["the error says it; the versions of torch and of the driver were not given"]
+        confidence = "likely" if major else "possible"
+        evidence = [f"the error says: {match.group()}"]
+        decide = [] if major else ["torch.version.cuda: the CUDA that torch was built for, which was not given"]
     else:
         return
     first = cuda.DRIVERS.get(major or 13, 580)
+    remedy, command = _for_cuda(case, newest or min((major or 13) - 1, 12))
     yield Finding(
         rule="cuda-driver",
         title="the GPU driver is too old for the CUDA that torch was built for",
@@ -52,14 +56,26 @@ def old_driver(case: Case) -> Iterator[Finding]:
         severity="crash",
         confidence=confidence,
         evidence=evidence,
-        remedy=[
-            f"NVIDIA driver {first} or newer",
-            f"or torch (and vLLM) for CUDA {newest or 12}: torch below 2.11 from the default index, or a +cu12x build",
-        ],
-        commands=["uv pip install --torch-backend=auto --reinstall-package torch torch"],
+        remedy=[f"NVIDIA driver {first} or newer" + ("" if major else ", which runs every torch"), f"or {remedy}"],
+        commands=[command],
         ranges={"torch": [">=2.11"]} if major == 13 else {},
+        decide=decide,
         shown=EXPLAINS if match else SILENT,
         weight=2.0,
+    )
+
+
+def _for_cuda(case: Case, major: int) -> tuple[str, str]:
+    """The torch for an older CUDA, in words and as a command: the release that is there, where it has such a wheel."""
+    vllm = case.version("vllm")
+    if vllm and major == 12:
+        return ("vllm below 0.20 with its torch: both are built for CUDA 12", "uv pip install 'vllm<0.20'")
+    backend, range_ = cuda.OLDER.get(major, cuda.OLDER[11])
+    torch = versions.parse(case.version("torch") or "")
+    requirement = f"torch=={torch.public}" if torch and versions.allows(range_, torch.public) else f"torch{range_}"
+    return (
+        f"{requirement} for CUDA {major}, from the index {backend} of torch",
+        f"uv pip install --torch-backend={backend} --reinstall-package torch {shlex.quote(requirement)}",
     )
 
 

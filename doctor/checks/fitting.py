@@ -14,13 +14,13 @@ FAMILY = ("torchvision", "torchaudio")  # released with torch
 PINNED = re.compile(r"(?P<name>[\w.-]+)(?:\[[\w,]*\])?\s*==\s*(?P<version>[\w.+!]+)$")
 
 
-def remedies(case: Case, name: str) -> list[str]:
-    """The ways to have both fit, in words."""
+def remedies(case: Case, name: str, *, another: bool = False) -> list[str]:
+    """The ways to have both fit, in words. `another`: the installed release is no way out."""
     torch = case.version("torch") or ""
     if name in FAMILY and not torch:
         pairs = "torch 2.N has torchvision 0.(N+15) and torchaudio 2.N"
         return [f"the {name} that belongs to the torch that is installed: {pairs}, both from one index"]
-    wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
+    wheels = _wheels(case, name, another)
     if wheels:
         return [
             f"flash-attn{wheels}, which has a wheel for torch {torch}",
@@ -39,7 +39,7 @@ def remedies(case: Case, name: str) -> list[str]:
     ]
 
 
-def commands(case: Case, name: str) -> list[str]:
+def commands(case: Case, name: str, *, another: bool = False) -> list[str]:
     """The command for the first of them."""
     torch = case.version("torch") or ""
     if name in (*FAMILY, "torchcodec"):
@@ -47,7 +47,7 @@ def commands(case: Case, name: str) -> list[str]:
         if belongs is None:  # without the version of torch, the newest one would come, and another torch with it
             return []
         return [f"uv pip install --torch-backend=auto --reinstall-package {name} '{name}=={belongs}.*'"]
-    wheels = cuda.flash_attn_for(torch) if name == "flash-attn" else None
+    wheels = _wheels(case, name, another)
     if wheels:  # its installation looks at the torch that is there, and takes the wheel for it
         return [f"uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn{wheels}'"]
     declared = _declared(case, name)
@@ -57,6 +57,22 @@ def commands(case: Case, name: str) -> list[str]:
     if beside:
         return [f"uv pip install --torch-backend=auto torch=={beside[0]}"]
     return [f"uv pip uninstall {name}"] if name in OPTIONAL else []
+
+
+def has_wheel(case: Case, name: str) -> bool:
+    """Is the installed release published with a wheel for the installed torch?"""
+    wheels, installed = _wheels(case, name), versions.parse(case.version(name) or "")
+    return wheels is not None and installed is not None and versions.allows(wheels, installed.public)
+
+
+def _wheels(case: Case, name: str, another: bool = False) -> str | None:
+    """The releases with a wheel for this torch; None where there is none. `another`: without the installed one."""
+    wheels = cuda.flash_attn_for(case.version("torch") or "") if name == "flash-attn" else None
+    installed = versions.parse(case.version(name) or "")
+    if wheels is None or installed is None or not another or not versions.allows(wheels, installed.public):
+        return wheels
+    first, last = (bound.strip("<>=") for bound in wheels.split(","))
+    return None if first == last else f"{wheels},!={installed.public}"
 
 
 def _declared(case: Case, name: str) -> str | None:

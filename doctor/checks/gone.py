@@ -125,8 +125,9 @@ def edit(case: Case, missing: Missing, finding: Finding, frame: Frame | None) ->
     if known is None and (frame is None or missing.fact is None):
         return False
     if missing.fact is None:
-        finding.remedy, finding.ranges, finding.decide = [], {}, []
-        finding.confidence, finding.shown = "likely", EXPLAINS
+        finding.remedy, finding.ranges, finding.shown = [], {}, EXPLAINS
+        finding.confidence = "likely" if installed else "possible"
+        finding.decide = [] if installed else [f"which {missing.package} is installed"]
     put_first(finding, known, frame, missing.name)
     return True
 
@@ -151,8 +152,10 @@ def ask_the_caller(case: Case, missing: Missing, finding: Finding, frame: Frame 
     finding.remedy = [f"{caller.package}>={caller.release}, which does without it", *others]
     if requesting == caller.package and case.version(caller.package) is None:  # the list of packages leaves it out
         finding.commands = [ranges.install(f"{caller.package}>={caller.release}")]
-    if (requesting == caller.package or case.version(caller.package)) and finding.shown == POINTS:
-        finding.confidence, finding.shown, finding.decide = "likely", EXPLAINS, []
+    stated = case.version(caller.package) is not None
+    if (requesting == caller.package or stated) and finding.shown == POINTS:
+        finding.confidence, finding.shown = "likely" if stated else "possible", EXPLAINS
+        finding.decide = [] if stated else [f"whether the installed {caller.package} is before {caller.release}"]
 
 
 def _evidence_of(case: Case, caller: Caller) -> str:

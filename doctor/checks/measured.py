@@ -14,6 +14,7 @@ from doctor.know.data import Advisory
 from doctor.read.suite import Result
 
 RULE = "measured"
+TITLE = "red here: "
 ENDED = ("crashed", "timeout")
 MATCHED = 2  # every package of a combination is in its range
 NUMBER = re.compile(r"\d+")
@@ -113,7 +114,7 @@ def _unexplained(alike: Sequence[Result], case: Case) -> Finding:
     names = ", ".join(result.probe for result in alike)
     return Finding(
         rule=RULE,
-        title=f"red here: {names}",
+        title=f"{TITLE}{names}",
         packages=case.versions(*(name for name in ("trl", "transformers", "vllm", "deepspeed") if case.version(name))),
         severity="crash" if all(result.outcome in ENDED for result in alike) else "silent-wrong",
         confidence="certain",
@@ -122,6 +123,11 @@ def _unexplained(alike: Sequence[Result], case: Case) -> Finding:
         shown=EXPLAINS,
         weight=len(alike),
     )
+
+
+def first_probe(finding: Finding) -> str:
+    """The first of the probes that an unexplained finding is about."""
+    return finding.title[len(TITLE) :].partition(", ")[0]
 
 
 def _sentence(result: Result) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import gone, ranges
+from doctor.checks import forbidden, gone, ranges
 from doctor.checks.gone import Missing
 from doctor.finding import EXPLAINS, POINTS, Finding
 from doctor.know import history, owners
@@ -136,7 +136,9 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         return None
     requesting = requesting or owners.TOGETHER.get(package)
     packages = case.versions(package, requesting)
-    way = _outside_what_was_read(case, package, version)
+    way = _outside_what_was_read(case, package, version, missing.written)
+    against = forbidden.by(case, package, way) if way else ""
+    way = None if against else way
     together = f"install versions of {' and '.join(packages)} that belong together"
     return Finding(
         rule="missing-name",
@@ -146,20 +148,24 @@ def _undated(case: Case, missing: Missing, requesting: str | None) -> Finding | 
         packages=packages,
         severity="crash",
         confidence="possible",
-        evidence=[f"the error names it; {package} {version or '(version not given)'}"],
+        evidence=[
+            f"the error names it; {package} {version or '(version not given)'}",
+            *([f"{against}: no way out"] if against else []),
+        ],
         remedy=[f"{package}{way}, or code that does not ask for it", together] if way else [together],
         decide=[f"which release of {package} has {missing.name}"],
         ranges={package: ranges.outside(way)} if way else {},
         shown=POINTS,
-        weight=0.2 if way and version else 0.0,  # the release at fault is there
+        weight=0.2 if (way or against) and version else 0.0,  # the release at fault is there
     )
 
 
-def _outside_what_was_read(case: Case, package: str, version: str | None) -> str | None:
+def _outside_what_was_read(case: Case, package: str, version: str | None, written: str) -> str | None:
     """Where a name may be whose releases are not known.
 
-    Every release that was read has it, or none: it would be known otherwise. Of a release among them it is said to be
-    missing, so older ones may have it; an older one may be too old for it.
+    Every release that was read has it, or none: it would be known otherwise. Which of both, the names of the newest one
+    tell. Without them: of a release that was read it is said to be missing, so older ones may have it; an older one may
+    be too old for it.
     """
     parsed = [parsed for release in case.knowledge.requires(package) if (parsed := versions.parse(release)) is not None]
     if not parsed:
@@ -167,7 +173,13 @@ def _outside_what_was_read(case: Case, package: str, version: str | None) -> str
     own = versions.parse(version) if version else None
     if own is not None and own > max(parsed):
         return None
-    return f"<{min(parsed)}" if own is not None and own >= min(parsed) else f">={min(parsed)}"
+    among = own is not None and own >= min(parsed)
+    always = case.knowledge.apis[package].always(written) if package in case.knowledge.apis else None
+    if always is None:
+        return f"<{min(parsed)}" if among else f">={min(parsed)}"
+    if always:
+        return None if among else f">={min(parsed)}"  # it says of itself that it lacks what it has
+    return f"<{min(parsed)}" if among or own is None else None
 
 
 def dated(case: Case, missing: Missing, requesting: str | None = None) -> Finding | None:
@@ -191,6 +203,8 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     sure = lacks and fact.near >= history.RELATED
     changes = (change for change in fact.changes if change != "+0")
     releases = "; ".join(f"{'since' if change[0] == '+' else 'gone in'} {change[1:]}" for change in changes)
+    against = [forbidden.by(case, package, span) for span in having]
+    having = [span for span, word in zip(having, against) if not word]
     back = " or ".join(f"{package}{span}" for span in having)
     asks = requesting or "what asks for it"
     if gone.is_gone(fact, version):  # what asks for an old name is the older party
@@ -199,14 +213,20 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
             *([f"{gone.BACK}{back}"] if back else []),
         ]
     else:
-        remedies = [f"{back}, or {f'a release of {requesting}' if requesting else 'code'} that does not ask for it"]
+        other = f"{f'a release of {requesting}' if requesting else 'code'} that does not ask for it"
+        remedies = [f"{back}, or {other}" if back else other]
     return Finding(
         rule="moved-name",
         title=f"{package} {version or ''}".strip() + f" does not have {missing.name}",
         packages=packages,
         severity="crash",
-        confidence="likely" if sure else "possible",
-        evidence=[f"in the published releases: {releases}", *_unread(fact, version), "the error names it"],
+        confidence="likely" if sure and having else "possible",
+        evidence=[
+            f"in the published releases: {releases}",
+            *_unread(fact, version),
+            "the error names it",
+            *(f"{word}: no way out" for word in against if word),
+        ],
         remedy=remedies,
         ways=[{package: span} for span in reversed(having)],
         ranges={package: bad or without},

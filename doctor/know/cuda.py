@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from pathlib import Path
 
@@ -9,22 +11,20 @@ from doctor.base import versions
 from doctor.read import files
 from doctor.read.environment import Environment
 
-# The first driver branch of each CUDA major, from NVIDIA's CUDA release notes (table of minimum driver versions). A
-# driver runs every minor version of its majors. runtime/preflight.py has the same table.
-DRIVERS = {11: 450, 12: 525, 13: 580}
+TABLES = json.loads(pkgutil.get_data("doctor.know", "cuda.json") or b"")  # with its date, and the source of each table
+# The first driver branch of each CUDA major. A driver runs every minor version of its majors. runtime/preflight.py has
+# the same table.
+DRIVERS: dict[int, int] = {int(major): branch for major, branch in TABLES["drivers"].items()}
 # The CUDA of torch's wheels on the default index; a local version such as +cu128 or +cpu says it itself.
-TORCH = (("<2.5", "12.1"), (">=2.5,<2.7", "12.4"), (">=2.7,<2.8", "12.6"), (">=2.8,<2.11", "12.8"), (">=2.11", "13.0"))
-# The first and the last flash-attn whose releases have a wheel for a torch, from .github/workflows/publish.yml of its
-# tags v2.3.0 to v2.8.3.post1. Its installation takes that wheel; for any other torch it compiles for hours. 2.8 has
-# wheels for torch 2.4 to 2.6 too, which lack a symbol in several reports (Dao-AILab/flash-attention#1832,
-# axolotl-ai-cloud/axolotl#3142); 2.7 works there.
-FLASH_ATTN = {
-    "2.0": ("2.3.0", "2.6.3"), "2.1": ("2.3.1.post1", "2.7.4"), "2.2": ("2.5.2", "2.7.4.post1"),
-    "2.3": ("2.5.8", "2.7.4.post1"), "2.4": ("2.6.3", "2.7.4.post1"), "2.5": ("2.7.0", "2.7.4.post1"),
-    "2.6": ("2.7.4", "2.7.4.post1"), "2.7": ("2.8.0", "2.8.3.post1"), "2.8": ("2.8.3", "2.8.3.post1"),
-}  # fmt: skip
-# The first bitsandbytes with a binary for a CUDA, read from the published wheels.
-BITSANDBYTES = {"12.8": "0.45.3", "12.9": "0.46.1", "13.0": "0.48.0"}
+TORCH: list[tuple[str, str]] = [(releases, cuda) for releases, cuda in TABLES["torch"]]
+# The index of torch that has wheels for an older CUDA major, and the releases there.
+OLDER: dict[int, tuple[str, str]] = {int(major): (name, range_) for major, (name, range_) in TABLES["older"].items()}
+# The first and the last flash-attn whose releases have a wheel for a torch. Its installation takes that wheel; for any
+# other torch it compiles for hours. 2.8 has wheels for torch 2.4 to 2.6 too, which lack a symbol in several reports;
+# 2.7 works there.
+FLASH_ATTN: dict[str, tuple[str, str]] = {torch: (first, last) for torch, (first, last) in TABLES["flash_attn"].items()}
+# The first bitsandbytes with a binary for a CUDA.
+BITSANDBYTES: dict[str, str] = TABLES["bitsandbytes"]
 
 
 def newest(driver: str) -> int | None:

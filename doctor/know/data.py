@@ -1,4 +1,4 @@
-"""What the doctor knows: advisories and stacks (data.json), names by release (apis/), who uses them (uses.json).
+"""What the doctor knows: advisories and stacks (data.json), names by release (apis/), who uses them (uses/).
 
 `vetted render` writes data.json; scripts/api_history.py and scripts/use_history.py write the others.
 """
@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypedDict
+
+from doctor.know import names_hash
 
 NAME = re.compile("[:(.]")  # what stands before the last name of a fact
 
@@ -69,11 +71,25 @@ class Api:
     requires: dict[str, list[str]] = field(default_factory=dict)  # release: its Requires-Dist
     read: list[str] = field(default_factory=list)  # the releases whose names were read
     unread: list[str] = field(default_factory=list)  # those between the first and the last of these that were not
+    newest: str = ""  # hashes of the names that the newest release has and that never came or went
 
     @cached_property
     def changes(self) -> dict[str, str]:
         """Each fact and its history, e.g. "+4.49.0 -5.0.0"."""
         return flat(self.grouped)
+
+    @cached_property
+    def _names_now(self) -> frozenset[bytes]:
+        return names_hash.unpack(self.newest)
+
+    def always(self, name: str) -> bool | None:
+        """Has every release that was read a `module:name` that never came or went? False for none; None if unknown."""
+        module, colon, last = name.partition(":")
+        if not self.newest or not colon or not last or last.startswith("_"):
+            return None
+        if names_hash.of(name) in self._names_now:
+            return True
+        return None if names_hash.of(f"{module}:*") in self._names_now else False
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
@@ -113,7 +129,8 @@ def load() -> Knowledge:
     """Everything that is packed with the doctor."""
     project = _read("data.json")
     apis = {package: _api(package) for package in read_index("apis")}
-    return Knowledge(project["advisories"], project["stacks"], apis, _read("uses.json"))
+    uses = {package: _read(f"uses/{package}.json")["uses"] for package in read_index("uses")}
+    return Knowledge(project["advisories"], project["stacks"], apis, uses)
 
 
 def stacks() -> list[Stack]:
@@ -135,7 +152,7 @@ def read_packed(folder: str, package: str) -> dict[str, Any]:
 
 def _api(package: str) -> Api:
     entry = read_packed("apis", package)
-    return Api(entry["changes"], entry["requires"], entry["read"], entry["unread"])
+    return Api(entry["changes"], entry["requires"], entry["read"], entry["unread"], entry.get("newest", ""))
 
 
 def flat(grouped: dict[str, dict[str, str]]) -> dict[str, str]:

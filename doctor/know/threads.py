@@ -24,6 +24,7 @@ class Thread(NamedTuple):
     urls: list[str]
     sample: str  # a line of such an error, or what goes wrong without one
     confirmed: bool  # somebody tried the fix, or a change that names the error is in that release
+    date: str = ""  # when it was written down
 
     def shows_in(self, text: str) -> bool:
         """Does a text have all its words?"""

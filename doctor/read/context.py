@@ -20,6 +20,8 @@ PAIRS = (
     re.compile(rf"(?:^|\s)--(?P<key>[A-Za-z_][A-Za-z0-9_.-]{{1,60}})(?:=|\s+){VALUE}", re.MULTILINE),
     re.compile(rf"""(?:^|[\s,({{])["']?(?P<key>[A-Za-z_][A-Za-z0-9_.]{{1,60}})["']?\s*[:=]\s*{VALUE}""", re.MULTILINE),
 )
+# A class that a script names, or a command of TRL; `Trainer` alone is Transformers' own.
+TRAINER = re.compile(r"(?<![\w])([A-Z]\w{0,40}Trainer)(?!\w)|\btrl\s+(sft|dpo|kto|orpo|cpo|grpo|rloo|gkd)\b")
 COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 
 
@@ -27,7 +29,8 @@ COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 class RunContext:
     """A key that is absent is not known.
 
-    `facts`: launcher, processes, zero_stage, quantisation, vllm_mode, gpu_model, gpus, driver, cuda, compiler, python.
+    `facts`: launcher, processes, zero_stage, quantisation, vllm_mode, trainer (the names in a script), gpu_model, gpus,
+    driver, cuda, compiler, python.
     `flags`: options of the run by their own names.
     """
 
@@ -59,6 +62,8 @@ class RunContext:
         if key == "gpu_model":
             patterns = (rf"(?<![A-Za-z0-9]){re.escape(model)}(?![A-Za-z0-9])" for model in required)
             return any(re.search(pattern, str(value)) for pattern in patterns)
+        if key == "trainer":
+            return not set(required).isdisjoint(value)
         if isinstance(required, list):
             return value in required
         if isinstance(required, bool):
@@ -119,6 +124,9 @@ def read(text: str) -> RunContext:
     context = of_options(options)
     if parsed is None:
         add_launch(context, text[:LARGEST])
+        trainers = [match[1] or f"{match[2].upper()}Trainer" for match in TRAINER.finditer(text[:LARGEST])]
+        if trainers:
+            context.facts["trainer"] = sorted(set(trainers))
     return context
 
 

@@ -55,6 +55,8 @@ class Modules:
         self._definitions: dict[str, set[str]] = {}
         self._searches = 0
         self._quick: dict[Path, set[str]] = {}
+        self._making: set[Path] = set()  # sources that make names when they are imported, as their text says
+        self._tables: set[Path] = set()  # those of them that have a table of the names
         self._offers: dict[Path, Offer] = {}
 
     def locate(self, module: str) -> Location:
@@ -74,12 +76,14 @@ class Modules:
             return None
         if name in self._names(location.path) or name.startswith("__"):
             return True
+        top = module.partition(".")[0]
+        if location.path in self._making and (location.path not in self._tables or name in self._defined(top)):
+            return None  # its text says so; parsing it would say no more
         offer = self._offer(module, location.path)
         if name in offer.names:
             return True
         if offer.table:
-            top = {module.partition(".")[0]}
-            in_a_source = name in self._defined(*top) or self._search(top, name, rb"(?<!\w)%s(?!\w)")
+            in_a_source = name in self._defined(top) or self._search({top}, name, rb"(?<!\w)%s(?!\w)")
             return None if in_a_source else False
         if offer.dynamic:
             return None
@@ -155,6 +159,11 @@ class Modules:
             except OSError:
                 content = b""
             self._quick[path] = {(match[0] or match[1]).decode() for match in QUICK.findall(content)}
+            asked = "__getattr__" in self._quick[path] or b"sys.modules" in content
+            if asked or MAKING.search(content) is not None:
+                self._making.add(path)
+            if asked and TABLE.search(content) is not None:
+                self._tables.add(path)
         return self._quick[path]
 
     def sets(self, tops: set[str], name: str) -> bool:

@@ -22,6 +22,9 @@ from doctor.read.files import UnreadableError
 
 ROOT = Path(__file__).resolve().parents[2]
 QUOTED = 500  # characters of a runner that failed
+# A probe that allows itself more seconds than this is long: it compares many runs. A quick measurement leaves it out.
+LONG = 300
+LEFT_OUT = "left out, it is long: --measure-all runs it"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class Result:
         """Did it run, and not pass?"""
         return self.outcome not in ("passed", "not-run")
 
+    @property
+    def left_out(self) -> bool:
+        """Did nobody ask for it?"""
+        return self.reason == LEFT_OUT
+
 
 def run(
     python: str,
@@ -46,13 +54,17 @@ def run(
     device: str,
     report: Callable[[int, int, str], None],
     supervisor: str = sys.executable,
+    *,
+    everything: bool = False,
 ) -> list[Result]:
-    """Run every probe that applies in the environment of an interpreter; `report`: done, all, the next one.
+    """Run the probes that apply in the environment of an interpreter; `report`: done, all, the next one.
 
-    `device`: cpu or cuda. Raises UnreadableError where the suite does not run, or not to its end.
+    `device`: cpu or cuda. `everything`: the long ones, too. Raises UnreadableError where the suite does not run, or not
+    to its end.
     """
-    request = json.dumps({"device": device, "distributions": dict(versions)})
     with tempfile.TemporaryDirectory(prefix="vetted-measure-") as scratch, _folder(Path(scratch)) as program:
+        quick, long = (None, []) if everything else _by_length(supervisor, program)
+        request = json.dumps({"device": device, "distributions": dict(versions), "probes": quick})
         environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -80,7 +92,22 @@ def run(
                 log.seek(0)
                 words = log.read()[-QUOTED:].strip()
                 raise UnreadableError(f"the suite did not run to its end in {python}: {words or 'it says nothing'}")
-    return results
+    return [*results, *(Result(name, "not-run", LEFT_OUT) for name in long)]
+
+
+def _by_length(supervisor: str, program: Path) -> tuple[list[str], list[str]]:
+    """The names of the quick probes and of the long ones, from the suite's own list."""
+    done = subprocess.run(
+        [supervisor, "-I", "-S", str(program), "--list"],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
+    )  # fmt: skip
+    try:
+        seconds = {str(probe["name"]): float(probe["timeout_s"]) for probe in json.loads(done.stdout)}
+    except (ValueError, KeyError, TypeError):
+        words = done.stderr[-QUOTED:].strip() or "it says nothing"
+        raise UnreadableError(f"the suite does not list its probes: {words}") from None
+    return [name for name in seconds if seconds[name] <= LONG], [name for name in seconds if seconds[name] > LONG]
 
 
 @contextmanager

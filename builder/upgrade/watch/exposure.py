@@ -71,7 +71,7 @@ def _fit(lock: Lock, match: Match, renewal: Renewal | None, scratch: Path) -> tu
     """Does the fix fit, and why (not)?"""
     thing = match.installed
     if not match.fixed:
-        return False, "no version is known to mend it"
+        return False, "no version is known to fix it"
     if thing.ecosystem == osv.PYPI:
         version, conflict = outdated.at_least(lock, thing.name, match.fixed, scratch)
         return (False, f"it does not fit: {conflict}") if conflict else (True, f"{thing.name} {version} fits")

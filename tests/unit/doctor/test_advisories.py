@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from doctor.answer import diagnose
@@ -9,7 +11,7 @@ from doctor.base import versions
 from doctor.case import Case
 from doctor.read import context, requirements
 from doctor.read.context import RunContext
-from tests.unit.doctor.kit import KNOWLEDGE, SILENT, first, only, reported, rules
+from tests.unit.doctor.kit import KNOWLEDGE, SILENT, first, install, of, only, reported, rules
 from tests.unit.intent.test_advisories import LOGS
 
 
@@ -89,3 +91,37 @@ def test_what_hangs_or_trains_wrongly_is_not_why_something_was_raised() -> None:
     assert confidence("") == "certain"
     assert confidence("it hangs at the first step") == "certain"
     assert confidence("OSError: [Errno 98] Address already in use") == "possible"
+
+
+OLD_TRL = {"trl": "0.11.4", "transformers": "4.46.0"}
+ARGUMENT = "TypeError: DPOTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'"
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "confidence"),
+    [
+        ("", "", None),
+        ("", ARGUMENT, "certain"),
+        ("trainer = DPOTrainer(model)", "", "certain"),
+        ("trainer = trl.SFTTrainer(model)", "", None),
+        ("trl dpo --model x", "", "certain"),
+    ],
+)
+def test_trainers_of_an_old_trl_fail_only_where_they_override(script: str, error: str, confidence: str | None) -> None:
+    """SFTTrainer of TRL 0.11 overrides none of the methods that get more arguments."""
+    case = reported(OLD_TRL, error)
+    case.context = context.read(script)
+    sure = {finding.rule: finding.confidence for finding in diagnose.findings(case)}
+    assert sure.get("VETTED-0069") == confidence
+
+
+def test_a_fault_of_a_package_that_is_absent_is_certain_where_all_packages_are_known(tmp_path: Path) -> None:
+    """TRL 1.15 without Triton. No command leads into it, either."""
+    apply = "AttributeError: 'NoneType' object has no attribute 'apply'"
+    install(tmp_path, "trl", "1.15.0")
+    finding = only(of(tmp_path), "VETTED-0158")
+    assert finding.confidence == "certain" and "without triton" in finding.evidence
+    assert only(reported({"trl": "1.15.0"}), "VETTED-0158").decide == ["without triton"]
+    assert first(reported({"trl": "1.15.0"}, apply)).rule == "VETTED-0158"
+    install(tmp_path, "triton", "3.6.0")
+    assert "VETTED-0158" not in rules(of(tmp_path, error=apply))

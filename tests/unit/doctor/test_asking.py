@@ -10,10 +10,10 @@ import pytest
 from doctor.answer import commands, diagnose
 from doctor.case import Case
 from doctor.checks import asking
+from doctor.know import data
 from doctor.know.data import Api, Knowledge
 from doctor.read import requirements
 from scripts import use_history
-from tests.conftest import ROOT
 
 USES = {
     "trl": {"vllm.sampling_params:GuidedDecodingParams": "0.27.0", "Accelerator(dispatch_batches": "0.9.0"},
@@ -91,6 +91,7 @@ import vllm.lora.models
 from transformers import Trainer, old_name
 from . import local
 from vllm import LLM as Engine
+from torch.distributed import *
 try:
     from vllm.a import guarded
 except ImportError:
@@ -111,7 +112,7 @@ unknown(tokenizer=1)
 def test_what_counts_as_used() -> None:
     assert use_history.uses_of(SOURCE) == {
         "vllm.lora.models:", "transformers:", "transformers:Trainer", "transformers:old_name", "vllm:", "vllm:LLM",
-        "vllm.c:", "vllm.c:needed", "vllm.d:", "vllm.d:reached", "Trainer(tokenizer",
+        "vllm.c:", "vllm.c:needed", "vllm.d:", "vllm.d:reached", "Trainer(tokenizer", "torch.distributed:",
     }  # fmt: skip
     assert use_history.uses_of("not python(") == set()
 
@@ -123,6 +124,7 @@ def test_a_name_is_dropped_by_the_release_after_the_last_that_used_it(tmp_path: 
 
 
 def test_what_is_shipped_names_releases_of_known_callers() -> None:
-    uses = json.loads((ROOT / "doctor" / "know" / "uses.json").read_text())
+    assert use_history.wrong(use_history.FOLDER) == []
+    uses = data.load().uses
     assert set(uses) <= set(use_history.CALLERS)
     assert uses["trl"]["vllm.sampling_params:GuidedDecodingParams"] == "0.27.0"

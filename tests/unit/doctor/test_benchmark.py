@@ -92,6 +92,14 @@ def test_what_is_confidently_wrong(findings: list[Finding], more: dict[str, Any]
     assert doctor.Result(of, findings, 0.1, mending, {}).confident_wrong is wrong
 
 
+@pytest.mark.parametrize("rule", doctor.PARROTED)
+def test_what_the_report_says_itself_mends_nothing_and_is_not_wrong(rule: str) -> None:
+    parroted, own = finding(remedy=["trl<0.16.0"], rule=rule), finding(remedy=["trl<0.16.0"])
+    for findings, place in (([parroted], 0), ([parroted, own], 2), ([own, parroted], 1)):
+        result = doctor.Result(report(), findings, 0.1, [True] * len(findings), {})
+        assert (result.mending_place, result.confident_wrong) == (place, False)
+
+
 def test_the_reports_are_of_one_form_and_every_culprit_has_a_fix() -> None:
     files = sorted((ROOT / "benchmarks" / "cases").glob("*.jsonl"))
     reports = [json.loads(line) for file in files for line in file.read_text().splitlines()]
@@ -109,6 +117,8 @@ def test_it_prints_the_old_keys_and_the_new(tmp_path: Any, capsys: pytest.Captur
     assert doctor.main(["--cases", str(tmp_path / "cases.jsonl")]) == 0
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     old = {"cases", "positives", "negatives", "top1", "top3", "confident_on_negatives", "missed", "alarms", "slowest_s"}
-    new = {"mends_top1", "mends_top3", "confident_wrong", "not_mended", "seconds_per_step", "memory_mib"}
+    new = {"mends_top1", "mends_top3", "confident_wrong", "not_mended", "seconds_per_step", "memory_mib",
+           "shipped_kib"}  # fmt: skip
     assert old | new <= set(summary)
     assert summary["cases"] == 4 and summary["memory_mib"] < 500 and "read the knowledge" in summary["seconds_per_step"]
+    assert 1024 < summary["shipped_kib"] < 10240

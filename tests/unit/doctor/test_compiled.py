@@ -120,9 +120,31 @@ def test_the_torch_that_a_framework_pins_beside_an_extension() -> None:
     error = "ImportError: \n[sgl_kernel] CRITICAL: Could not load any common_ops library!"
     case = reported({"torch": "2.10.0"}, error)
     finding = only(case, "built-for-another-torch")
-    assert finding.packages == {"sgl-kernel": None, "torch": "2.10.0"}
+    assert (finding.confidence, finding.packages) == ("possible", {"sgl-kernel": None, "torch": "2.10.0"})
+    assert finding.decide == ["which sgl-kernel is installed"]
     assert finding.commands == ["uv pip install --torch-backend=auto torch==2.9.1"]
     assert finding.remedy[0].startswith("torch==2.9.1, which sglang 0.5.")
     # The pair that a framework pins fits.
     fitting = only(reported({"torch": "2.9.1", "sgl-kernel": "0.3.21"}, error), "built-for-another-torch")
     assert fitting.commands == []
+
+
+SYMBOLS = "ImportError: /site/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c105ErrorC2E"
+
+
+@pytest.mark.parametrize(
+    ("packages", "confidence", "command"),
+    [
+        ({"torch": "2.8.0", "flash-attn": "2.7.4"}, "likely", "'flash-attn>=2.8.3,<=2.8.3.post1'"),
+        ({"torch": "2.8.0"}, "possible", "'flash-attn>=2.8.3,<=2.8.3.post1'"),
+        ({"flash-attn": "2.7.4"}, "possible", "flash-attn"),
+        # Its wheel is for this torch, so it may have been installed for an earlier one; the same again is no advice.
+        ({"torch": "2.8.0", "flash-attn": "2.8.3"}, "possible", "'flash-attn>=2.8.3,<=2.8.3.post1,!=2.8.3'"),
+    ],
+)
+def test_an_undefined_symbol_alone_is_likely_only_where_both_versions_are_known_and_do_not_fit(
+    packages: dict[str, str], confidence: str, command: str
+) -> None:
+    finding = only(reported(packages, SYMBOLS), "built-for-another-torch")
+    assert (finding.confidence, bool(finding.decide)) == (confidence, confidence == "possible")
+    assert finding.commands[0].endswith(f" {command}")

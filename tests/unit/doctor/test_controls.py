@@ -7,23 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.broken import CONTROLS
 from builder.base import project
 from builder.certify import control
 from doctor import __main__ as program
 from tests.conftest import ROOT
-
-ZERO3 = "zero_stage: 3\nuse_vllm: false\ngradient_checkpointing: true\n"
-# Each control that distributions make bad, what its run was asked for, and the advisory that it is an example of.
-CONTROLS = {
-    "trl0.14-transformers4.52": ("use_vllm: false\n", "VETTED-0001"),
-    "trl0.15-transformers4.48": ("use_vllm: false\n", "VETTED-0003"),
-    "trl0.15-transformers4.52": ("use_vllm: false\n", "VETTED-0017"),
-    "trl0.15-uneven-ranks": (ZERO3 + "num_processes: 2\n", "VETTED-0006"),
-    "trl0.14-optimizer": (ZERO3, "VETTED-0009"),
-    "trl0.14-deepspeed0.19": (ZERO3, "VETTED-0010"),
-    "trl0.21-transformers4.57": ("use_vllm: false\ngradient_checkpointing: true\n", "VETTED-0007"),
-    "deepspeed0.19.2": ("zero_stage: 3\nuse_peft: true\nbf16: true\n", "VETTED-0026"),
-}
 
 
 @pytest.mark.parametrize(("name", "config", "advisory"), [(name, *case) for name, case in CONTROLS.items()])

@@ -74,3 +74,25 @@ def test_a_library_that_the_default_torch_brings_and_that_is_missing_means_anoth
     assert first(reported({"vllm": "0.16.0", "torch": "2.9.1"}, error)).rule == "cuda-runtime"
     rules = {finding.rule for finding in diagnose.findings(reported({"vllm": "0.16.0", "torch": "2.9.1+cu128"}, error))}
     assert "cuda-runtime" not in rules
+
+
+OLD = "The NVIDIA driver on your system is too old (found version {})."
+
+
+@pytest.mark.parametrize(
+    ("packages", "cuda", "confidence", "command"),
+    [
+        ({"torch": "2.11.0"}, 12080, "certain", "--torch-backend=cu126 --reinstall-package torch torch==2.11.0"),
+        ({"torch": "2.8.0"}, 11040, "certain", "--torch-backend=cu118 --reinstall-package torch 'torch>=2.0,<2.8'"),
+        ({"torch": "2.6.0"}, 11040, "certain", "--torch-backend=cu118 --reinstall-package torch torch==2.6.0"),
+        ({}, 11040, "possible", "--torch-backend=cu118 --reinstall-package torch 'torch>=2.0,<2.8'"),
+        ({}, 12020, "possible", "--torch-backend=cu126 --reinstall-package torch 'torch>=2.6,<2.15'"),
+        ({"vllm": "0.21.0"}, 12080, "certain", "'vllm<0.20'"),
+    ],
+)
+def test_a_driver_that_is_too_old_gets_the_torch_that_is_built_for_its_cuda(
+    packages: dict[str, str], cuda: int, confidence: str, command: str
+) -> None:
+    finding = only(reported(packages, OLD.format(cuda)), "cuda-driver")
+    assert (finding.confidence, finding.commands) == (confidence, [f"uv pip install {command}"])
+    assert bool(finding.decide) == (confidence == "possible")

@@ -41,7 +41,7 @@ def test_an_argument_that_has_another_name_is_renamed_in_the_script() -> None:
         (
             "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'",
             "write eval_strategy instead of evaluation_strategy",
-            "or go back: transformers<4.51.0",
+            "",  # this TRL declares to need a later one
         ),
         (
             "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'max_seq_length'",
@@ -53,29 +53,35 @@ def test_an_argument_that_has_another_name_is_renamed_in_the_script() -> None:
             "do without the parameter max_prompt_length of GRPOConfig",  # no other one came for it
             "or go back: trl>=0.14.0,<0.28.0",
         ),
-        (FILTERING, "do without top_k_top_p_filtering in transformers", "or go back: transformers<4.39.0"),
+        (FILTERING, "do without top_k_top_p_filtering in transformers", ""),
     ],
 )
 def test_the_users_own_file_is_edited_before_anything_goes_back(error: str, edit: str, back: str) -> None:
     finding = first(NOW, MINE + error)
-    assert finding.remedy == [f"in your own file, line 18 of /home/me/grpo/train.py: {edit}", back]
+    edited = f"in your own file, line 18 of /home/me/grpo/train.py: {edit}"
+    assert finding.remedy == [edited, *([back] if back else [])]
     assert finding.commands == []
 
 
 def test_the_package_that_asks_for_an_old_name_is_upgraded() -> None:
     torch = {"deepspeed": "0.8.1", "torch": "2.1.0"}
     assert first(torch, THEIRS.format("deepspeed") + SIX).commands == ["uv pip install 'deepspeed>=0.9.0,<0.10'"]
-    # Its frame says that it is there, though the list of packages does not.
-    assert first({"torch": "2.1.0"}, THEIRS.format("deepspeed") + SIX).commands == ["uv pip install 'deepspeed>=0.9.0'"]
+    # Its frame says that it is there, though the list of packages does not: which release, nobody knows.
+    unstated = first({"torch": "2.1.0"}, THEIRS.format("deepspeed") + SIX)
+    assert unstated.commands == ["uv pip install 'deepspeed>=0.9.0'"]
+    assert (unstated.confidence, unstated.decide) == (
+        "possible", ["whether the installed deepspeed is before 0.9.0"],
+    )  # fmt: skip
     old = {"trl": "0.7.4", "transformers": "4.40.0"}
     assert first(old, THEIRS.format("trl") + FILTERING).commands == ["uv pip install 'trl>=0.8.0,<0.9'"]
 
 
 def test_a_package_of_which_nothing_is_known_is_upgraded_to_its_newest() -> None:
     finding = first(NOW, THEIRS.format("axolotl") + FILTERING)
-    assert finding.remedy == [
-        "a later release of axolotl, or code that does without it", "or go back: transformers<4.39.0",
-    ]  # fmt: skip
+    later = "a later release of axolotl, or code that does without it"
+    assert finding.remedy == [later]  # trl 1.16.0 declares to need a later Transformers than the name was in
+    alone = first({"transformers": "5.17.0"}, THEIRS.format("axolotl") + FILTERING)
+    assert alone.remedy == [later, "or go back: transformers<4.39.0"]
     assert finding.commands == ["uv pip install --upgrade axolotl"]
 
 
@@ -133,6 +139,12 @@ def test_the_last_frame_is_a_packages_or_the_users(text: str, file: str, package
 def test_a_frame_of_python_itself_is_nobodys() -> None:
     for text in ('File "/usr/lib/python3.10/runpy.py", line 3', 'File "<frozen importlib>", line 3', "no frame"):
         assert owners.last_frame(text, KNOWLEDGE.apis) is None
+
+
+def test_an_edit_for_a_release_that_nobody_stated_is_possible() -> None:
+    stated, unstated = (first(packages, MINE + TOKENIZER) for packages in (NOW, {}))
+    assert (stated.confidence, unstated.confidence) == ("likely", "possible")
+    assert unstated.decide
 
 
 def test_another_module_with_the_name_is_no_edit_where_nobody_knows_who_asks() -> None:

@@ -32,7 +32,8 @@ from tests.unit.doctor.kit import first, install, of, reported, rules
     ],
 )
 def test_an_error_of_the_loader_or_the_compiler_is_known(error: str, rule: str) -> None:
-    finding = first(reported({"torch": "2.8.0"}, error))
+    others = {"flash-attn": "2.7.4", "torchvision": "0.23.0"}
+    finding = first(reported({"torch": "2.8.0", **others}, error))
     assert (finding.rule, finding.sure) == (rule, True)
 
 

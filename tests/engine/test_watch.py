@@ -101,8 +101,7 @@ say("finish")
 
 
 def git(root: Path, *argv: str) -> str:
-    own = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
-    return subprocess.run(["git", *own, *argv], cwd=root, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["git", *argv], cwd=root, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
@@ -110,9 +109,6 @@ def watched(small: Small, command: Command, monkeypatch: pytest.MonkeyPatch, tmp
     """A stack of real releases, locked and certified on the first day, in a repository."""
     monkeypatch.setattr(debian, "LIBRARIES", {})
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-    for name in ("GIT_AUTHOR", "GIT_COMMITTER"):
-        monkeypatch.setenv(f"{name}_NAME", "somebody")
-        monkeypatch.setenv(f"{name}_EMAIL", "somebody@example.org")
     text = small.file("stack.toml").read_text()
     pins = ", ".join(f'"{name}=={version}"' for name, version in PINS.items())
     text = re.sub(r"requires = .*", f"requires = [{pins}]", text).partition("[[patch]]")[0]
@@ -127,6 +123,8 @@ def watched(small: Small, command: Command, monkeypatch: pytest.MonkeyPatch, tmp
     small.issue(day=FIRST)
     (small.root / ".gitignore").write_text(".vetted/\nwheelhouse/\n")
     git(small.root, "init", "--quiet", "--initial-branch=main")
+    git(small.root, "config", "user.name", "somebody")
+    git(small.root, "config", "user.email", "somebody@example.org")
     git(small.root, "add", "--all")
     git(small.root, "commit", "--quiet", "--message", "all")
     return small

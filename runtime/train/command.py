@@ -179,7 +179,7 @@ def _read(path: Path | None, arguments: Sequence[str]) -> Config:
             "next: chmod -R a+rX on that folder"
         ) from error
     except source.ConfigError as error:
-        raise UsageError(f"{error}\nnext: mend that line") from error
+        raise UsageError(f"{error}\nnext: fix that line") from error
 
 
 def _plan(options: Options, before: folder.Record | None, target: Path, place: Place) -> Plan:
@@ -232,9 +232,7 @@ def _of_trainer(trainer: str, path: Path, options: Options, place: Place) -> Pla
         machine = _machine(environ)
         checks += advisories.look(run, machine, preflight.stack(Path("/")))
         if not _ready(checks, "config"):
-            raise UsageError(
-                "the config has mistakes, so nothing was started\nnext: mend them; --no-check starts in spite of them"
-            )
+            raise UsageError("the config has mistakes, so nothing was started\nnext: fix them, or use --no-check")
         print(f"config   {len(settings)} options, no mistake found", file=sys.stderr)
         if machine.memory or options.only:
             for check in fit.look(run, machine, site, Path.cwd(), environ):

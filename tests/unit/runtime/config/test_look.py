@@ -124,7 +124,7 @@ def test_a_file_or_function_that_is_not_there_is_named(
         ("@cached\ndef accuracy(x): ...", "", ""),
         ("accuracy = make_reward()", "", ""),
         ("from elsewhere import *", "", ""),
-        ("def accuracy(completions, **_)\n    return 1", "rewards.py:1: Python does not read this", "mend that line"),
+        ("def accuracy(completions, **_)\n    return 1", "rewards.py:1: Python does not read this", "fix that line"),
     ],
 )
 def test_a_reward_function_takes_what_trl_passes(check: Checks, definition: str, message: str, next_step: str) -> None:

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str], runs: Path = RUNS, site: Path = SITE) -> int:
     status = process.run([*_argv(plan, place.nodes), *credentials.arguments(secret)], target / process.STOP, environ)
     if apart:
         shutil.rmtree(target, ignore_errors=True)
-    elif status and _discard(target):
+    elif (status or plan.settings is None) and _discard(target):  # a script may have shown its --help, and no more
         print(f"vetted: this start never trained, so {target} was removed", file=sys.stderr)
     else:
         folder.share(target)
@@ -251,7 +251,7 @@ def _missing(path: Path | None) -> str:
 def _argv(plan: Plan, group: Nodes) -> list[str]:
     """The command of the run. Its script learns the folder from the environment (runtime.leader)."""
     if plan.settings is None:
-        return launch.command([MODULE, str(plan.script), *plan.arguments], {}, {}, plan.ranks, group)
+        return launch.command([MODULE, str(plan.script), *plan.arguments], None, {}, plan.ranks, group)
     words = ["--disable_tqdm", "False"]  # the recorder shows the progress in place of TRL
     if "report_to" not in plan.settings:
         words += ["--report_to", "none"]  # metrics.jsonl and TensorBoard events are written anyway

@@ -17,37 +17,7 @@ from runtime.monitor import certificate, record
 from runtime.train import command, process
 from tests.unit.runtime.conftest import GOOD
 from tests.unit.runtime.monitor.conftest import summarise
-
-Start = tuple[list[str], dict[str, str]]
-
-
-@pytest.fixture
-def train(tmp_path: Path, site: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Start]:
-    """Run `vetted train` and return what it starts: the command and its environment."""
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    starts: list[Start] = []
-
-    def run(argv: Sequence[str], _stop: Path, environ: Mapping[str, str]) -> int:
-        starts.append((list(argv), dict(environ)))
-        return 0
-
-    monkeypatch.setattr(preflight, "look", list)
-    monkeypatch.setattr(preflight, "stack", lambda _root: {})
-    monkeypatch.setattr(process, "run", run)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (here / "my.yaml").write_text(GOOD)
-
-    def start(*arguments: str) -> Start:
-        assert command.main(arguments, runs, site) == 0
-        return starts[-1]
-
-    return start
-
-
-def run_folder(tmp_path: Path) -> Path:
-    (folder,) = (tmp_path / "runs").iterdir()
-    return folder
+from tests.unit.runtime.train.conftest import Start, run_folder
 
 
 def checkpoint(tmp_path: Path) -> None:

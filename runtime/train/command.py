@@ -17,7 +17,7 @@ from runtime import capability, parent, preflight, sampler
 from runtime.check import Check
 from runtime.monitor import certificate
 from runtime.train import credentials, environment, folder, launch, nodes, process
-from runtime.train.arguments import MONITOR, TRAINERS, USAGE, Options, UsageError, parse
+from runtime.train.arguments import MONITOR, OUTPUT, TRAINERS, USAGE, Options, UsageError, parse
 from runtime.train.folder import CONFIG, RUNS
 from runtime.train.nodes import Nodes
 
@@ -213,12 +213,15 @@ def _of_trainer(trainer: str, path: Path, options: Options, place: Place) -> Pla
     if trainer not in TRAINERS or not (site / schema.SCRIPTS / f"{trainer}.py").is_file():
         raise UsageError(f"the TRL of this image has no trainer {trainer}")
     config = _read(path, options.rest)
+    if (output := config.find(OUTPUT)) is not None:
+        print(f"note     {config.place(output)}: {OUTPUT} is not used: runs go to /runs/<time>", file=sys.stderr)
     try:
         known = schema.read(site, trainer)
     except schema.UnreadableError:
         known = {}
     # Without the nodes: a run may be resumed on others.
-    settings = {name: value for name, value in merge.merged(config, known).items() if name not in nodes.OPTIONS}
+    ours = {*nodes.OPTIONS, OUTPUT}
+    settings = {name: value for name, value in merge.merged(config, known).items() if name not in ours}
     flags = {name: flag for name, flag in schema.launcher(site).items() if name not in known}
     launcher = launch.chosen(settings, flags)
     if (name := launcher.get(launch.ACCELERATE)) and not Path(name).is_file():

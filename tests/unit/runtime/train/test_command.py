@@ -180,6 +180,19 @@ def test_an_advisory_that_was_seen_to_fail_stops_a_run(
     assert "advice   VETTED-0002: wrong\n         do this\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [("--output_dir", "out"), ("--output_dir=out",), ("--output-dir", "out"), ()])
+def test_where_a_command_of_trl_writes_is_not_where_the_run_does(
+    tmp_path: Path, train: Callable[..., Start], here: Path, capsys: Output, words: tuple[str, ...]
+) -> None:
+    (here / "my.yaml").write_text(GOOD if words else f"{GOOD}output_dir: out\n")
+    argv, environ = train("--config", "my.yaml", *words)
+    place = "--output_dir" if words else "my.yaml:4"
+    assert f"note     {place}: output_dir is not used: runs go to /runs/<time>\n" in capsys.readouterr().err
+    assert "out" not in argv
+    assert environ["VETTED_OUTPUT"] == str(run_folder(tmp_path))
+    assert "output_dir" not in (run_folder(tmp_path) / "config.yaml").read_text()
+
+
 def test_a_complete_run_is_not_trained_further_unasked(
     tmp_path: Path, train: Callable[..., Start], capsys: pytest.CaptureFixture[str]
 ) -> None:

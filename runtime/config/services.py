@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from runtime.check import Check
-from runtime.config.names import nearest
+from runtime.config.names import nearest, variables
 from runtime.config.source import Config
 
 KEY = Path("run/secrets/wandb_api_key")  # below the root
@@ -65,6 +65,7 @@ def _wandb(config: Config, environ: Mapping[str, str], root: Path) -> Iterator[C
     values = setting.value if setting is not None else ()
     if setting is None or not {"wandb", "all"} & set(map(str, values if isinstance(values, list) else [values])):
         return
+    environ = variables(config, environ)
     if environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return
     if setting.text() == "all":

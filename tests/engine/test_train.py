@@ -202,12 +202,14 @@ def test_a_script_with_deepspeed_needs_no_mpi_for_one_process(train: Train, task
     assert [step for step, _ in losses(runs(task)[-1])] == [1]
 
 
-def test_the_help_of_a_script_leaves_no_run(train: Train, task: Path) -> None:
+@pytest.mark.parametrize(("word", "status"), [("--help", 0), ("--unknown", 2)])
+def test_a_script_that_only_answers_leaves_no_run(train: Train, task: Path, word: str, status: int) -> None:
     before = runs(task)
     (task / "helpful.py").write_text("import argparse\nargparse.ArgumentParser(prog='helpful').parse_args()\n")
-    code, output = train("helpful.py", "--help")
-    assert code == 0, output
+    code, output = train("helpful.py", word)
+    assert code == status, output
     assert "usage: helpful" in output
+    assert "Traceback" not in output  # the launcher has one, which says nothing
     assert runs(task) == before
 
 

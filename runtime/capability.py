@@ -87,10 +87,10 @@ def _listed() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p, str]]:
 
 def verdict(capability: Capability, architectures: Iterable[str]) -> str:
     """How a GPU runs kernels of these architectures: "native", "PTX" (the driver compiles them first) or "absent"."""
-    return min((_of_one(capability, name) for name in architectures), key=BEST_FIRST.index, default="absent")
+    return min((_on(capability, name) for name in architectures), key=BEST_FIRST.index, default="absent")
 
 
-def _of_one(capability: Capability, name: str) -> str:
+def _on(capability: Capability, name: str) -> str:
     match = NAME.fullmatch(name)
     if match is None:
         return "absent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ CURVES = {
     "reward": ("reward",),
     "KL divergence (nats)": ("kl",),
     "completion length (tokens)": ("completions/mean_length", "completion_length"),
+    "loss": ("loss",),
 }
+PROGRESS = {"reward": "{:.3f}", "loss": "{:.4g}"}  # what a step shows, with its format: the first that was logged
 
 
 def add(folder: Path, row: Mapping[str, float]) -> None:
@@ -50,24 +52,34 @@ def cut(folder: Path, step: int) -> None:
         partial.replace(metrics)
 
 
+def progress(numbers: Mapping[str, float]) -> str:
+    """What is shown of a step, such as "reward 0.250"; empty where neither a reward nor a loss was logged."""
+    return next((f"{name} {form.format(numbers[name])}" for name, form in PROGRESS.items() if name in numbers), "")
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[float, float]]]]:
+    """Labels and points, (step, value), of what can be plotted."""
+    drawn = []
+    for title, names in CURVES.items():
+        name = next((name for name in names if any(name in row for row in rows)), "")
+        points = [(row["step"], row[name]) for row in rows if name in row and not isinstance(row[name], str)]
+        if points:
+            drawn.append((title, points))
+    return drawn
+
+
 def draw(folder: Path) -> Path | None:
-    """Draw plot.png: reward, KL divergence and completion length over the steps. None if there is nothing to draw."""
+    """Draw plot.png: reward, KL divergence, completion length and loss over the steps. None if there is nothing."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = read(folder)
-    curves = []
-    for title, names in CURVES.items():
-        name = next((name for name in names if any(name in row for row in rows)), None)
-        points = [(row["step"], row[name]) for row in rows if name in row and not isinstance(row[name], str)]
-        if points:
-            curves.append((title, points))
-    if not curves:
+    drawn = curves(read(folder))
+    if not drawn:
         return None
-    figure, axes = pyplot.subplots(len(curves), 1, figsize=(7, 2.2 * len(curves)), sharex=True, squeeze=False)
-    for axis, (title, points) in zip(axes[:, 0], curves, strict=True):
+    figure, axes = pyplot.subplots(len(drawn), 1, figsize=(7, 2.2 * len(drawn)), sharex=True, squeeze=False)
+    for axis, (title, points) in zip(axes[:, 0], drawn, strict=True):
         axis.plot(*zip(*points, strict=True), linewidth=1.5)
         axis.set_ylabel(title, fontsize=8)
         axis.grid(alpha=0.3)

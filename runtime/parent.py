@@ -18,6 +18,7 @@ from pathlib import Path
 TRAIN = "VETTED_TRAIN"  # the process ID of `vetted train`
 CLIENT = "VETTED_CLIENT"  # set by compose.yaml: the client that started the container keeps standard input open
 NO_INPUT = 2.0  # seconds: an input that ends earlier was empty from the start, such as /dev/null
+FAILED = "ChildFailedError"  # torchrun's, also below accelerate; not imported, because torch would be
 _PR_SET_PDEATHSIG = 1
 
 
@@ -47,6 +48,20 @@ def _descends_from(ancestor: int) -> bool:
             return False
         process = int(re.search(r"^PPid:\s*(\d+)$", status, re.MULTILINE)[1])  # type: ignore[index]
     return False
+
+
+def launch(module: str) -> None:
+    """Run a launcher. Of a rank that failed only its own words are shown, and its exit status is that of the run."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except Exception as error:
+        if type(error).__name__ != FAILED:
+            raise
+        rank, failure = error.get_first_failure()  # type: ignore[attr-defined]
+        if failure.exitcode > 0:
+            sys.exit(failure.exitcode)
+        print(f"vetted: rank {rank} was ended by {signal.Signals(-failure.exitcode).name}", file=sys.stderr)
+        sys.exit(128 - failure.exitcode)  # as shells write it
 
 
 def on_disconnect(callback: Callable[[], None]) -> threading.Thread | None:
@@ -80,4 +95,4 @@ def _is_pipe(descriptor: int) -> bool:
 if __name__ == "__main__":
     follow()
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    launch(sys.argv[0])

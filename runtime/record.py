@@ -52,10 +52,11 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self.writer is not None:
             for key, value in numbers.items():
                 self.writer.add_scalar(key, value, state.global_step)
-        if self.progress is not None and "reward" in numbers:
-            self.progress.update(self.bar, description=f"reward {numbers['reward']:.3f}")
-        elif self.progress is None and "reward" in numbers:
-            print(f"step {state.global_step}/{state.max_steps}  reward {numbers['reward']:.3f}", file=sys.stderr)
+        words = metrics.progress(numbers)
+        if self.progress is not None and words:
+            self.progress.update(self.bar, description=words)
+        elif words:
+            print(f"step {state.global_step}/{state.max_steps}  {words}", file=sys.stderr)
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.progress is not None:

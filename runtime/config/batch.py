@@ -3,57 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from runtime.check import Check
 from runtime.config.options import Option
 from runtime.config.source import Config
 
+GROUP, EVALUATED_GROUP = "num_generations", "num_generations_eval"
+ROWS, EVALUATED = "per_device_train_batch_size", "per_device_eval_batch_size"
+BATCH, STEPS, ACCUMULATED = "generation_batch_size", "steps_per_generation", "gradient_accumulation_steps"
 
-def look(config: Config, options: Mapping[str, Option], ranks: int) -> Iterator[Check]:
-    """The rules of GRPOConfig and GRPOTrainer. `ranks`: the processes of the run."""
 
-    def number(name: str) -> int | None:
-        option = options.get(name)
-        value = config.get(name, option.default if option else None)
+@dataclass(frozen=True)
+class Batches:
+    """The numbers of a run of `ranks` processes, by option: what is set, or the default."""
+
+    config: Config
+    options: Mapping[str, Option]
+    ranks: int
+
+    def number(self, name: str) -> int | None:
+        option = self.options.get(name)
+        value = self.config.get(name, option.default if option else None)
         try:
             return int(str(value))
         except ValueError:
             return None
 
-    group, rows = number("num_generations"), number("per_device_train_batch_size")
+    def stop(self, names: tuple[str, ...], message: str, next_step: str) -> Check:
+        """A "stop", with the place of the first of these options that is set."""
+        settings = (self.config.find(name) for name in names)
+        place = next((f"{self.config.place(each)}: " for each in settings if each and each.value is not None), "")
+        return Check("stop", place + message, next_step)
+
+
+def look(config: Config, options: Mapping[str, Option], ranks: int) -> Iterator[Check]:
+    """The rules of GRPOConfig and GRPOTrainer. `ranks`: the processes of the run."""
+    batches = Batches(config, options, ranks)
+    group, rows = batches.number(GROUP), batches.number(ROWS)
     if group is None or rows is None:
         return
+    if check := _impossible(batches, group, rows):
+        yield check
+        return
+    yield from _trained(batches, group, rows)
+    yield from _evaluated(batches, group)
+
+
+def _impossible(batches: Batches, group: int, rows: int) -> Check | None:
+    """A number that no other one can make right."""
     if group < 2:
-        yield Check("stop", f"num_generations is {group}: GRPO compares completions of one prompt", "give 2 or more")
-        return
+        return batches.stop((GROUP,), f"{GROUP} is {group}: GRPO compares completions of one prompt", "give 2 or more")
     if rows < 1:
-        yield Check("stop", f"per_device_train_batch_size is {rows}", "give 1 or more")
-        return
-    if config.get("generation_batch_size") and config.get("steps_per_generation"):
-        yield Check("stop", "generation_batch_size and steps_per_generation are both set", "remove one of the two")
-        return
-    accumulated = number("gradient_accumulation_steps") or 1
+        return batches.stop((ROWS,), f"{ROWS} is {rows}", "give 1 or more")
+    if batches.config.get(BATCH) and batches.config.get(STEPS):
+        return batches.stop((BATCH,), f"{BATCH} and {STEPS} are both set", "remove one of the two")
+    return None
+
+
+def _trained(batches: Batches, group: int, rows: int) -> Iterator[Check]:
     together = 1
-    if "steps_per_generation" in options:  # since 0.18 all micro-batches of a generation count
-        together = number("steps_per_generation") or accumulated
-    batch = rows * ranks * together
-    words = f"per_device_train_batch_size {rows} x {ranks} process{'' if ranks == 1 else 'es'}"
+    if STEPS in batches.options:  # since 0.18 all micro-batches of a generation count
+        together = batches.number(STEPS) or batches.number(ACCUMULATED) or 1
+    batch = rows * batches.ranks * together
+    words = f"{ROWS} {rows} x {batches.ranks} process{'' if batches.ranks == 1 else 'es'}"
     if together > 1:
         words += f" x {together} steps"
-    if explicit := number("generation_batch_size"):
-        if explicit % (rows * ranks):
-            message = f"generation_batch_size {explicit} is not divisible by {words}"
-            yield Check("stop", message, f"give a multiple of {rows * ranks}")
+    if explicit := batches.number(BATCH):
+        if explicit % (rows * batches.ranks):
+            message = f"{BATCH} {explicit} is not divisible by {words}"
+            yield batches.stop((BATCH,), message, f"give a multiple of {rows * batches.ranks}")
             return
-        batch, words = explicit, f"generation_batch_size {explicit}"
+        batch, words = explicit, f"{BATCH} {explicit}"
     if batch % group:
-        message = f"{words} = {batch} completions, which num_generations {group} does not divide"
+        message = f"{words} = {batch} completions, which {GROUP} {group} does not divide"
         fitting = [size for size in range(2, batch + 1) if batch % size == 0]
-        advice = f"num_generations can be {', '.join(map(str, fitting[:8]))} here" if fitting else "give a larger batch"
-        yield Check("stop", message, advice)
-    evaluating = config.get("eval_strategy", "no") not in ("no", False)
-    per_device = number("per_device_eval_batch_size")
-    group = number("num_generations_eval") or group
-    if evaluating and per_device and per_device * ranks % group:
-        message = f"per_device_eval_batch_size {per_device} x {ranks} is not divisible by num_generations {group}"
-        yield Check("stop", message, f"give per_device_eval_batch_size: {group}")
+        advice = f"{GROUP} can be {', '.join(map(str, fitting[:8]))} here" if fitting else "give a larger batch"
+        yield batches.stop((GROUP, BATCH, ROWS, STEPS, ACCUMULATED), message, advice)
+
+
+def _evaluated(batches: Batches, group: int) -> Iterator[Check]:
+    if batches.config.get("eval_strategy", "no") in ("no", False):
+        return
+    rows, group = batches.number(EVALUATED), batches.number(EVALUATED_GROUP) or group
+    if rows and rows * batches.ranks % group:
+        message = f"{EVALUATED} {rows} x {batches.ranks} is not divisible by {GROUP} {group}"
+        names = (EVALUATED, EVALUATED_GROUP, GROUP, "eval_strategy")
+        yield batches.stop(names, message, f"give {EVALUATED}: {group}")

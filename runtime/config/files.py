@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from runtime.check import Check
 from runtime.config import rows
@@ -37,27 +35,13 @@ def model(config: Config, environ: Mapping[str, str], here: Path) -> Iterator[Ch
     name = setting.text()
     path = here / name
     if not _is_path(name, path):
-        yield from _hub(config, setting, "models", environ)
+        yield from _hub(config, setting, "models", environ, here)
         return
     if trouble := _trouble(path, here):
         yield Check("stop", f"{config.place(setting)}: {setting.name}: {name} {trouble[0]}", trouble[1])
     elif not any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
         message = f"{config.place(setting)}: {name} is no model: it has no config.json"
         yield Check("stop", message, "name the folder that save_pretrained wrote")
-
-
-def context_length(config: Config, here: Path) -> Iterator[Check]:
-    """Checks of lengths against the model's config.json, where it is a local folder."""
-    try:
-        described = json.loads((here / str(config.get("model_name_or_path")) / "config.json").read_bytes())
-        longest = int(described["max_position_embeddings"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return
-    for name in ("max_completion_length", "max_prompt_length", "vllm_max_model_length", "max_length"):
-        setting = config.find(name)
-        if setting is not None and _number(setting.value) > longest:
-            message = f"{config.place(setting)}: {name} is {setting.value}, but the model has {longest} positions"
-            yield Check("stop", message, f"give at most {longest}")
 
 
 def dataset(config: Config, script: str, environ: Mapping[str, str], here: Path, data: Data) -> Iterator[Check]:
@@ -71,7 +55,7 @@ def dataset(config: Config, script: str, environ: Mapping[str, str], here: Path,
     path = here / name
     place = config.place(setting)
     if not _is_path(name, path):
-        yield from _hub(config, setting, "datasets", environ)
+        yield from _hub(config, setting, "datasets", environ, here)
     elif trouble := _trouble(path, here):
         yield Check("stop", f"{place}: dataset_name: {name} {trouble[0]}", trouble[1])
     elif (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
@@ -109,12 +93,8 @@ def _trouble(path: Path, here: Path) -> tuple[str, str] | None:
         else:
             path.open("rb").close()
     except FileNotFoundError:
-        try:
-            close = nearest(path.name, (entry.name for entry in path.parent.iterdir()))
-        except OSError:
-            close = None
-        if close:
-            return "is not there", f"did you mean {os.path.relpath(path.parent / close, here)}?"
+        if close := _close(path, here):
+            return "is not there", f"did you mean {close}?"
         return "is not there", "name it relative to the folder where you ran the command: the container sees that only"
     except PermissionError:
         return f"may not be read by user {os.getuid()}:{os.getgid()}", f"chmod -R a+rX {path.name}"
@@ -123,7 +103,16 @@ def _trouble(path: Path, here: Path) -> tuple[str, str] | None:
     return None
 
 
-def _hub(config: Config, setting: Setting, kind: str, environ: Mapping[str, str]) -> Iterator[Check]:
+def _close(path: Path, here: Path) -> str | None:
+    """What is there in its place, with a name that is nearly the same."""
+    try:
+        close = nearest(path.name, (entry.name for entry in path.parent.iterdir()))
+    except OSError:
+        return None
+    return os.path.relpath(path.parent / close, here) if close else None
+
+
+def _hub(config: Config, setting: Setting, kind: str, environ: Mapping[str, str], here: Path) -> Iterator[Check]:
     if environ.get("HF_HUB_OFFLINE") != "1":
         return
     name = setting.text()
@@ -132,7 +121,8 @@ def _hub(config: Config, setting: Setting, kind: str, environ: Mapping[str, str]
     if kind == "datasets" and _prepared(name, environ):
         return
     message = f"{config.place(setting)}: {name} is no folder here, and not in the Hub's cache"
-    yield Check("stop", message, NETWORK)
+    close = _close(here / name, here)
+    yield Check("stop", message, f"did you mean {close}? if not: {NETWORK}" if close else NETWORK)
 
 
 def cached(kind: str, name: str, environ: Mapping[str, str]) -> Path:
@@ -153,10 +143,3 @@ def _prepared(name: str, environ: Mapping[str, str]) -> bool:
     except OSError:
         return False
     return plain(name.replace("/", "___")) in map(plain, folders)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return 0.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runtime.check import Check
-from runtime.config import batch, files, names, options, rewards, services
+from runtime.config import batch, files, names, options, positions, rewards, services
 from runtime.config.source import Config
 
 GROUPS = ("grpo", "rloo")  # the scripts with groups of completions
@@ -22,7 +22,7 @@ def look(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
 ) -> list[Check]:
-    """Everything that is sure to fail, as checks of level "stop". Empty when nothing is known against the config.
+    """What is sure to fail, as checks of level "stop", and what may fail, as "advice". Empty when nothing is known.
 
     `script`: a trainer's name in `trl`, such as "grpo". `site`: the site-packages folder that will run. `ranks`: the
     processes of the run. `here`: the folder that relative paths start at. A release whose source has an unknown form is
@@ -39,7 +39,7 @@ def look(
     data = files.Data()
     checks += files.model(config, environ, here)
     checks += files.dataset(config, script, environ, here, data)
-    checks += files.context_length(config, here)
+    checks += positions.look(config, known, environ, here)
     if script in rewards.SCRIPTS:
         call = rewards.Call(options.reward_arguments(site, script), frozenset(data.columns - {"prompt"}))
         registry = options.names_in(site, script, "reward_funcs_registry")

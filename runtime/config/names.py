@@ -20,6 +20,12 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word, sorted(words), 1, 0.7)), None)
 
 
+def variables(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a run: what `env` in its config sets wins, as in TRL."""
+    own = config.get(ENVIRONMENT)
+    return {**environ, **({str(name): str(value) for name, value in own.items()} if isinstance(own, Mapping) else {})}
+
+
 def negated(name: str, options: Mapping[str, Option]) -> str | None:
     """The option that `--no_x` on the command line sets to false: the parser has it for an x that is true."""
     option = options.get(name.removeprefix("no_")) if name.startswith("no_") else None

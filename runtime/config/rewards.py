@@ -74,7 +74,7 @@ def _dotted(config: Config, setting: Setting, name: str, site: Path, here: Path,
     try:
         tree = ast.parse(path.read_bytes())
     except SyntaxError as error:
-        yield Check("stop", f"{path.name}:{error.lineno}: Python does not read this: {error.msg}", "mend that line")
+        yield Check("stop", f"{path.name}:{error.lineno}: Python does not read this: {error.msg}", "fix that line")
         return
     except (OSError, ValueError) as error:
         yield Check("stop", f"{place}: {path.name} cannot be read: {error}", f"chmod a+r {path.name}")

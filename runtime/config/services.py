@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from runtime.check import Check
-from runtime.config.names import nearest
+from runtime.config.names import nearest, variables
 from runtime.config.source import Config
 
 KEY = Path("run/secrets/wandb_api_key")  # below the root
@@ -32,7 +32,7 @@ def _deepspeed(config: Config, here: Path) -> Iterator[Check]:
     try:
         json.loads((here / setting.value).read_bytes())
     except (ValueError, RecursionError) as error:
-        yield Check("stop", f"{setting.value}: this is not JSON: {error}", "mend the file")
+        yield Check("stop", f"{setting.value}: this is not JSON: {error}", "fix the file")
     except OSError as error:
         message = f"{config.place(setting)}: deepspeed: {setting.value} cannot be read: {error.strerror}"
         yield Check("stop", message, "name a DeepSpeed config beside this one, or use accelerate_config: zero3")
@@ -48,7 +48,7 @@ def _accelerate(config: Config, site: Path, here: Path) -> Iterator[Check]:
             if not isinstance(yaml.safe_load(path.read_bytes()), dict):
                 raise ValueError("no mapping")
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            yield Check("stop", f"{place}: {setting.text()} is no accelerate config: {error}", "mend the file")
+            yield Check("stop", f"{place}: {setting.text()} is no accelerate config: {error}", "fix the file")
         return
     names = sorted(file.stem for file in (site / "trl/accelerate_configs").glob("*.yaml"))
     if setting.text() not in names:
@@ -65,6 +65,7 @@ def _wandb(config: Config, environ: Mapping[str, str], root: Path) -> Iterator[C
     values = setting.value if setting is not None else ()
     if setting is None or not {"wandb", "all"} & set(map(str, values if isinstance(values, list) else [values])):
         return
+    environ = variables(config, environ)
     if environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return
     if setting.text() == "all":

@@ -17,7 +17,7 @@ from .hooks import Guard
 from .observer import Observer
 
 PREFIX = "monitor/"  # of its numbers in the trainer's log
-AGAIN = (10, 100, 1000, 10000)  # a finding is shown once, and at these counts
+AGAIN = (10, 100, 1000, 10000)  # a breach is shown once, and at these counts
 JUDGED = {check.column for check in CHECKS}
 
 
@@ -97,17 +97,17 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         for name, value in row.items():
             if name not in ("step", "rank"):
                 self.logged.setdefault(name, []).append(value)
-        for finding in judge.findings(row):
-            self._report(finding)
+        for breach in judge.breaches(row):
+            self._report(breach)
 
-    def _report(self, finding: judge.Finding) -> None:
-        check = finding.check
+    def _report(self, breach: judge.Breach) -> None:
+        check = breach.check
         count = self.counts[check.name] = self.counts.get(check.name, 0) + 1
         if count in AGAIN:
-            self._say(check.level, f"{finding}; {count} times so far")
+            self._say(check.level, f"{breach}; {count} times so far")
         if count > 1:
             return
-        self._say(check.level, f"{finding}; healthy: at most {check.at_most:g}", f"likely: {check.cause}")
+        self._say(check.level, f"{breach}; healthy: at most {check.at_most:g}", f"likely: {check.cause}")
         if check.advisories:
             self._say(
                 "", f"known faults like this: {', '.join(check.advisories)}; vetted doctor compares your versions"

@@ -148,7 +148,7 @@ def _check(result: judge.Result) -> dict[str, Any]:
         "at_most": result.check.at_most,
         "worst": worst if worst is None or math.isfinite(worst) else str(worst),
         "steps": result.steps,
-        "findings": result.findings,
+        "findings": result.breaches,
         **({"first": result.first} if result.first is not None else {}),
     }
 

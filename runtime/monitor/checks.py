@@ -181,7 +181,7 @@ TABLE = [
         "column": "engine_stale",
         "at_most": 0,
         "level": "alarm",
-        "asks": "has vLLM the trainer's weights when it generates?",
+        "asks": "does vLLM have the trainer's weights when it generates?",
         "broken": "{value} of the compared tensors in vLLM are not the trainer's",
         "cause": "a sync left them out, or vLLM slept and woke with others",
         "needs": "engine",

@@ -13,7 +13,7 @@ PASSED, ADVICE, ALARM, NOT_RUN = "passed", "advice", "alarm", "not-run"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Breach:
     """A number of a step that is beyond its bound."""
 
     check: Check
@@ -26,14 +26,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a check over a run. `reason`: why it did not apply. `first`: the step of its first finding."""
+    """What came of a check over a run. `reason`: why it did not apply. `first`: the step of its first breach."""
 
     check: Check
     outcome: str
     steps: int = 0
     worst: float | None = None
     first: int | None = None
-    findings: int = 0
+    breaches: int = 0
     reason: str = ""
 
 
@@ -52,11 +52,11 @@ def beyond(check: Check, value: float) -> bool:
     return math.isnan(value) or value > check.at_most
 
 
-def findings(row: Mapping[str, Any]) -> list[Finding]:
+def breaches(row: Mapping[str, Any]) -> list[Breach]:
     """What the row of a step breaks."""
     values = ((check, number(row.get(check.column))) for check in CHECKS)
     return [
-        Finding(check, int(row["step"]), value) for check, value in values if value is not None and beyond(check, value)
+        Breach(check, int(row["step"]), value) for check, value in values if value is not None and beyond(check, value)
     ]
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 TRAINERS = ("grpo", "sft", "dpo", "rloo", "reward", "kto")  # the scripts in trl/scripts that train
 MONITOR = "VETTED_MONITOR"  # 0 switches the run monitor off; for a script, whose arguments are its own
-# Options of TRL that this command sets itself.
-RESERVED = ("--output_dir", "--resume_from_checkpoint", "--disable_tqdm")
+# Options of TRL that this command sets itself. OUTPUT may be there, as in TRL's own commands, and is not used.
+OUTPUT = "output_dir"
+RESERVED = ("resume_from_checkpoint", "disable_tqdm")
 USAGE = f"""usage: vetted train [TRAINER] [--config FILE] [OPTION VALUE]...
        vetted train SCRIPT.py [ARGUMENT]...
        vetted train --resume [RUN] [OPTION VALUE]...
@@ -74,9 +75,9 @@ def parse(arguments: Sequence[str]) -> Options:
         known, rest = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise UsageError("--config needs a file") from error
-    for name in (argument.partition("=")[0] for argument in rest):
-        if name in RESERVED:
-            raise UsageError(f"{name} is set by vetted train: runs are in /runs/<time>, and --resume continues one")
+    for name in (argument[2:].partition("=")[0] for argument in rest if argument.startswith("--")):
+        if name.replace("-", "_") in RESERVED:
+            raise UsageError(f"--{name} is set by vetted train: runs are in /runs/<time>, and --resume continues one")
     resume, run = known.resume is not None, None if known.resume is True else known.resume
     if resume and known.config:
         raise UsageError("--resume uses the config of its run: leave --config out")

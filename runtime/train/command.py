@@ -17,7 +17,7 @@ from runtime import capability, parent, preflight, sampler
 from runtime.check import Check
 from runtime.monitor import certificate
 from runtime.train import credentials, environment, folder, launch, nodes, process
-from runtime.train.arguments import MONITOR, TRAINERS, USAGE, Options, UsageError, parse
+from runtime.train.arguments import MONITOR, OUTPUT, TRAINERS, USAGE, Options, UsageError, parse
 from runtime.train.folder import CONFIG, RUNS
 from runtime.train.nodes import Nodes
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str], runs: Path = RUNS, site: Path = SITE) -> int:
     status = process.run([*_argv(plan, place.nodes), *credentials.arguments(secret)], target / process.STOP, environ)
     if apart:
         shutil.rmtree(target, ignore_errors=True)
-    elif status and _discard(target):
+    elif (status or plan.settings is None) and _discard(target):  # a script may have shown its --help, and no more
         print(f"vetted: this start never trained, so {target} was removed", file=sys.stderr)
     else:
         folder.share(target)
@@ -179,7 +179,7 @@ def _read(path: Path | None, arguments: Sequence[str]) -> Config:
             "next: chmod -R a+rX on that folder"
         ) from error
     except source.ConfigError as error:
-        raise UsageError(f"{error}\nnext: mend that line") from error
+        raise UsageError(f"{error}\nnext: fix that line") from error
 
 
 def _plan(options: Options, before: folder.Record | None, target: Path, place: Place) -> Plan:
@@ -213,12 +213,15 @@ def _of_trainer(trainer: str, path: Path, options: Options, place: Place) -> Pla
     if trainer not in TRAINERS or not (site / schema.SCRIPTS / f"{trainer}.py").is_file():
         raise UsageError(f"the TRL of this image has no trainer {trainer}")
     config = _read(path, options.rest)
+    if (output := config.find(OUTPUT)) is not None:
+        print(f"note     {config.place(output)}: {OUTPUT} is not used: runs go to /runs/<time>", file=sys.stderr)
     try:
         known = schema.read(site, trainer)
     except schema.UnreadableError:
         known = {}
     # Without the nodes: a run may be resumed on others.
-    settings = {name: value for name, value in merge.merged(config, known).items() if name not in nodes.OPTIONS}
+    ours = {*nodes.OPTIONS, OUTPUT}
+    settings = {name: value for name, value in merge.merged(config, known).items() if name not in ours}
     flags = {name: flag for name, flag in schema.launcher(site).items() if name not in known}
     launcher = launch.chosen(settings, flags)
     if (name := launcher.get(launch.ACCELERATE)) and not Path(name).is_file():
@@ -232,9 +235,7 @@ def _of_trainer(trainer: str, path: Path, options: Options, place: Place) -> Pla
         machine = _machine(environ)
         checks += advisories.look(run, machine, preflight.stack(Path("/")))
         if not _ready(checks, "config"):
-            raise UsageError(
-                "the config has mistakes, so nothing was started\nnext: mend them; --no-check starts in spite of them"
-            )
+            raise UsageError("the config has mistakes, so nothing was started\nnext: fix them, or use --no-check")
         print(f"config   {len(settings)} options, no mistake found", file=sys.stderr)
         if machine.memory or options.only:
             for check in fit.look(run, machine, site, Path.cwd(), environ):
@@ -253,7 +254,7 @@ def _missing(path: Path | None) -> str:
 def _argv(plan: Plan, group: Nodes) -> list[str]:
     """The command of the run. Its script learns the folder from the environment (runtime.leader)."""
     if plan.settings is None:
-        return launch.command([MODULE, str(plan.script), *plan.arguments], {}, {}, plan.ranks, group)
+        return launch.command([MODULE, str(plan.script), *plan.arguments], None, {}, plan.ranks, group)
     words = ["--disable_tqdm", "False"]  # the recorder shows the progress in place of TRL
     if "report_to" not in plan.settings:
         words += ["--report_to", "none"]  # metrics.jsonl and TensorBoard events are written anyway

@@ -49,20 +49,28 @@ def chosen(settings: Mapping[str, Any], flags: Mapping[str, bool]) -> dict[str, 
     return options
 
 
-def kind(settings: Mapping[str, Any], launcher: Mapping[str, str | None], number: int) -> str:
-    """What starts the processes: python, torchrun or accelerate."""
+def kind(settings: Mapping[str, Any] | None, launcher: Mapping[str, str | None], number: int) -> str:
+    """What starts the processes: python, torchrun or accelerate.
+
+    `settings`: None for a script of the user's own, which may ask for a process group.
+    """
     if set(launcher) - {"num_processes"}:
         return "accelerate"
-    return "python" if number == 1 and not (settings.get("deepspeed") or settings.get("fsdp")) else "torchrun"
+    grouped = number > 1 or settings is None or settings.get("deepspeed") or settings.get("fsdp")
+    return "torchrun" if grouped else "python"
 
 
 def command(
-    module: Sequence[str], settings: Mapping[str, Any], launcher: Mapping[str, str | None], number: int, nodes: Nodes
+    module: Sequence[str],
+    settings: Mapping[str, Any] | None,
+    launcher: Mapping[str, str | None],
+    number: int,
+    nodes: Nodes,
 ) -> list[str]:
     """The command that starts the processes of this node, of `number` on all nodes.
 
     `launcher`: options of `accelerate launch`, and accelerate_config, a file. Without any, torchrun starts the
-    processes, and one process alone starts without a launcher, unless DeepSpeed or FSDP asks for a process group.
+    processes. One process of a trainer starts without a launcher, unless DeepSpeed or FSDP asks for a process group.
     """
     python = [sys.executable, "-P", "-m"]
     starter = kind(settings, launcher, number)

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import configs
+from runtime.check import Check
 from runtime.config import look, options, source
+from runtime.train import arguments
 from runtime.train.arguments import TRAINERS
 from tests.conftest import ROOT
 from tests.engine import hosted
@@ -50,14 +53,46 @@ def commands(site: Path) -> list[tuple[str, list[str]]]:
 
 
 def test_no_command_of_trls_own_is_refused(site: Path, tmp_path: Path) -> None:
+    def checks(trainer: str, words: list[str]) -> list[Check]:
+        options = arguments.parse([trainer, *words])
+        return look.look(source.read(None, options.rest), options.trainer, site, 1, tmp_path, {}, tmp_path)
+
     examples = commands(site)
     assert len(examples) >= 6
+    assert any("--output_dir" in words for _, words in examples)
     for trainer, words in examples:
-        checks = look.look(source.read(None, words), trainer, site, 1, tmp_path, {}, tmp_path)
-        assert checks == [], (trainer, words)
+        assert checks(trainer, words) == [], (trainer, words)
         # One that is misspelt is.
-        wrong = [word.replace("--learning_rate", "--learning_rte") for word in words]
-        assert len(look.look(source.read(None, wrong), trainer, site, 1, tmp_path, {}, tmp_path)) == 1
+        assert len(checks(trainer, [word.replace("--learning_rate", "--learning_rte") for word in words])) == 1
+
+
+def test_no_config_of_trls_own_for_the_launcher_is_refused(site: Path, tmp_path: Path) -> None:
+    names = [file.stem for file in (site / "trl/accelerate_configs").iterdir()]
+    assert {"fsdp2", "multi_gpu", "zero3"} <= set(names)
+    words = ["--model_name_or_path", "some/model", "--dataset_name", "some/data", "--reward_funcs", "accuracy_reward"]
+    for name in names:
+        config = source.read(None, [*words, "--accelerate_config", name])
+        assert look.look(config, "grpo", site, 8, tmp_path, {}, tmp_path) == [], name
+    (only,) = look.look(source.read(None, [*words, "--accelerate_config", "zero4"]), "grpo", site, 8, tmp_path, {})
+    assert "did you mean zero" in only.next_step
+
+
+@pytest.fixture(scope="module")
+def task(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = tmp_path_factory.mktemp("wrong")
+    hosted.folder(python, here)
+    return here
+
+
+@pytest.mark.parametrize("wrong", configs.WRONG, ids=lambda wrong: wrong.name)
+def test_a_wrong_config_is_answered_with_its_place_and_the_fix(python: Path, task: Path, wrong: configs.Wrong) -> None:
+    wrong.write(task)
+    code, output = hosted.train(python, task, "--config", configs.FILE)
+    assert code == 2, output
+    assert wrong.message in output
+    assert wrong.fix in output
+    assert "Traceback" not in output
+    assert hosted.runs(task) == []
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +123,13 @@ def test_a_script_of_ones_own_trains_the_same_task(python: Path, arithmetic: Pat
 CHAT = "{% for message in messages %}{{ message['content'] }}{% endfor %}="
 
 
-def test_the_script_for_gsm8k_trains_on_rows_of_that_form(python: Path, arithmetic: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "ranks", "saved"),
+    [("full.yaml", 1, "model"), ("lora.yaml", 1, "adapter_model"), ("zero3.yaml", 2, "model")],
+)
+def test_the_script_for_gsm8k_trains_on_rows_of_that_form(
+    python: Path, arithmetic: Path, tmp_path: Path, config: str, ranks: int, saved: str
+) -> None:
     hosted.folder(python, tmp_path)
     shutil.copytree(ROOT / "examples" / "gsm8k", tmp_path, dirs_exist_ok=True)
     shutil.copytree(arithmetic / "model", tmp_path / "model")
@@ -96,7 +137,10 @@ def test_the_script_for_gsm8k_trains_on_rows_of_that_form(python: Path, arithmet
     rows = [{"question": f"{a}+{b}", "answer": f"It is {a + b}.\n#### {a + b}"} for a in range(4) for b in range(4)]
     (tmp_path / "gsm8k.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["--model_name_or_path", "model", "--dataset_name", "gsm8k.jsonl", "--max_completion_length", "4"]
-    words += ["--bf16", "False", "--max_steps", "1", "--report_to", "none"]
-    code, output = hosted.train(python, tmp_path, "train.py", "--config", "full.yaml", *words)
+    words += ["--bf16", "False", "--max_steps", "1", "--logging_steps", "1", "--report_to", "none"]
+    code, output = hosted.train(python, tmp_path, "train.py", "--config", config, *words, PET_NPROC_PER_NODE=str(ranks))
     assert code == 0, output
-    assert len(hosted.losses(hosted.runs(tmp_path)[-1])) == 1
+    (run,) = hosted.runs(tmp_path)
+    assert len(hosted.losses(run)) == 1
+    assert (run / f"{saved}.safetensors").is_file()
+    assert json.loads((run / "monitor.json").read_text())["ranks"] == ranks

@@ -151,10 +151,14 @@ def test_an_option_of_accelerate_alone_starts_all_processes_on_a_cpu(train: Trai
     assert (runs(task)[-1] / "checkpoint-2" / "rng_state_1.pth").is_file()
 
 
+ZERO3 = {
+    "zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"},
+    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+}  # fmt: skip
+
+
 def test_deepspeed_needs_no_mpi_for_one_process_and_the_monitor_can_be_switched_off(train: Train, task: Path) -> None:
-    stage = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}
-    batch = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
-    (task / "ds3.json").write_text(json.dumps(stage | batch))
+    (task / "ds3.json").write_text(json.dumps(ZERO3))
     code, output = train("--config", "my.yaml", "--deepspeed", "ds3.json", "--max_steps", "1", "--no-monitor")
     assert code == 0, output
     assert "mpi4py" not in output
@@ -189,12 +193,48 @@ def test_a_script_of_ones_own_gets_the_same_care(train: Train, task: Path) -> No
     assert [step for step, _ in losses(run)] == [1, 2, 3, 4]
 
 
-def test_another_trainer_of_trl_runs_from_its_config(train: Train, task: Path) -> None:
+def test_a_script_with_deepspeed_needs_no_mpi_for_one_process(train: Train, task: Path) -> None:
     (task / "texts.jsonl").write_text('{"text": "write a line"}\n' * 32)
-    (task / "sft.yaml").write_text("model_name_or_path: task/model\ndataset_name: texts.jsonl\nlogging_steps: 1\n")
-    code, output = train("sft", "--config", "sft.yaml", "--max_steps", "1")
+    (task / "ds3.json").write_text(json.dumps(ZERO3))
+    (task / "zero.py").write_text(SCRIPT.replace("report_to=[]", 'report_to=[], deepspeed="ds3.json"'))
+    code, output = train("zero.py", "1")
     assert code == 0, output
-    assert len(losses(runs(task)[-1])) == 1
+    assert [step for step, _ in losses(runs(task)[-1])] == [1]
+
+
+@pytest.mark.parametrize(("word", "status"), [("--help", 0), ("--unknown", 2)])
+def test_a_script_that_only_answers_leaves_no_run(train: Train, task: Path, word: str, status: int) -> None:
+    before = runs(task)
+    (task / "helpful.py").write_text("import argparse\nargparse.ArgumentParser(prog='helpful').parse_args()\n")
+    code, output = train("helpful.py", word)
+    assert code == status, output
+    assert "usage: helpful" in output
+    assert "Traceback" not in output  # the launcher has one, which says nothing
+    assert runs(task) == before
+
+
+# A row of each trainer's data, and what it needs besides.
+TRAINERS: dict[str, tuple[dict[str, object], str]] = {
+    "sft": ({"text": "write a line"}, ""),
+    "dpo": ({"prompt": "2 + 2 =", "chosen": " 4", "rejected": " 5"}, ""),
+    "reward": ({"chosen": "2 + 2 = 4", "rejected": "2 + 2 = 5"}, ""),
+    "kto": ({"prompt": "2 + 2 =", "completion": " 4", "label": True}, ""),
+    "rloo": ({"prompt": "2 + 2 ="}, "reward_funcs: [mine.length]\nnum_generations: 2\nmax_completion_length: 4\n"),
+}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_another_trainer_of_trl_runs_from_its_config(train: Train, task: Path, trainer: str) -> None:
+    row, more = TRAINERS[trainer]
+    (task / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 8)
+    text = f"model_name_or_path: task/model\ndataset_name: rows.jsonl\nlogging_steps: 1\n{more}"
+    (task / "other.yaml").write_text(f"{text}per_device_train_batch_size: 4\nsave_strategy: 'no'\n")
+    code, output = train(trainer, "--config", "other.yaml", "--max_steps", "1")
+    assert code == 0, output
+    run = runs(task)[-1]
+    ((_, loss),) = losses(run)
+    assert f"step 1/1  {'reward ' if trainer == 'rloo' else f'loss {loss:.4g}'}" in output
+    assert (run / "plot.png").is_file()
 
 
 CHAT = "{% for message in messages %}{{ message.content }}{% endfor %}"

@@ -143,11 +143,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def check(site: Path, here: Path, tmp_path: Path) -> Callable[..., list[Check]]:
-    """Checks of a config: its text, the arguments, and the number of processes."""
+    """Checks of a config: its text, the arguments, the trainer, and the number of processes."""
 
-    def checks(text: str, *arguments: str, ranks: int = 1, environ: dict[str, str] | None = None) -> list[Check]:
+    def checks(
+        text: str, *arguments: str, script: str = "grpo", ranks: int = 1, environ: dict[str, str] | None = None
+    ) -> list[Check]:
         (here / "my.yaml").write_text(text)
         config = source.read(Path("my.yaml"), arguments)
-        return look.look(config, "grpo", site, ranks, here, {"HF_HUB_OFFLINE": "1", **(environ or {})}, tmp_path)
+        return look.look(config, script, site, ranks, here, {"HF_HUB_OFFLINE": "1", **(environ or {})}, tmp_path)
 
     return checks

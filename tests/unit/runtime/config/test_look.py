@@ -52,13 +52,12 @@ accelerate_config: zero3
         ("optim: adamw_torc", "my.yaml:4: optim does not take 'adamw_torc'", "did you mean adamw_torch?"),
         ("loss_type: dr-grpo", "my.yaml:4: loss_type does not take 'dr-grpo'", "did you mean dr_grpo?"),
         ("max_steps: 1\nmax_steps: 2", "my.yaml:4: max_steps is set again below, and only the last one counts", "remove"),  # noqa: E501
-        ("max_completion_length: 1024", "my.yaml:4: max_completion_length is 1024, but the model has 512", "at most 512"),  # noqa: E501
         ("save_strategy: no", "my.yaml:4: save_strategy is False", 'give "no" with the quotes: YAML reads no as false'),
-        ("per_device_train_batch_size: 0", "per_device_train_batch_size is 0", "give 1 or more"),
-        ("num_generations: 7", "per_device_train_batch_size 8 x 1 process = 8 completions", "can be 2, 4, 8 here"),
-        ("num_generations: 1", "num_generations is 1", "give 2 or more"),
-        ("generation_batch_size: 12", "generation_batch_size 12 is not divisible", "a multiple of 8"),
-        ("generation_batch_size: 8\nsteps_per_generation: 1", "are both set", "remove one"),
+        ("per_device_train_batch_size: 0", "my.yaml:4: per_device_train_batch_size is 0", "give 1 or more"),
+        ("num_generations: 7", "my.yaml:4: per_device_train_batch_size 8 x 1 process = 8 completions", "can be 2, 4, 8 here"),  # noqa: E501
+        ("num_generations: 1", "my.yaml:4: num_generations is 1", "give 2 or more"),
+        ("generation_batch_size: 12", "my.yaml:4: generation_batch_size 12 is not divisible", "a multiple of 8"),
+        ("generation_batch_size: 8\nsteps_per_generation: 1", "my.yaml:4: generation_batch_size and", "remove one"),
         ("reward_weights: [1, 2]", "my.yaml:4: 2 reward_weights for 1 reward_funcs", "one weight"),
         ("deepspeed: ds3.json", "my.yaml:4: deepspeed: ds3.json cannot be read", "accelerate_config: zero3"),
         ("accelerate_config: zero33", "my.yaml:4: zero33 is neither a file nor one of TRL's", "did you mean zero3?"),
@@ -85,6 +84,7 @@ def replaced(option: str, value: str) -> str:
         ("model_name_or_path", "modl/", "my.yaml:1: model_name_or_path: modl/ is not there", "did you mean model?"),
         ("model_name_or_path", "./none", "my.yaml:1: model_name_or_path: ./none is not there", "the folder where you ran"),  # noqa: E501
         ("model_name_or_path", ".", "my.yaml:1: . is no model: it has no config.json", "save_pretrained"),
+        ("model_name_or_path", "modl", "my.yaml:1: modl is no folder here", "did you mean model? if not: vetted use"),
         ("model_name_or_path", "Qwen/Qwen3-0.6B", "my.yaml:1: Qwen/Qwen3-0.6B is no folder here", "--network"),
         ("model_name_or_path", "", "there is no model", "name a folder"),
         ("dataset_name", "train.json", "my.yaml:2: dataset_name: train.json is not there", "did you mean train.jsonl?"),
@@ -124,7 +124,7 @@ def test_a_file_or_function_that_is_not_there_is_named(
         ("@cached\ndef accuracy(x): ...", "", ""),
         ("accuracy = make_reward()", "", ""),
         ("from elsewhere import *", "", ""),
-        ("def accuracy(completions, **_)\n    return 1", "rewards.py:1: Python does not read this", "mend that line"),
+        ("def accuracy(completions, **_)\n    return 1", "rewards.py:1: Python does not read this", "fix that line"),
     ],
 )
 def test_a_reward_function_takes_what_trl_passes(check: Checks, definition: str, message: str, next_step: str) -> None:
@@ -206,6 +206,38 @@ def test_groups_are_counted_over_all_processes_and_steps(check: Checks) -> None:
     assert check(text, "--generation_batch_size", "16") == []
 
 
+def test_a_batch_that_does_not_fit_is_named_where_it_is_set(check: Checks) -> None:
+    (only,) = check(f"{GOOD}max_steps: 1\nper_device_train_batch_size: 6\nnum_generations:\n")
+    assert only.message.startswith("my.yaml:5: per_device_train_batch_size 6 x 1 process = 6 completions")
+    (only,) = check(GOOD, "--num_generations", "3")
+    assert only.message.startswith("--num_generations: per_device_train_batch_size 8 x 1")
+
+
+def test_defaults_that_do_not_fit_have_no_place(check: Checks, site: Path) -> None:
+    config = site / "trl/trainer/grpo_config.py"
+    config.write_text(config.read_text().replace("default=8", "default=7"))
+    (only,) = check(GOOD)
+    assert only.message.startswith("per_device_train_batch_size 8 x 1")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("per_device_eval_batch_size: 3", "my.yaml:5: per_device_eval_batch_size 3 x 1 is not divisible by"),
+        ("num_generations_eval: 3", "my.yaml:5: per_device_eval_batch_size 8 x 1 is not divisible by"),
+        ("num_generations: 4", ""),
+    ],
+)
+def test_batches_of_an_evaluation_are_whole_groups(check: Checks, site: Path, lines: str, message: str) -> None:
+    config = site / "trl/trainer/grpo_config.py"
+    config.write_text(f"{config.read_text()}    num_generations_eval: int | None = None\n")
+    Path("data").mkdir()
+    for name in ("train.jsonl", "test.jsonl"):
+        Path("data", name).write_text(Path("train.jsonl").read_text())
+    checks = check(f"{replaced('dataset_name', 'data')}eval_strategy: steps\n{lines}\n")
+    assert [each.message.startswith(message) for each in checks] == ([True] if message else [])
+
+
 def test_the_opposite_of_an_option_is_one_only_where_the_option_is_true(check: Checks) -> None:
     assert check(GOOD, "--no_remove_unused_columns") == []
     (only,) = check(GOOD, "--no_bf16")
@@ -217,6 +249,9 @@ def test_a_key_for_wandb_is_seen_wherever_it_is(check: Checks, tmp_path: Path) -
     assert len(check(text)) == 1
     assert check(text, environ={"WANDB_MODE": "offline"}) == []
     assert check(text, environ={"WANDB_API_KEY": "k"}) == []
+    for variable in ("WANDB_MODE: offline", "WANDB_API_KEY: k"):
+        assert check(f"{text}env: {{{variable}}}\n") == []
+    assert len(check(f"{text}env: {{WANDB_MODE: online}}\n", environ={"WANDB_MODE": "offline"})) == 1  # TRL sets it
     (tmp_path / "run/secrets").mkdir(parents=True)
     (tmp_path / "run/secrets/wandb_api_key").write_text("k\n")
     assert check(text) == []

@@ -65,7 +65,7 @@ def test_packed_it_is_one_file_that_any_python_imports(tmp_path: Path) -> None:
     first, second = tmp_path / "vetted_monitor.zip", tmp_path / "again.zip"
     assert pack.pack(first) == pack.pack(second)
     assert first.read_bytes() == second.read_bytes()
-    code = "from vetted_monitor import judge, watch; print(judge.findings({'step': 1, 'kl_start': 1.0})[0])"
+    code = "from vetted_monitor import judge, watch; print(judge.breaches({'step': 1, 'kl_start': 1.0})[0])"
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(first)!r}); {code}"],
         capture_output=True, text=True, check=False,

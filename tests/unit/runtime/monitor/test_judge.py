@@ -16,32 +16,32 @@ BY_COLUMN = {check.column: check for check in CHECKS}
 
 
 def test_a_number_within_its_bound_is_nothing() -> None:
-    assert judge.findings({"step": 3, **{check.column: check.at_most for check in CHECKS}}) == []
+    assert judge.breaches({"step": 3, **{check.column: check.at_most for check in CHECKS}}) == []
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_each_check_says_what_is_wrong(check: Check) -> None:
-    (finding,) = judge.findings({"step": 7, check.column: check.at_most + 1})
-    assert finding.check is check
-    assert str(finding).startswith("step 7: ")
-    assert "{" not in str(finding)
+    (breach,) = judge.breaches({"step": 7, check.column: check.at_most + 1})
+    assert breach.check is check
+    assert str(breach).startswith("step 7: ")
+    assert "{" not in str(breach)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", math.nan])
 def test_what_is_no_number_breaks_every_bound(value: object) -> None:
-    assert [finding.check.column for finding in judge.findings({"step": 1, "kl_start": value})] == ["kl_start"]
+    assert [breach.check.column for breach in judge.breaches({"step": 1, "kl_start": value})] == ["kl_start"]
 
 
 @pytest.mark.parametrize("value", [None, "text", True, [1.0]])
 def test_what_was_not_measured_is_not_judged(value: object) -> None:
-    assert judge.findings({"step": 1, "kl_start": value}) == []
+    assert judge.breaches({"step": 1, "kl_start": value}) == []
 
 
 def test_a_run_is_judged_over_all_its_steps() -> None:
     rows = [{"step": step, "gradient_angle": 0.5 if step == 4 else 0.0, "endless": 5.0} for step in range(1, 6)]
     results = {result.check.name: result for result in judge.results(rows, {"vllm": "no vLLM"})}
     direction = results["gradient-direction"]
-    assert (direction.outcome, direction.worst, direction.first, direction.findings, direction.steps) == (
+    assert (direction.outcome, direction.worst, direction.first, direction.breaches, direction.steps) == (
         "alarm", 0.5, 4, 1, 5,
     )  # fmt: skip
     assert results["completions-end"].outcome == "advice"

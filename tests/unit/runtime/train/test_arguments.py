@@ -25,6 +25,8 @@ MY = Path("my.yaml")
         (["--config", "my.yaml", "--no-check"], Options(config=MY, check=False)),
         (["--config", "my.yaml", "--no-monitor"], Options(config=MY, monitor=False)),
         (["--help"], Options(help=True)),
+        # Every command of TRL's documentation has it.
+        (["sft", "--output_dir", "out"], Options(trainer="sft", rest=("--output_dir", "out"))),
         # All that follows a script is its own.
         (["my_train.py", "--config", "x"], Options(script=Path("my_train.py"), rest=("--config", "x"))),
         # In their order, negative numbers and lists included, and nothing of TRL's is taken for an abbreviation.
@@ -46,8 +48,9 @@ def test_what_is_ours_is_taken_and_the_rest_is_trls(arguments: list[str], option
         ["--config"],
         ["--config", "--beta", "0.1"],
         ["--config", "a.yaml", "--resume"],
-        ["--output_dir", "/elsewhere"],
-        ["--output_dir=/elsewhere"],
+        ["--resume_from_checkpoint", "checkpoint-2"],
+        ["--resume-from-checkpoint=checkpoint-2"],
+        ["--disable_tqdm", "True"],
         ["--resume", "../other"],
         ["--resume=.."],
         ["--resume="],

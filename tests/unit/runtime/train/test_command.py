@@ -17,37 +17,7 @@ from runtime.monitor import certificate, record
 from runtime.train import command, process
 from tests.unit.runtime.conftest import GOOD
 from tests.unit.runtime.monitor.conftest import summarise
-
-Start = tuple[list[str], dict[str, str]]
-
-
-@pytest.fixture
-def train(tmp_path: Path, site: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Start]:
-    """Run `vetted train` and return what it starts: the command and its environment."""
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    starts: list[Start] = []
-
-    def run(argv: Sequence[str], _stop: Path, environ: Mapping[str, str]) -> int:
-        starts.append((list(argv), dict(environ)))
-        return 0
-
-    monkeypatch.setattr(preflight, "look", list)
-    monkeypatch.setattr(preflight, "stack", lambda _root: {})
-    monkeypatch.setattr(process, "run", run)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (here / "my.yaml").write_text(GOOD)
-
-    def start(*arguments: str) -> Start:
-        assert command.main(arguments, runs, site) == 0
-        return starts[-1]
-
-    return start
-
-
-def run_folder(tmp_path: Path) -> Path:
-    (folder,) = (tmp_path / "runs").iterdir()
-    return folder
+from tests.unit.runtime.train.conftest import Start, run_folder
 
 
 def checkpoint(tmp_path: Path) -> None:
@@ -208,6 +178,19 @@ def test_an_advisory_that_was_seen_to_fail_stops_a_run(
     monkeypatch.setattr(advisories, "look", lambda *_: [Check("advice", "VETTED-0002: wrong", "do this")])
     train("--config", "my.yaml")
     assert "advice   VETTED-0002: wrong\n         do this\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--output_dir", "out"), ("--output_dir=out",), ("--output-dir", "out"), ()])
+def test_where_a_command_of_trl_writes_is_not_where_the_run_does(
+    tmp_path: Path, train: Callable[..., Start], here: Path, capsys: Output, words: tuple[str, ...]
+) -> None:
+    (here / "my.yaml").write_text(GOOD if words else f"{GOOD}output_dir: out\n")
+    argv, environ = train("--config", "my.yaml", *words)
+    place = "--output_dir" if words else "my.yaml:4"
+    assert f"note     {place}: output_dir is not used: runs go to /runs/<time>\n" in capsys.readouterr().err
+    assert "out" not in argv
+    assert environ["VETTED_OUTPUT"] == str(run_folder(tmp_path))
+    assert "output_dir" not in (run_folder(tmp_path) / "config.yaml").read_text()
 
 
 def test_a_complete_run_is_not_trained_further_unasked(

@@ -116,6 +116,7 @@ def test_a_flag_has_no_value_and_other_options_have_theirs() -> None:
 @pytest.mark.parametrize(
     ("settings", "launcher", "number", "kind"),
     [
+        (None, {}, 1, "torchrun"),  # a script of the user's own may use DeepSpeed, which needs a process group
         ({}, {}, 1, "python"),
         ({}, {"num_processes": "1"}, 1, "python"),
         ({}, {}, 2, "torchrun"),
@@ -125,7 +126,7 @@ def test_a_flag_has_no_value_and_other_options_have_theirs() -> None:
     ],
 )
 def test_what_starts_the_processes_has_a_name(
-    settings: dict[str, str], launcher: dict[str, str | None], number: int, kind: str
+    settings: dict[str, str] | None, launcher: dict[str, str | None], number: int, kind: str
 ) -> None:
     assert launch.kind(settings, launcher, number) == kind
     argv = launch.command(["script"], settings, launcher, number, ALONE)

@@ -36,16 +36,15 @@ ATTACHED = (1, 10, 97)  # with the other three statements, the last is as many a
 COMMANDS = ("list", "show", "verify", "lists", "site")
 LISTS = ("index.html.j2", "certificates.html.j2", "stack.html.j2", "list.html.j2")
 ROOT = Path(__file__).parents[1]
-LARGE = 120.0  # seconds of a first run, from which on a command is run again only once
+LARGE = 60.0  # seconds of a first run, from which on a command is run again only once
 
 
 @dataclass(frozen=True)
 class Run:
-    """A command: seconds, seconds of all cores with those of its children, and the MiB that it had at most."""
+    """A command: seconds, and seconds of all cores with those of its children."""
 
     seconds: float
     cpu: float
-    mib: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,14 +100,14 @@ def _row(made: Scaled, only: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def _twice(home: Project, *argv: str) -> dict[str, float]:
-    """A command with nothing kept, and again: seconds, seconds of all cores, and the memory of the first."""
+    """A command with nothing kept, and again: seconds, and seconds of all cores."""
     shutil.rmtree(home.state, ignore_errors=True)
     first = _run(home, *argv)
     print(f"{' '.join(argv[:2])}: {first}", file=sys.stderr, flush=True)
     again = _again(home, *argv, times=3 if first.seconds < LARGE else 1)
     return {
         "first": round(first.seconds, 2), "first_cpu": round(first.cpu, 2), "again": round(again.seconds, 2),
-        "again_cpu": round(again.cpu, 2), "mib": first.mib,
+        "again_cpu": round(again.cpu, 2),
     }  # fmt: skip
 
 
@@ -133,7 +132,7 @@ def _run(home: Project, *argv: str) -> Run:
         out.seek(0)
         if child.returncode not in (0, 1):
             sys.exit(f"{' '.join(argv)} ended with {child.returncode}: {out.read()[-2000:].decode()}")
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024)
+    return Run(seconds, usage.ru_utime + usage.ru_stime)
 
 
 def _lists(made: Scaled, output: Path) -> dict[str, Any]:

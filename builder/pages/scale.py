@@ -8,13 +8,12 @@ from builder.pages.records import Bytes, Count, Model, Record, Seconds
 
 
 class Times(Model):
-    """A command: seconds when nothing was kept of earlier judgements, and again, with those of all cores; MiB."""
+    """A command: seconds when nothing was kept of earlier judgements, and again, with those of all cores."""
 
     first: Seconds
     first_cpu: Seconds
     again: Seconds
     again_cpu: Seconds
-    mib: Count
 
 
 class Lists(Model):

@@ -115,6 +115,20 @@ def test_what_decided_has_changed_since(
     assert tmp_path.is_dir()
 
 
+def test_the_code_that_judged_cannot_be_seen(small: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In an archive all versions of the tool would look the same: there, none believes what another kept."""
+    monkeypatch.setattr(verdicts, "CODE", tmp_path / "archive.pyz")
+    verdicts._code.cache_clear()
+    try:
+        small.issue("host")
+        assert counts(small) == 1
+        verdicts._code.cache_clear()  # another process
+        monkeypatch.setattr(judgement, "lasting", lambda *_: ["it is not enough any more"])
+        assert counts(small) == 0
+    finally:
+        verdicts._code.cache_clear()
+
+
 def test_the_lock_of_a_run_on_a_host_has_changed_since(small: Small) -> None:
     """No inputs of an image tell the two apart."""
     small.issue("host")

@@ -44,7 +44,7 @@ def test_the_best_schedule(durations: list[float], until: float, least: float) -
 def test_growth_and_loss_are_shown(small: Small) -> None:
     assert "Not measured" in generate.part(small.project, "growth", ".")
     assert "Not measured" in generate.part(small.project, "fleet loss", ".")
-    times = {"first": 61.2, "first_cpu": 60.0, "again": 1.46, "again_cpu": 2.0, "mib": 100}
+    times = {"first": 61.2, "first_cpu": 60.0, "again": 1.46, "again_cpu": 2.0}
     lists = {"pages": 5, "largest": 200_000, "matrix": 0.1, "all": 0.2, "stack": 0.3, "filter": 0.04}
     site = {**times, "pages": 5, "files": 9, "largest": 210_000, "search": 0.05}
     row = {

@@ -37,7 +37,7 @@ class Route(enum.StrEnum):
 def bundle_(
     name: OneStack,
     output: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write to.", show_default=False)],
-    part_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")] = "54M",
+    part_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest part, in K, M or G.")] = archive.PART_SIZE,
     have: Annotated[
         Path | None,
         typer.Option(

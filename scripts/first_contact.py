@@ -1,181 +1,169 @@
 """The suite on a borrowed machine that has a GPU, its own Python and no network: what a short visit can bring back.
 
-    python3 scripts/first_contact.py look --out OUT            # seconds: what the machine has
-    python3 scripts/first_contact.py run --out OUT --wheels W  # minutes: the suite, with these wheels as well
+    python3 scripts/first_contact.py look --out OUT                          # seconds: what the machine has
+    python3 scripts/first_contact.py run --out OUT --wheels W --background   # the suite, with these wheels as well
+    python3 scripts/first_contact.py status --out OUT --wait 500 --pack F    # how far it is; all of OUT in one file F
 
 `look` first: scripts/first_contact_wheels.py then collects the wheels that the machine lacks. `run` writes each event
-as it comes, so that a visit that ends early loses nothing. Both need the standard library only. What comes back is a
-report: the machine's packages are not a lock's, so it earns no certificate. `vetted bundle --have OUT` can earn one.
+as it comes: a visit that ends early loses nothing, and the same command goes on with the probes that have not ended.
+All need the standard library only. What comes back is a report: the machine's packages are not a lock's, so it earns no
+certificate. `vetted bundle --have OUT` can earn one.
+Exit codes: 0 no probe is red - 1 one is, or the run ended early - 2 usage - 3 it has not ended - 4 no GPU is visible -
+6 disk or permission.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import hashlib
-import importlib.metadata
 import json
 import os
-import platform
-import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+
+if not __package__:  # started as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from builder.base import sources
+from builder.bundle.unbundle.stop import INTERRUPTED, NO, STORAGE, UNFIT, StopError, say
+from runtime.smoke import memory_mib
+from scripts import first_contact_machine as machine
+from scripts import first_contact_work as work
+from smoke import probe
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ("nvidia-smi", "gcc", "nvcc", "uv", "docker", "bwrap")
-LEAST = 16 << 10  # bytes of a file that is worth leaving out of a transfer
-PATIENCE_S = 30.0  # for a program that describes the machine
+SUITE_LOG = "suite.log"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options = _options()
+    try:
+        if options.command == "status":
+            code = work.status(options.out, options.wait)
+        else:
+            options.out.mkdir(parents=True, exist_ok=True)
+            code = run(options) if options.command == "run" else look(options.out)
+    except StopError as error:
+        say(error.text)
+        code = error.code
+    if options.command != "run" and options.pack and options.out.is_dir():
+        work.pack(options.out, options.pack)
+    return code
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("look", "run"):
-        command = commands.add_parser(name)
+    for name, what in (("look", "what the machine has"), ("run", "the suite"), ("status", "how far a run is")):
+        command = commands.add_parser(name, help=what, allow_abbrev=False)
         command.add_argument("--out", type=Path, required=True, help="the folder that comes back")
+        if name != "run":
+            command.add_argument("--pack", type=Path, metavar="FILE", help="write all of OUT into this .tar.gz")
+        if name == "status":
+            command.add_argument(
+                "--wait", type=float, default=0, metavar="SECONDS", help="for the end, at most so long"
+            )
         if name == "run":
             command.add_argument("--wheels", type=Path, help="a folder of wheels that go before the machine's packages")
-            command.add_argument("--probe", action="append", dest="probes", help="only these; may be repeated")
+            command.add_argument(
+                "--probe", action="append", dest="probes", choices=sorted(probe.discover()), metavar="PROBE",
+                help="only these; may be repeated",
+            )  # fmt: skip
             command.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    look(options.out)
-    if options.command == "run":
-        return run(options.out, options.wheels, options.probes, options.device)
-    write_files(options.out)
+            command.add_argument("--background", action="store_true", help="return at once; ask with status")
+            command.add_argument("--lock", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def look(out: Path) -> int:
+    """What the machine has, to the last file of its packages."""
+    machine.look(out)
+    machine.write_files(out)
     return 0
-
-
-# --- what the machine has ------------------------------------------------------------------------------------------
-
-
-def look(out: Path) -> None:
-    """Write freeze.txt, records.json (the hash of each distribution's RECORD) and machine.json."""
-    pins: dict[str, str] = {}
-    records: dict[str, str | None] = {}
-    for distribution in importlib.metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", str(distribution.metadata["Name"])).lower()
-        record = distribution.read_text("RECORD")
-        pins.setdefault(name, distribution.version)
-        records.setdefault(name, hashlib.sha256(record.encode()).hexdigest() if record else None)
-    (out / "freeze.txt").write_text("".join(f"{name}=={version}\n" for name, version in sorted(pins.items())))
-    machine = {
-        "python": sys.version,
-        "executable": sys.executable,
-        "headers": Path(sysconfig.get_path("include"), "Python.h").is_file(),
-        "platform": platform.platform(),
-        "libc": platform.libc_ver(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
-        "free_mib": shutil.disk_usage(out).free >> 20,
-        "user": os.geteuid(),
-        "mounts": _output("unshare", "--mount", "--net", "mount", "-t", "tmpfs", "none", "/mnt") == "",
-        "devices": sorted(path.name for path in Path("/dev").glob("nvidia*")),
-        "libcuda": [str(path) for folder in ("/usr/lib", "/usr/local") for path in Path(folder).rglob("libcuda.so*")],
-        "programs": {name: shutil.which(name) for name in PROGRAMS},
-        "variables": {name: value for name, value in os.environ.items() if name.startswith(("CUDA", "NVIDIA", "LD_"))},
-        "gpus": _output("nvidia-smi", "--query-gpu=name,driver_version,compute_cap,memory.total,uuid", "--format=csv"),
-        "topology": _output("nvidia-smi", "topo", "-m"),
-    }
-    write(out / "machine.json", machine)
-    write(out / "records.json", dict(sorted(records.items())))
-    print(f"{len(pins)} distributions, {machine['gpus']}", flush=True)
-
-
-def package_folders() -> list[str]:
-    """The folders of sys.path that distributions are installed in.
-
-    PYTHONPATH often names a project's root: what is below it comes and goes, a container's files for instance.
-    """
-    return [folder for folder in sys.path[1:] if any(Path(folder).glob("*.dist-info"))]
-
-
-def write_files(out: Path) -> None:
-    """Write files.json: the sha256 of each file of this Python's packages, and its size, for `vetted bundle --have`."""
-    walks = (os.walk(folder) for folder in package_folders())
-    paths = sorted({Path(parent, name) for walk in walks for parent, _, names in walk for name in names})
-    with ThreadPoolExecutor() as pool:
-        sizes = dict(filter(None, pool.map(_large, paths)))
-    write(out / "files.json", dict(sorted(sizes.items())))
-    print(f"{len(sizes)} files of {LEAST} bytes or more, {sum(sizes.values()) / 1e9:.1f} GB", flush=True)
-
-
-def _large(path: Path) -> tuple[str, int] | None:
-    """The digest and the size of a large file; None for a small one, and for one that is gone or closed to us."""
-    try:
-        size = path.stat().st_size if path.is_file() else 0
-        return (_sha256(path), size) if size >= LEAST else None
-    except OSError:
-        return None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _output(*argv: str) -> str:
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return done.stdout or done.stderr
-
-
-def write(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=1) + "\n")
 
 
 # --- the suite -----------------------------------------------------------------------------------------------------
 
 
-def run(out: Path, wheels: Path | None, probes: list[str] | None, device: str) -> int:
-    """Run the suite in this Python, and write its events to events.jsonl; 0 when no probe has failed."""
-    site = out.resolve().with_name(f"{out.name}.site")
-    if wheels is not None:
-        unpack(wheels, site)
+def run(options: argparse.Namespace) -> int:
+    """Run what has not ended yet, in this Python; 0 when none of the probes that are asked for is red."""
+    out: Path = options.out
+    if options.device == "cuda" and (what := machine.no_gpu()):
+        machine.look(out)  # it tells why
+        raise StopError(
+            UNFIT, what, "the machine or the container was started without a GPU", "nvidia-smi; or --device cpu"
+        )
+    lock = work.hold(out) if options.lock is None else options.lock
+    if options.background:
+        work.background(out, lock, sys.argv[1:])
+        return 0
+    machine.look(out)
+    site = out.resolve().with_name(f"{out.resolve().name}.site")
+    if options.wheels is not None:
+        unpack(options.wheels, site)
+    asked = options.probes or list(probe.discover())
+    carried = sorted(path.name.removesuffix(".dist-info") for path in site.glob("*.dist-info"))
+    identity = {"suite": sources.digest(ROOT / "smoke"), "device": options.device, "python": sys.version}
+    work.begin(out, {**identity, "carried": carried, "probes": asked})
+    settled = work.settled(out)
+    left = [name for name in asked if name not in settled]
+    if len(left) < len(asked):
+        print(f"{len(asked) - len(left)} of {len(asked)} probes have ended before", flush=True)
+    status = suite(out, site, options.device, left) if left else 0
+    ends = work.ends(out)
+    if without := [name for name in asked if name not in ends]:
+        print(f"not run: {', '.join(without)}; see {out / SUITE_LOG}", flush=True)
+    failed = [name for name in asked if name in ends and ends[name]["outcome"] not in work.GOOD]
+    print(f"failed: {', '.join(failed) or 'none'}", flush=True)
+    code = NO if failed or without or status else 0
+    work.end(out, code)
+    return code
+
+
+def suite(out: Path, site: Path, device: str, probes: list[str]) -> int:
+    """Run probes, and write their events to events.jsonl. Returns the suite's exit status."""
     command = [sys.executable, "-I", "-S", str(ROOT / "smoke" / "__main__.py"), "--python", sys.executable]
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    failed = []
     with (
-        (out / "events.jsonl").open("a") as events,
-        (out / "suite.log").open("ab") as log,
+        (out / work.EVENTS).open("a") as events,
+        (out / SUITE_LOG).open("ab") as log,
         subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        ) as suite,
+        ) as child,
     ):
-        assert suite.stdin is not None and suite.stdout is not None
-        suite.stdin.write(json.dumps({"device": device, "probes": probes}) + "\n")
-        suite.stdin.flush()  # and stays open: the suite ends when it is closed
-        for line in suite.stdout:
+        assert child.stdin is not None and child.stdout is not None
+        # A probe may use what this machine has, and not only what the smallest machine has that it was written for.
+        request = {"device": device, "probes": probes, "memory_mib": memory_mib()}
+        child.stdin.write(json.dumps(request) + "\n")
+        child.stdin.flush()  # and stays open: the suite ends when it is closed
+        for line in child.stdout:
             events.write(line)
             events.flush()
             event = json.loads(line)
             if event["event"] == "end":
-                failed += [event["probe"]] if event["outcome"] not in ("passed", "not-run") else []
                 reason = (event["reason"] or "").partition("\n")[0][:200]
                 print(f"{event['probe']:<24} {event['outcome']:<8} {event['seconds']:7.1f} s  {reason}", flush=True)
-    print(f"failed: {', '.join(failed) or 'none'}", flush=True)
-    return 1 if failed or suite.returncode else 0
+    return child.returncode
 
 
 def unpack(wheels: Path, site: Path) -> None:
     """Unpack wheels into a folder of the import path: scripts and data, which the suite does not need, stay behind."""
     site.mkdir(exist_ok=True)
     for wheel in sorted(wheels.rglob("*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
+        done = site / f".{wheel.name}"
+        if not done.exists():
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
+            done.touch()
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         sys.exit(main())
+    except OSError as error:
+        say(f"{error.filename or 'a file'}: {error.strerror or error}\nnext: free some space, or name another folder")
+        sys.exit(STORAGE)
+    except KeyboardInterrupt:
+        say("interrupted; the same command continues where it stopped")
+        sys.exit(INTERRUPTED)

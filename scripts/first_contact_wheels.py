@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--have", type=Path, required=True, help="the machine's distributions: NAME==VERSION lines")
     parser.add_argument("--python", required=True, help="the version of the machine's Python, such as 3.12")
     parser.add_argument("--to", type=Path, required=True)
-    parser.add_argument("--part", type=int, default=56, metavar="MB", help="the most that one transfer takes")
+    parser.add_argument("--part", type=int, default=54, metavar="MB", help="the most that one transfer takes")
     options = parser.parse_args()
     try:
         lock = lockfile.load(project.find(), options.stack)

@@ -60,7 +60,7 @@ PrivateKey = Annotated[
 def bundle_(
     name: OneStack,
     output: Output,
-    part_size: PartSize = "54M",
+    part_size: PartSize = archive.PART_SIZE,
     have: Look = None,
     python: HostPython = None,
     route: ByRoute = None,

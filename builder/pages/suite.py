@@ -57,6 +57,23 @@ def numbers(project: Project) -> str:
     return cells.table(["probe", "number", "bound", "smallest", "median", "largest", "why"], rows)
 
 
+def gpu_probes(project: Project) -> str:
+    """What a certificate for CUDA demands: the probes by the GPUs that they need, and those whose memory counts."""
+    catalogue_ = catalogue.read(project.smoke)
+    several = sorted({probe.gpus for probe in catalogue_ if probe.gpus > 1})
+    rows: list[list[object]] = []
+    for gpus in (1, *several):
+        needing = [probe for probe in catalogue_ if probe.gpus == gpus]
+        for forks, what in ((False, "each process allocated memory on its GPU"), (True, "not looked at: it forks")):
+            names = [probe.name for probe in needing if probe.forks == forks]
+            if names:
+                rows.append([gpus, len(names), cells.codes(names), what])
+    rest = [probe.name for probe in catalogue_ if not probe.gpus]
+    if rest:
+        rows.append(["none", len(rest), cells.codes(rest), "says nothing about a GPU"])
+    return cells.table(["GPUs", "probes", "which", "checked besides its numbers"], rows)
+
+
 def false_alarms(project: Project) -> str:
     record = evidence.read(project, records.FalseAlarms)
     if record is None:

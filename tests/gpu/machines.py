@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,15 +168,27 @@ print(json.dumps([[check.level, str(check).splitlines()[0]] for check in checks[
 
 def preflight(project: Project, lock: Lock, fake: Fake, libraries: Path, folder: Path) -> list[tuple[str, str]]:
     """What preflight says in the image of a lock, in a container of compose; not of certificates."""
+    return [(level, line) for level, line in inside(project, lock, fake, libraries, folder)(LOOK)]
+
+
+def inside(project: Project, lock: Lock, fake: Fake, libraries: Path, folder: Path) -> Callable[[str], Any]:
+    """What runs a program in a container of compose, in the image of a lock, and reads the JSON that it prints.
+
+    Its arguments are the root of the container's files and CUDA_VISIBLE_DEVICES. `folder` is a new one.
+    """
     devices = container(fake, "cuda")
     root, driver = folder / "root", folder / "driver"
     _files(project, lock, fake, root, compute="compute" in devices["driver"])
     if fake.driver and "utility" in devices["driver"]:
         fake.machine(driver, libraries)
-    argv = [sys.executable, "-c", LOOK, str(root), devices["visible"]]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver)}
-    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    return [(level, line) for level, line in json.loads(done.stdout)]
+
+    def run(program: str) -> Any:
+        argv = [sys.executable, "-c", program, str(root), devices["visible"]]
+        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    return run
 
 
 def _files(project: Project, lock: Lock, fake: Fake, root: Path, *, compute: bool) -> None:

@@ -25,7 +25,7 @@ T4 = "Tesla T4|7|5|15360"
 # A /dev of its own with the nodes of some GPUs, in a mount namespace that ends with the program.
 DEVICES = """
 set -e
-mkdir "$1" && mount -t tmpfs none "$1"
+mkdir -p "$1" && mount -t tmpfs none "$1"
 for name in null zero random urandom full tty; do touch "$1/$name" && mount --bind "/dev/$name" "$1/$name"; done
 mkdir "$1/shm" && mount -t tmpfs none "$1/shm"
 ln -s /proc/self/fd "$1/fd"

@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.project import Project
 from builder.image import render
+from builder.pages import evidence, fakes
 from smoke import probe
 from smoke.run.zygote import PRELOAD
 from tests.conftest import ROOT
 from tests.gpu import stub
 from tests.gpu.conftest import CudaStack, Run, run
+from tests.gpu.machines import FAKES, FEW
 from tests.gpu.stub import H200, Machine
 
 PROBES = probe.discover(ROOT / "smoke" / "probes")
 SINGLE = {name for name, file in PROBES.items() if file.probe.gpus == 1}
 FORKING = {name for name, file in PROBES.items() if file.probe.gpus == 1 and file.probe.forks}
 PAIRS = {name for name, file in PROBES.items() if file.probe.gpus == 2}
+NO_GPU = "RuntimeError: no GPU can be used: No CUDA GPUs are available"
 # Its process must not start CUDA, and looks at what it would see.
 COUNT = '''\
 """How many GPUs does a probe see?"""
@@ -63,7 +67,7 @@ def test_every_probe_says_that_there_is_no_gpu_to_use(whole: Run) -> None:
     assert {name for name, outcome in outcomes.items() if outcome == "passed"} == {"imports"}
     assert {name for name, outcome in outcomes.items() if outcome == "not-run"} == PAIRS
     for name in SINGLE - FORKING:
-        assert whole.ends[name]["reason"] == "RuntimeError: no GPU can be used: No CUDA GPUs are available", name
+        assert whole.ends[name]["reason"] == NO_GPU, name
     for name in FORKING - {"train-cli"}:  # its processes are those of a command
         assert "row 1: rank 0: RuntimeError: No CUDA GPUs are available" in whole.ends[name]["reason"], name
 
@@ -81,6 +85,40 @@ def test_a_probe_sees_as_many_gpus_as_it_asks_for(
     machine = stub.machine(tmp_path / "machine", cuda_stack.libraries, gpus=(H200,) * 3, more=more)
     (end,) = run(cuda_stack, machine, folder=tmp_path / "probes").ends.values()
     assert end["measurements"][0]["value"] == seen, end
+
+
+@pytest.mark.parametrize(
+    ("title", "pair"),
+    [
+        ("2 × H200", ("failed", NO_GPU)),
+        ("V100", ("not-run", "needs 2 GPU(s), found 1")),
+        ("T4", ("not-run", "needs 2 GPU(s), found 1")),
+    ],
+)
+def test_on_other_machines_a_few_probes_say_what_is_recorded_of_them(
+    title: str, pair: tuple[str, str], cuda_stack: CudaStack, real: Project, tmp_path: Path
+) -> None:
+    """The documents show a run of the whole suite on each, which takes half an hour."""
+    (fake,) = [fake for fake in FAKES if fake.title == title]
+    machine = fake.machine(tmp_path / "machine", cuda_stack.libraries)
+    ends = run(cuda_stack, machine, [*FEW, "ddp-equivalence"]).ends
+    said = {name: (end["outcome"], _of_any_rank(end["reason"])) for name, end in ends.items()}
+    red = ("failed", NO_GPU)
+    assert said == {"imports": ("passed", ""), "gemm-sweep": red, "nf4-parity": red, "ddp-equivalence": pair}
+    record = evidence.read(real, fakes.FakeGpus)
+    assert record is not None and record.attempts is not None
+    shown = record.attempts.by_machine[title]
+    recorded = dict.fromkeys(shown.passed, ("passed", ""))
+    for outcome, reasons in (("failed", shown.red), ("not-run", shown.not_run)):
+        recorded |= {name: (outcome, _of_any_rank(line)) for line, names in reasons.items() for name in names}
+    assert not shown.certified and {name: recorded[name] for name in said.keys() & recorded.keys()} == {
+        name: said[name] for name in said.keys() & recorded.keys()
+    }
+
+
+def _of_any_rank(reason: str | None) -> str:
+    """The first line of a reason, without the rank that was the first to fail."""
+    return (reason or "").partition("\n")[0].removeprefix("rank 0: ").removeprefix("rank 1: ")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +142,7 @@ def test_where_an_import_starts_cuda_each_probe_has_a_process_of_its_own(cuda_st
     answer = run(cuda_stack, machine, ["gemm-sweep", "nf4-parity"])
     assert "an import started CUDA, which does not survive a fork" in str(answer.ready["preloaded"])
     reasons = {end["reason"] for end in answer.ends.values()}
-    assert reasons == {"RuntimeError: no GPU can be used: No CUDA GPUs are available"}
+    assert reasons == {NO_GPU}
 
 
 def test_without_the_management_library_each_probe_has_a_process_of_its_own(

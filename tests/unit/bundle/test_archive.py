@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import random
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.bundle import archive
 from builder.bundle.unbundle import parts as unpacking
-from tests.conftest import TINY, Small
+from tests.conftest import ROOT, TINY, Small
 from tests.unit.conftest import Command
 
 
@@ -19,6 +21,15 @@ from tests.unit.conftest import Command
 )
 def test_a_size_is_read(text: str, size: int) -> None:
     assert archive.parse_size(text) == size
+
+
+def test_a_part_and_the_tracked_files_fit_into_one_transfer(command: Command, small: Small) -> None:
+    """Of 64 MiB, with two to spare: the entry script and the list of parts go along, too."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    tracked = sum((ROOT / name).lstat().st_size for name in listed.split("\0") if name)
+    assert archive.parse_size(archive.PART_SIZE) + tracked <= 62 << 20
+    (default,) = re.findall(r"--part-size.*?default: (\w+)", command(small.root, "bundle", "--help").out, re.DOTALL)
+    assert default == archive.PART_SIZE
 
 
 @pytest.mark.parametrize("text", ["", "M", "60X", "-1M", "1.5M", "1023", "0", "9" * 20 + "G"])

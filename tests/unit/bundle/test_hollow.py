@@ -13,7 +13,7 @@ import pytest
 from builder.base import errors
 from builder.bundle import hollow, present
 from builder.bundle.unbundle.run import _packages
-from scripts import first_contact
+from scripts import first_contact_machine
 from tests.conftest import make_wheel
 
 LARGE, OTHER = "large = 1\n" * 4000, "other = 2\n" * 4000
@@ -166,14 +166,14 @@ def test_what_a_first_contact_lists_is_read(wheel: Path, host: Path, tmp_path: P
     (host / "small.py").write_text("small = 3\n")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "path", [str(wheel.parent), str(project), str(host), str(host), str(tmp_path / "nowhere")])
-        first_contact.write_files(tmp_path)
+        first_contact_machine.write_files(tmp_path)
         assert _packages() == [str(host), str(host)]
     assert present.read(tmp_path) == listed(LARGE, OTHER)
 
 
 def test_a_file_that_vanishes_while_the_host_is_read_is_no_traceback(host: Path, tmp_path: Path) -> None:
     (host / "gone.py").write_text(OTHER + OTHER)
-    read = first_contact._sha256
+    read = first_contact_machine._sha256
 
     def vanishing(path: Path) -> str:
         if path.name == "gone.py":
@@ -182,6 +182,6 @@ def test_a_file_that_vanishes_while_the_host_is_read_is_no_traceback(host: Path,
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "path", ["", str(host)])
-        patched.setattr(first_contact, "_sha256", vanishing)
-        first_contact.write_files(tmp_path)
+        patched.setattr(first_contact_machine, "_sha256", vanishing)
+        first_contact_machine.write_files(tmp_path)
     assert present.read(tmp_path) == listed(LARGE)

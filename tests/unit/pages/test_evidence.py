@@ -17,7 +17,7 @@ from builder.base import errors, sources
 from builder.base.project import Project
 from builder.certify import catalogue
 from builder.certify.certificate import ProbeResult
-from builder.pages import evidence, fakes, generate, lighthouse, measured, monitor, records
+from builder.pages import evidence, fakes, generate, lighthouse, measured, monitor, records, speed
 from tests.conftest import Small
 
 CATALOGUE = [
@@ -68,7 +68,7 @@ def test_what_is_recorded_names_date_suite_machine_and_command(small: Small) -> 
 
 def test_nothing_recorded_is_none_and_said(listed: Small) -> None:
     assert evidence.read(listed.project, records.Controls) is None
-    assert text(listed).count("Not measured yet.") == 27
+    assert text(listed).count("Not measured yet.") == 28
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff"])
@@ -112,6 +112,20 @@ def test_evidence_of_another_suite_says_so(listed: Small) -> None:
     assert "an earlier suite" in text(listed)
 
 
+def test_the_seconds_of_preflight_are_those_of_a_runtime(listed: Small) -> None:
+    measured_ = {
+        **evidence.head("it"), "runtime": sources.digest(listed.project.runtime), "stack": "tiny", "gpu": "NVIDIA H200",
+        "runs": 9, "limit_s": 0.1, "median_s": 0.0123, "slowest_s": 0.0156, "asked_s": 0.001, "imports_s": 0.034,
+    }  # fmt: skip
+    evidence.store(listed.project, speed.Preflight.FILE, measured_, listed.scratch())
+    shown = text(listed)
+    assert "**12.3 ms** in the image of `tiny`" in shown
+    assert "the slowest 15.6 ms, the limit 100 ms" in shown
+    assert "an earlier runtime" not in shown
+    (listed.project.runtime / "new.py").touch()
+    assert "an earlier runtime" in text(listed)
+
+
 def test_a_mark_that_nothing_generates_is_refused(listed: Small) -> None:
     path = Path(listed.root / "docs" / "suite.md")
     path.write_text(path.read_text().replace("numbers", "nonsense"))
@@ -122,7 +136,7 @@ def test_a_mark_that_nothing_generates_is_refused(listed: Small) -> None:
 RECORDS = [
     records.Builds, records.Controls, records.FalseAlarms, records.Images, records.Mutants,
     records.SuiteSpeed, records.SystematicMutants,
-    fakes.FakeGpus, lighthouse.Lighthouse, measured.Measured, monitor.Monitor,
+    fakes.FakeGpus, lighthouse.Lighthouse, measured.Measured, monitor.Monitor, speed.Preflight,
 ]  # fmt: skip
 REMOVED = object()
 

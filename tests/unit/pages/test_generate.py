@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import shutil
 
 import pytest
 
 from builder.base import errors
 from builder.base.project import Project
-from builder.certify import certificate
+from builder.certify import catalogue, certificate
 from builder.intent.platform import ARM64
-from builder.pages import evidence, generate, matrix
+from builder.pages import evidence, generate, matrix, suite
 from tests.conftest import GOOD_RUN, PATCH, README, TINY, Small
 
 
@@ -34,6 +35,23 @@ def test_another_platform_is_never_shown_as_certified(small: Small) -> None:
 
 def test_the_projects_own_documents_are_up_to_date(real: Project) -> None:
     assert generate.stale(real) == []
+
+
+def test_what_a_certificate_for_cuda_demands_is_the_catalogues(real: Project) -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in suite.gpu_probes(real).splitlines()[2:]
+        if line
+    ]
+    named = {(gpus, what): re.findall(r"`([a-z0-9-]+)`", names) for gpus, _, names, what in rows}
+    assert [int(count) for _, count, _, _ in rows] == [len(names) for names in named.values()]
+    probes = {probe.name: probe for probe in catalogue.read(real.smoke)}
+    assert sorted(name for names in named.values() for name in names) == list(probes)
+    forking = {name for (_, what), names in named.items() if what == "not looked at: it forks" for name in names}
+    assert forking == {name for name, probe in probes.items() if probe.forks} != set()
+    assert named["1", "each process allocated memory on its GPU"] == [
+        name for name, probe in probes.items() if probe.gpus == 1 and not probe.forks
+    ]
 
 
 @pytest.mark.parametrize("what", ["lock", "suite", "certificate", "schema"])

@@ -8,7 +8,6 @@ starts. With `--record` it goes to docs/evidence/configs.json, and a sentence to
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -104,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = measure(environment / "bin" / "python", here)
         if options.record:
             command = "python -m benchmarks.configs --record"
-            summary = {"stack": lock.name, "lock": lock.digest, "cores": os.cpu_count(), "starts": STARTS, "rows": rows}
+            summary = {"stack": lock.name, "lock": lock.digest, "starts": STARTS, "rows": rows}
             document = {**evidence.head(command), **summary}
             evidence.store(home, "configs", document, scratch)
             PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), sentence(document)), encoding="utf-8")
@@ -140,8 +139,7 @@ def sentence(document: Mapping[str, Any]) -> str:
     slowest = max(row["seconds"] for row in document["rows"])
     return (
         f"{len(document['rows'])} wrong configs: slowest {slowest:.1f} s, the median of {document['starts']} starts "
-        f"outside a container, with `{document['stack']}` on {document['machine']}, {document['cores']} cores "
-        f"({document['date']})."
+        f"outside a container, with `{document['stack']}` on {document['machine']} ({document['date']})."
     )
 
 

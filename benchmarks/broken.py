@@ -1,9 +1,9 @@
 """Are broken environments good after what the doctor printed was typed? `python -m benchmarks.broken [NAME…]`
 
 Makes each environment, asks it its question (a probe of the suite, or a program of a few lines), which must fail, gives
-the doctor the output, runs the first finding's commands to the letter, and asks again. Where that finding has none of its
-own, or where the doctor measured, it is the one command that mends all together. Nothing is kept: each environment is
-removed before the next.
+the doctor the output, runs the first finding's commands to the letter, and asks again. Where that finding has none of
+its own, or where the doctor measured, it is the one command that mends all together. Nothing is kept: each environment
+is removed before the next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Are broken environments good after what the doctor printed was typed? `python -m benchmarks.broken [NAME…]`
 
 Makes each environment, asks it its question (a probe of the suite, or a program of a few lines), which must fail, gives
-the doctor the output, runs the first finding's commands to the letter, and asks again. Nothing is kept: each one is
-removed before the next.
+the doctor the output, runs the first finding's commands to the letter, and asks again. Where that finding has none of
+its own, or where the doctor measured, it is the one command that mends all together. Nothing is kept: each environment
+is removed before the next.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ def _mended(
     # What it measures itself it is not told.
     answer = doctor("--python", *argv, *([] if "--measure" in argv else ["--log", str(scratch / "run.log")]))
     first = answer["findings"][0] if answer["findings"] else {"rule": "", "commands": [], "confidence": ""}
-    joint = answer["together"]["command"] if "--measure" in argv and answer["together"] else ""
-    commands = [joint] if joint else first["commands"]
+    joint = [answer["together"]["command"]] if answer["together"] else []
+    commands = (joint or first["commands"]) if "--measure" in argv else (first["commands"] or joint)
     failed = [words for words in (typed(command, torch) for command in commands) if words]
     after, words = ask("after") if commands and not failed else (False, "")
     return {

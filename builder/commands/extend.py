@@ -73,7 +73,7 @@ def _as_json(made: Made, folder: Path) -> dict[str, object]:
         "stack": lock.name, "folder": str(folder), "digest": lock.digest,
         "extends": {"stack": lock.stack.extends.stack, "digest": lock.stack.extends.lock},
         "own": {name: lock.versions[name] for name in lock.own.python},
-        "debian": list(lock.own.debian),
+        "source": list(lock.own.source), "debian": list(lock.own.debian),
         "behind": [{"name": each.name, "version": each.version, "newest": each.newest, "far": each.far,
                     "in_the_way": list(each.conflict.pins) if each.conflict else []} for each in made.behind],
         "left_out": [dataclasses.asdict(each) for each in made.left_out],
@@ -89,8 +89,10 @@ def _print(home: Project, base: Lock, made: Made, folder: Path) -> None:
     ]
     out.print(f"{lock.name}: {base.name} and {' and '.join(added) or 'nothing more'}, in {home.relative(folder)}/")
     out.print(f"  {lock.digest}")
-    for name in (name for name in lock.stack.packages if name in lock.own.python):
-        out.print(f"  {name} {lock.versions[name]}")
+    direct = [name for name in lock.stack.packages if name in lock.own.python]
+    for name in dict.fromkeys((*direct, *lock.own.source)):
+        built = ", built from source in the image" if name in lock.own.source else ""
+        out.print(f"  {name} {lock.versions[name]}{built}")
     for each in made.behind:
         out.print(f"  not the newest: {each}")
     for gone in made.left_out:

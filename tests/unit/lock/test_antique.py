@@ -164,5 +164,6 @@ def test_a_package_without_a_wheel_is_taken_in_its_newest_release(wheels: Small,
     make_wheel(wheels.wheelhouse, "setuptools", "80.0", {})
     answer = command(wheels.root, "extend", TINY, "mine.txt", "--name", "mine")
     assert answer.code == 0, answer.err
+    assert "extra 2.0, built from source in the image" in answer.out
     lock = lockfile.load(wheels.project, "mine")
     assert (lock.versions["extra"], lock.own.source) == ("2.0", ("extra",))

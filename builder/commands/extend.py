@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +13,10 @@ from builder.base import project
 from builder.base.project import Project
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.image import extend
-from builder.image.extend import Request
+from builder.image.extend import Made, Request
 from builder.intent.extension import DEBIAN_NAME
 from builder.lock import audit, lockfile
 from builder.lock import requirements as requirements_file
-from builder.lock.antique import Behind
 from builder.lock.lockfile import Lock
 from builder.pages import generate
 
@@ -56,31 +55,33 @@ def extend_(
     request = Request(name, listed, tuple(dict.fromkeys(debian or ())), allowed)
     with home.holding(name) as scratch:
         with console.Working(name) as work:
-            lock, behind = extend.make(home, base, request, scratch, work.say)
-        folder = extend.put(home, lock, scratch)
+            made = extend.make(home, base, request, scratch, work.say)
+        folder = extend.put(home, made.lock, scratch)
     if not home.owns(name):
         with home.holding("documents") as scratch:
             generate.refresh(home, scratch)
     if as_json:
-        print_json(_as_json(lock, behind, folder))
+        print_json(_as_json(made, folder))
         return
-    _print(home, base, lock, behind, folder)
+    _print(home, base, made, folder)
 
 
-def _as_json(lock: Lock, behind: Sequence[Behind], folder: Path) -> dict[str, object]:
+def _as_json(made: Made, folder: Path) -> dict[str, object]:
+    lock = made.lock
     assert lock.stack.extends is not None
     return {
         "stack": lock.name, "folder": str(folder), "digest": lock.digest,
         "extends": {"stack": lock.stack.extends.stack, "digest": lock.stack.extends.lock},
         "own": {name: lock.versions[name] for name in lock.own.python},
-        "debian": list(lock.own.debian),
+        "source": list(lock.own.source), "debian": list(lock.own.debian),
         "behind": [{"name": each.name, "version": each.version, "newest": each.newest, "far": each.far,
-                    "in_the_way": list(each.conflict.pins) if each.conflict else []} for each in behind],
+                    "in_the_way": list(each.conflict.pins) if each.conflict else []} for each in made.behind],
+        "left_out": [dataclasses.asdict(each) for each in made.left_out],
     }  # fmt: skip
 
 
-def _print(home: Project, base: Lock, lock: Lock, behind: Sequence[Behind], folder: Path) -> None:
-    out = console.out
+def _print(home: Project, base: Lock, made: Made, folder: Path) -> None:
+    out, lock = console.out, made.lock
     added = [
         f"{len(names)} {kind}{'s' if len(names) > 1 else ''}"
         for names, kind in ((lock.own.python, "distribution"), (lock.own.debian, "Debian package"))
@@ -88,8 +89,13 @@ def _print(home: Project, base: Lock, lock: Lock, behind: Sequence[Behind], fold
     ]
     out.print(f"{lock.name}: {base.name} and {' and '.join(added) or 'nothing more'}, in {home.relative(folder)}/")
     out.print(f"  {lock.digest}")
-    for name in (name for name in lock.stack.packages if name in lock.own.python):
-        out.print(f"  {name} {lock.versions[name]}")
-    for each in behind:
+    direct = [name for name in lock.stack.packages if name in lock.own.python]
+    for name in dict.fromkeys((*direct, *lock.own.source)):
+        built = ", built from source in the image" if name in lock.own.source else ""
+        out.print(f"  {name} {lock.versions[name]}{built}")
+    for each in made.behind:
         out.print(f"  not the newest: {each}")
+    for gone in made.left_out:
+        who = f"{' and '.join(gone.required_by)} require{'' if len(gone.required_by) > 1 else 's'}"
+        out.print(f"  {who} {gone.name}, which {base.name} leaves out: {gone.reason}")
     out.print(f"next: vetted certify {lock.name}")

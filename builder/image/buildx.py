@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,23 @@ def run(name: str, argv: Sequence[str], report: Reporter, env: Mapping[str, str]
             progress.feed(line)
         code = child.wait()
     if code != 0:
-        raise errors.from_tool(
-            f"building {name}", progress.failure(), next_step="docker info, and `vetted lock --check`"
+        raise failed(name, progress.failure())
+
+
+UNBUILT = re.compile(r"^error: Failed to build `/mnt/wheels/(?P<file>[^`]+)`", re.MULTILINE)
+LAST = 8  # lines of what a build said
+
+
+def failed(name: str, output: str) -> errors.VettedError:
+    """The error that fits what a build said, which is of a source distribution where uv names one."""
+    if unbuilt := UNBUILT.search(output):
+        said = output[: unbuilt.start()].rstrip().splitlines()[-LAST:]
+        return errors.BadInputError(
+            "\n".join([f"{name}: {unbuilt['file']} cannot be built in the image", *said]),
+            cause="it has no wheel, and its build wants a compiler, a network, or a package that it does not declare",
+            next_step="build a wheel of it yourself, and name that file in the requirements; or leave it out",
         )
+    return errors.from_tool(f"building {name}", output, next_step="docker info, and `vetted lock --check`")
 
 
 class _Vertex(TypedDict, total=False):

@@ -16,14 +16,13 @@ from builder.image import own, render
 from builder.intent import stack as stacks
 from builder.intent import written
 from builder.intent.extension import Extends
-from builder.intent.stack import Override, Stack
-from builder.lock import antique, archives, commit, extension, kernels, lockfile, resolve
+from builder.intent.stack import Stack
+from builder.lock import antique, archives, commit, extension, kernels, leftout, lockfile, resolve
 from builder.lock.antique import Behind
+from builder.lock.leftout import LeftOut
 from builder.lock.lockfile import Lock
 from builder.lock.requirements import Requirements
 
-# What markers ask for, in an image.
-HERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
 SHOWN = 3  # own packages in a title
 
 
@@ -35,6 +34,15 @@ class Request:
     requirements: Requirements
     debian: tuple[str, ...] = ()
     allow_old: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Made:
+    """The lock of an extension, what of it is not the newest, and what it requires that its parent leaves out."""
+
+    lock: Lock
+    behind: list[Behind]
+    left_out: list[LeftOut]
 
 
 def refuse_names(home: Project, base: Lock, name: str) -> None:
@@ -54,10 +62,8 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
         )
 
 
-def make(
-    home: Project, base: Lock, request: Request, scratch: Path, say: Callable[[str], None]
-) -> tuple[Lock, list[Behind]]:
-    """The lock of an extension, checked, and what of it is not the newest. Writes nothing outside of `scratch`.
+def make(home: Project, base: Lock, request: Request, scratch: Path, say: Callable[[str], None]) -> Made:
+    """Make an extension, and check it. Writes nothing outside of `scratch`.
 
     Raises BadInputError when the parent is in the way, NetworkError.
     """
@@ -89,16 +95,16 @@ def make(
     files = archives.fetch(home, extension.plain(lock.stack), mine, scratch, say)
     here = {entry.name: path for entry in lock.python if (path := archives.kept(home, entry))}
     own.refuse(lock, {**here, **{entry.name: path for entry, path in files.items()}})
-    return lock, behind
+    return Made(lock, behind, leftout.find(lock, files))
 
 
 def _missing(base: Lock, lines: Mapping[str, str]) -> dict[str, str]:
     """The requirements that the parent does not meet already. Raises BadInputError for one that it excludes."""
-    out = {override.package: override for override in base.stack.override if _leaves_out(override)}
+    out = leftout.overrides(base.stack)
     missing = {}
     for name, line in lines.items():
         marker = Requirement(line).marker
-        if marker and not marker.evaluate(HERE | {"python_version": base.stack.python}):
+        if marker and not marker.evaluate(leftout.HERE | {"python_version": base.stack.python}):
             continue
         version = base.versions.get(name)
         if override := out.get(name):
@@ -113,11 +119,6 @@ def _missing(base: Lock, lines: Mapping[str, str]) -> dict[str, str]:
         if version is None or Requirement(line).extras:
             missing[name] = line
     return missing
-
-
-def _leaves_out(override: Override) -> bool:
-    marker = Requirement(override.requirement).marker
-    return marker is not None and not marker.evaluate(HERE)
 
 
 def _stack(base: Lock, own_lines: Sequence[str], request: Request) -> Stack:

@@ -78,8 +78,8 @@ def solve(base: Lock, lines: Lines, scratch: Path, keep: Sequence[str] = ()) -> 
 def conflict(base: Lock, lines: Lines, scratch: Path) -> Conflict | None:
     """What is in the way of requirements beside a parent; None when nothing is.
 
-    uv resolves them again with the parent's versions as wishes. The pins that are in the way are those that it then has
-    to leave; where there is no solution at all, those that its proof names.
+    uv resolves them again with the parent's versions as wishes. The pins that are in the way are among those that it
+    then leaves; where there is no solution at all, those that its proof names.
     """
     versions, proof = _attempt(base, base.versions, lines, scratch)
     if versions is not None:
@@ -91,7 +91,18 @@ def conflict(base: Lock, lines: Lines, scratch: Path) -> Conflict | None:
         left = {name: version for name, version in base.versions.items() if name in words}
     else:
         left = {name: version for name, version in base.versions.items() if moved.get(name, version) != version}
+        left = _necessary(base, lines, scratch, left)
     return Conflict(_shown(left), solver.in_short(proof))
+
+
+def _necessary(base: Lock, lines: Lines, scratch: Path, left: Lines) -> dict[str, str]:
+    """Those of the pins that uv left which it must leave: it takes the newest of what it moves, with all that needs."""
+    gone = dict(left)
+    for name in left if len(left) > 1 else ():
+        limits = {each: version for each, version in base.versions.items() if each == name or each not in gone}
+        if _attempt(base, limits, lines, scratch)[0] is not None:
+            del gone[name]
+    return gone
 
 
 def _attempt(

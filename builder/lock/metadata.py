@@ -9,6 +9,8 @@ import zlib
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 from packaging.metadata import RawMetadata, parse_email
@@ -88,10 +90,22 @@ def _served(file: File) -> RawMetadata | None:
     return None
 
 
-def _inside(file: File) -> bytes:
-    content = BytesIO(index.download(file))
+def kept(path: Path) -> RawMetadata:
+    """The metadata in a file of this machine; empty where none can be read."""
     try:
-        if file.is_wheel:
+        with path.open("rb") as content:
+            return parse(_member(path.name, content))
+    except errors.BadInputError:
+        return {}
+
+
+def _inside(file: File) -> bytes:
+    return _member(file.filename, BytesIO(index.download(file)))
+
+
+def _member(filename: str, content: BinaryIO) -> bytes:
+    try:
+        if filename.endswith(".whl"):
             with ZipFile(content) as wheel:
                 return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
         with tarfile.open(fileobj=content) as archive:
@@ -100,7 +114,7 @@ def _inside(file: File) -> bytes:
             return member.read() if member else b""
     except (BadZipFile, tarfile.TarError, StopIteration, KeyError, EOFError, zlib.error) as error:
         raise errors.BadInputError(
-            f"{file.filename}: it has no metadata that can be read",
+            f"{filename}: it has no metadata that can be read",
             cause="the download was cut short, or the file is not a distribution",
             next_step="run this again",
         ) from error

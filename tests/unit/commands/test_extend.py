@@ -184,3 +184,15 @@ def test_without_a_name_or_packages_it_says_what_to_type(shop: Shop) -> None:
     assert answer.code == 2 and "'git; rm' is not the name of a Debian package" in answer.err
     gone = shop.command(shop.small.root, "extend", TINY, "gone.txt", "--name", MINE)
     assert gone.code == 3 and "gone.txt does not exist" in gone.err
+
+
+def test_what_an_own_package_requires_and_the_parent_leaves_out_is_said(shop: Shop) -> None:
+    """Measured: liger-kernel was taken on a stack without Triton, and not a word said that no import of it works."""
+    shop.offer("extra", "2.0", "unwanted>=1 ; sys_platform == 'linux'", "unwanted ; extra == 'more'")
+    shop.offer("other", "1.0", "unwanted ; extra == 'more'", "Unwanted ; sys_platform == 'win32'")
+    answer = shop.extend(["extra", "other"])
+    assert answer.code == 0, answer.err
+    assert "extra requires unwanted, which tiny leaves out: nothing here needs it" in answer.out
+    assert "other requires" not in answer.out
+    left_out = shop.extend(["other[more]"], "--json").json["left_out"]
+    assert left_out == [{"name": "unwanted", "required_by": ["other"], "reason": "nothing here needs it"}]

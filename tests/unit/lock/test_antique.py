@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -14,6 +15,7 @@ import pytest
 from builder.base import errors
 from builder.lock import antique, extension, lockfile
 from builder.lock.antique import Behind
+from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small, make_wheel
 from tests.localhost import Response, Server
 from tests.unit.conftest import Command
@@ -103,6 +105,28 @@ def test_a_newest_release_that_nobody_can_install_does_not_count(wheels: Small, 
     assert behind(wheels, "extra") == []
 
 
+def test_a_pin_that_could_stay_is_not_in_the_way(wheels: Small) -> None:
+    """Measured: of mlflow, certifi and python-dateutil were named, because uv also moves what the newest needs."""
+    make_wheel(wheels.wheelhouse, "other", "1.0", {})
+    make_wheel(wheels.wheelhouse, "other", "2.0", {})
+    make_wheel(wheels.wheelhouse, "tiny-lib", "1.5", {})
+    make_wheel(wheels.wheelhouse, "tiny-lib", "2.0", {}, ["other>=2"])
+    make_wheel(wheels.wheelhouse, "extra", "1.0", {}, ["tiny-lib>1", "other"])
+    parent = dataclasses.replace(wheels.lock, python=(*wheels.lock.python, Entry("other", "1.0", "e" * 64)))
+    clash = extension.conflict(parent, {"extra": "extra"}, wheels.scratch())
+    assert clash and clash.pins == ("tiny-lib 1.0",)
+
+
+def test_all_pins_that_are_in_the_way_are_named(wheels: Small) -> None:
+    for name in ("tiny-lib", "other"):
+        make_wheel(wheels.wheelhouse, name, "2.0", {})
+    make_wheel(wheels.wheelhouse, "other", "1.0", {})
+    make_wheel(wheels.wheelhouse, "extra", "1.0", {}, ["tiny-lib>1", "other>1"])
+    parent = dataclasses.replace(wheels.lock, python=(*wheels.lock.python, Entry("other", "1.0", "e" * 64)))
+    clash = extension.conflict(parent, {"extra": "extra"}, wheels.scratch())
+    assert clash and clash.pins == ("other 1.0", "tiny-lib 1.0")
+
+
 def broken(folder: Path, name: str, version: str) -> None:
     """A source distribution from long ago, whose setup.py does not run any more."""
     with tarfile.open(folder / f"{name}-{version}.tar.gz", "w:gz") as archive:
@@ -140,5 +164,6 @@ def test_a_package_without_a_wheel_is_taken_in_its_newest_release(wheels: Small,
     make_wheel(wheels.wheelhouse, "setuptools", "80.0", {})
     answer = command(wheels.root, "extend", TINY, "mine.txt", "--name", "mine")
     assert answer.code == 0, answer.err
+    assert "extra 2.0, built from source in the image" in answer.out
     lock = lockfile.load(wheels.project, "mine")
     assert (lock.versions["extra"], lock.own.source) == ("2.0", ("extra",))

@@ -50,4 +50,6 @@ def test_the_other_gpu_of_a_mixed_machine_is_not_seen(real: Project, libraries: 
 def test_a_gpu_that_no_stack_runs_is_refused_with_the_reasons(real: Project, libraries: Path, tmp_path: Path) -> None:
     words = answers(real, Fake("old", gpus=("Tesla K80|3|7|11441",)), libraries, tmp_path)
     assert words.chosen is None
-    assert words.reason.startswith("no CUDA stack fits Tesla K80 with driver 580.95.05\ntrl0.15-cu124: no kernels")
+    assert words.reason.startswith(
+        "no CUDA stack fits Tesla K80 (11 GiB) with driver 580.95.05\ntrl0.15-cu124: no kernels"
+    )

@@ -88,7 +88,9 @@ BY_HAND = {
         ("accelerate==1.0.1", "transformers==5.0.0"),
         "import transformers; transformers.TrainingArguments(output_dir='/nowhere', use_cpu=True)",
     ),
-    "trl0.11-transformers4.46": Broken(("trl==0.11.4", "transformers==4.46.3", "accelerate==1.1.1", "rich"), DPO),
+    "trl0.11-transformers4.46": Broken(
+        ("trl==0.11.4", "transformers==4.46.3", "accelerate==1.1.1", "datasets==3.6.0", "rich"), DPO
+    ),
     "trl0.16-steps": _trl("0.16.1"),
     "trl0.22-options": _trl("0.22.2"),
 }

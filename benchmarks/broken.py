@@ -182,8 +182,13 @@ def _mended(
         "rule": first["rule"], "confidence": first["confidence"], "expected": advisory,
         "commands": [command.replace(str(environment), "ENV") for command in commands],
         "before": "passes" if good else "fails", "after": "passes" if after else "fails",
-        "said": "" if after else ("".join(failed) or words)[-500:],
+        "said": "" if after else last_line("".join(failed) or words),
     }  # fmt: skip
+
+
+def last_line(text: str) -> str:
+    """The last words of an output, which name no folder of this machine."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")[:500]
 
 
 def typed(command: str, torch: str) -> str:

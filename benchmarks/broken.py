@@ -88,7 +88,9 @@ BY_HAND = {
         ("accelerate==1.0.1", "transformers==5.0.0"),
         "import transformers; transformers.TrainingArguments(output_dir='/nowhere', use_cpu=True)",
     ),
-    "trl0.11-transformers4.46": Broken(("trl==0.11.4", "transformers==4.46.3", "accelerate==1.1.1", "rich"), DPO),
+    "trl0.11-transformers4.46": Broken(
+        ("trl==0.11.4", "transformers==4.46.3", "accelerate==1.1.1", "datasets==3.6.0", "rich"), DPO
+    ),
     "trl0.16-steps": _trl("0.16.1"),
     "trl0.22-options": _trl("0.22.2"),
 }
@@ -180,8 +182,13 @@ def _mended(
         "rule": first["rule"], "confidence": first["confidence"], "expected": advisory,
         "commands": [command.replace(str(environment), "ENV") for command in commands],
         "before": "passes" if good else "fails", "after": "passes" if after else "fails",
-        "said": "" if after else ("".join(failed) or words)[-500:],
+        "said": "" if after else last_line("".join(failed) or words),
     }  # fmt: skip
+
+
+def last_line(text: str) -> str:
+    """The last words of an output, which name no folder of this machine."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")[:500]
 
 
 def typed(command: str, torch: str) -> str:

@@ -49,6 +49,11 @@ def test_rows_that_were_not_made_again_stay(small: Small) -> None:
     ]  # fmt: skip
 
 
+def test_the_last_words_of_an_output_are_kept() -> None:
+    assert recorder.last_line("File \"/x/y.py\"\nKeyError: 'a'\n\n") == "KeyError: 'a'"
+    assert recorder.last_line("") == ""
+
+
 def test_there_are_sixteen_and_each_has_a_question() -> None:
     assert len({*recorder.CONTROLS, *recorder.BY_HAND}) == 16
     assert set(recorder.CONTROLS) <= set(stack.control_names(Project(ROOT)))

@@ -200,6 +200,20 @@ def _exposure_json(exposure: Exposure) -> dict[str, Any]:
 
 
 def _print(home: Project, watched: Watched) -> None:
+    _print_new(watched)
+    _print_known(watched)
+    _print_trials(watched)
+    if watched.branch and watched.verdict:
+        where = home.relative(watched.verdict)
+        console.out.print(f"{watched.subject}\n  branch {watched.branch}\n  verdict {where}")
+    if watched.request:
+        console.out.print(f"  {watched.request}")
+    if watched.failed:
+        console.note(f"{watched.name}: {watched.failed}")
+
+
+def _print_new(watched: Watched) -> None:
+    """What needs a person, and what is newer than the pins."""
     out = console.out
     for notice in watched.notices:
         out.print(f"{watched.name}: {notice}", style="red")
@@ -208,7 +222,11 @@ def _print(home: Project, watched: Watched) -> None:
         out.print(f"{watched.name}: {pin.name} {pin.locked}, newest {pin.newest}: {fits}")
     if not watched.newer:
         out.print(f"{watched.name}: nothing is newer than its pins")
-    _print_known(watched)
+
+
+def _print_trials(watched: Watched) -> None:
+    """What was tried, and what came of it."""
+    out = console.out
     if watched.untried:
         out.print(f"{watched.name}: not tried: {watched.untried}")
     for trial in watched.trials:
@@ -218,12 +236,6 @@ def _print(home: Project, watched: Watched) -> None:
         out.print(f"{watched.name}: {each}", style="red" if each.outcome == "red" else None)
     if watched.unchanged:
         out.print(f"{watched.name}: tried on {watched.unchanged} already: {watched.outcome}; --force tries again")
-    if watched.branch and watched.verdict:
-        out.print(f"{watched.subject}\n  branch {watched.branch}\n  verdict {home.relative(watched.verdict)}")
-    if watched.request:
-        out.print(f"  {watched.request}")
-    if watched.failed:
-        console.note(f"{watched.name}: {watched.failed}")
 
 
 def _print_known(watched: Watched) -> None:

@@ -30,8 +30,8 @@ MINE = "mine"
 LINES = ("nltk", "pylatexenc<3")
 DEBIAN = "tree"
 # The bytes of the layer, by those of the new wheels, for pure Python: 1.9 was measured, because bytecode is larger than
-# compressed source, and imports take two to three times as long without it. The goal of 1.5 is met by packages as people
-# add them, some of them compiled: docs/reference/extensions.md.
+# compressed source, and imports take two to three times as long without it. The goal of 1.5 is met by packages as they
+# come, some of them compiled: docs/reference/extensions.md.
 TIMES = 2.0
 SOUND = 'title = "sound"\ndevice = "cpu"\npython = "3.11"\ndebian = "bookworm"\nrequires = ["psutil"]\n'
 PYPROJECT = """\

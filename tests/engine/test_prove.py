@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -37,18 +38,23 @@ PACKAGES = {"bitsandbytes", "deepspeed", "packaging", "psutil", "pyyaml", "trl"}
 @pytest.fixture
 def small(depot: Workshop, tmp_path: Path) -> Workshop:
     """A project with a small stack beside the others: some of the CPU stack's lock, and its Debian packages."""
-    workshop = copy_of_project(tmp_path / "project")
+    patches = {patch.package: patch.file for patch in depot.lock.stack.patch}
+    return beside(depot, tmp_path / "project", INTENT.format(patch=patches["bitsandbytes"]), PACKAGES)
+
+
+def beside(depot: Workshop, root: Path, intent: str, packages: Set[str]) -> Workshop:
+    """A project with a stack of some distributions of the CPU stack's lock, and its Debian packages."""
+    workshop = copy_of_project(root)
     link_state(depot, workshop)
     source, folder = workshop.project.stack_dir(STACK), workshop.project.stack_dir(SMALL)
     folder.mkdir()
     for file in ("build.txt", "debian.txt"):
         shutil.copy(source / file, folder)
     entries = (source / "requirements.txt").read_text().splitlines(keepends=True)
-    (folder / "requirements.txt").write_text("".join(line for line in entries if line.partition("==")[0] in PACKAGES))
-    patches = {patch.package: patch.file for patch in workshop.lock.stack.patch}
-    (folder / "stack.toml").write_text(INTENT.format(patch=patches["bitsandbytes"]))
-    intent = lockfile.intent(stack.load(workshop.project, SMALL))
-    locked = re.sub(r'intent = "[^"]*"', f'intent = "{intent}"', (source / "lock.toml").read_text())
+    (folder / "requirements.txt").write_text("".join(line for line in entries if line.partition("==")[0] in packages))
+    (folder / "stack.toml").write_text(intent)
+    digest = lockfile.intent(stack.load(workshop.project, SMALL))
+    locked = re.sub(r'intent = "[^"]*"', f'intent = "{digest}"', (source / "lock.toml").read_text())
     (folder / "lock.toml").write_text(locked)
     rendered = workshop.vetted("render", SMALL)
     assert rendered.returncode == 0, rendered.stderr

@@ -42,9 +42,9 @@ def engine(folder: Path) -> Iterator[str]:
     address = f"unix://{folder}/socket"
     argv = [
         "dockerd", f"--config-file={settings}", f"--host={address}", f"--data-root={folder}/data",
-        f"--exec-root={folder}/exec", f"--pidfile={folder}/pid", "--bridge=none", "--iptables=false",
-        "--ip6tables=false",
+        f"--exec-root={folder}/exec", f"--pidfile={folder}/pid", "--iptables=false", "--ip6tables=false",
     ]  # fmt: skip
+    # Not `--bridge=none`: with it, dockerd deletes docker0, which is the bridge of this machine's own engine.
     with (folder / "log").open("wb") as log:
         child = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -68,6 +68,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     parts.plugin("buildx")
     parts.programs("dockerd", "docker-registry", "gcc")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "config"))
+    before = interfaces()
     with ExitStack() as running:
         host = running.enter_context(serving(tmp_path / "store"))
         for name in NAMES:
@@ -76,6 +77,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             argv = ["docker", "context", "create", name, "--docker", f"host={address}"]
             subprocess.run(argv, check=True, capture_output=True)
         yield f"{host}/layers"
+    assert before <= interfaces()  # what runs beside has its network
+
+
+def interfaces() -> set[str]:
+    """The network interfaces of this machine that last; those of containers come and go."""
+    return {path.name for path in Path("/sys/class/net").iterdir() if not path.name.startswith(("veth", "br-"))}
 
 
 def bake_on(small: Small, names: list[str], cache: str | None) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -165,16 +166,25 @@ def test_jupyterlab_in_a_layer_of_its_own_answers_with_its_token_alone(
     reference = chosen.json("use", "notebook", "--into", str(mine), env=stacks)["image"]
     request.addfinalizer(lambda: subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True))
     subprocess.run(["chmod", "a+rx", str(tmp_path)], check=True)
-    with compose(mine, "up", "notebook") as server:
-        try:
-            assert server.stdout
-            address = next((match for line in server.stdout if (match := ADDRESS.search(line))), None)
-            assert address
-            assert status("/api/contents") == 403
-            assert status(f"/api/contents?token={address[1]}") == 200
-        finally:
-            compose(mine, "down").communicate()
-            server.communicate()
+    try:
+        typed(mine, "up", "--detach", "notebook")
+        address = None
+        while address is None:
+            assert typed(mine, "ps", "--quiet", "notebook"), typed(mine, "logs", "notebook")
+            address = ADDRESS.search(typed(mine, "logs", "notebook"))
+            time.sleep(0.5)
+        assert status("/api/contents") == 403
+        assert status(f"/api/contents?token={address[1]}") == 200
+    finally:
+        typed(mine, "down")
+
+
+def typed(folder: Path, *argv: str) -> str:
+    """What `docker compose` prints there."""
+    with compose(folder, *argv) as child:
+        output, _ = child.communicate()
+    assert child.returncode == 0, output
+    return output
 
 
 def status(path: str) -> int:

@@ -6,7 +6,6 @@ The Hub answers over TLS, with a certificate of an authority that only this mach
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,8 +27,6 @@ save_strategy: "no"
 bf16: false
 """
 REWARD = "def length(completions, **_):\n    return [float(len(text)) for text in completions]\n"
-# A bar of progress that is full: a file, the share and the bytes.
-DOWNLOADING = re.compile(r"train\.jsonl: 100%\|.*\|")
 # The host as containers see it: two names, because the Hub keeps large files on another host.
 HOSTS = 'services: {train: {extra_hosts: ["hub.test:host-gateway", "files.test:host-gateway"]}}\n'
 
@@ -61,7 +58,6 @@ def test_a_second_run_downloads_nothing_and_a_third_needs_no_network(
         environment = {**own, **proxies, "HF_ENDPOINT": f"https://hub.test:{server.port}"}
         code, output = run(mine, "train", "--config", "my.yaml", files=[hosts], env=environment)
         assert code == 0, output
-        assert DOWNLOADING.search(output), output
         weights = (tmp_path / "model" / "model.safetensors").stat().st_size
         assert ("model.safetensors", weights) in server.downloads
         assert "train.jsonl" in {name for name, _ in server.downloads}

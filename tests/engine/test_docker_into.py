@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,8 @@ def typed(folder: Path, *argv: str) -> str:
 
 def status(path: str) -> int:
     """The HTTP status with which JupyterLab answers a GET request."""
-    connection = HTTPConnection("127.0.0.1", 8888, timeout=60)
-    connection.request("GET", path)
-    return connection.getresponse().status
+    with closing(HTTPConnection("127.0.0.1", 8888, timeout=60)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status

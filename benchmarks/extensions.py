@@ -152,8 +152,14 @@ def _refused(what: str, newest: str, parent: Mapping[str, str]) -> dict[str, Any
     outcome: Outcome = "wrong" if resolved and not pins else "refused"
     return {
         "outcome": outcome, "version": old["version"] if old else "", "newest": old["newest"] if old else newest,
-        "pins": sorted(set(pins)), "reason": "" if pins else " ".join(what.split())[:LONGEST],
+        "pins": sorted(set(pins)), "reason": "" if pins else _reason(what),
     }  # fmt: skip
+
+
+def _reason(what: str) -> str:
+    """The first line and the last, which is why."""
+    lines = what.removeprefix(f"{NAME}: ").splitlines()
+    return ": ".join(dict.fromkeys((lines[0], lines[-1])))[:LONGEST]
 
 
 def _each(bench: Bench, packages: Sequence[str], *, build: bool) -> dict[str, Any]:

@@ -147,9 +147,8 @@ def _refused(what: str, newest: str, parent: Mapping[str, str]) -> dict[str, Any
     """A refusal is right when it names a pin of the parent, or another reason than that no release was found."""
     named = [match["old"] or match["pins"] for match in IN_THE_WAY.finditer(what)]
     pins = [pin for pin in ", ".join(named).split(", ") if parent.get(pin.partition(" ")[0]) == pin.partition(" ")[2]]
-    resolved = "has no place for" in what or "has a place for" in what
     old = re.search(r"^\S+ (?P<version>\S+), and not (?P<newest>[^\s:]+)", what, re.MULTILINE)
-    outcome: Outcome = "wrong" if resolved and not pins else "refused"
+    outcome: Outcome = "wrong" if (old or "has no place for" in what) and not pins else "refused"
     return {
         "outcome": outcome, "version": old["version"] if old else "", "newest": old["newest"] if old else newest,
         "pins": sorted(set(pins)), "reason": "" if pins else _reason(what),

@@ -24,7 +24,7 @@ WORDS: dict[Outcome, str] = {
 }
 TIMES = 1.5  # the bytes of the layer over those of its wheels, at most; where it is missed, the documents say so
 WITHIN_S = 180.0  # building and certifying, at most; the same
-COLUMNS = ("package", "from", "locked", "newest", "", "in the way, or the reason", "seconds")
+COLUMNS = ("package", "from", "release", "newest", "", "in the way, or the reason", "seconds")
 
 
 class Tried(Model):

@@ -9,6 +9,10 @@ import pytest
 
 from benchmarks import extensions as benchmark
 from benchmarks.extensions import Answer
+from builder.base import errors
+from builder.lock import antique
+from builder.lock.antique import Behind
+from builder.lock.extension import Conflict
 from builder.pages import evidence, extensions
 from tests.conftest import TINY, Small
 
@@ -26,7 +30,7 @@ def behind(pins: list[str], *, far: bool = False) -> Answer:
     return Answer(0, {**TAKEN, "behind": [told]}, "", 1.0)
 
 
-OLD = "tiny has a place for old releases only\nextra 0.1, and not 1.6: {} is in the way\n  extra: Because extra>=1: it"
+OLD = "only old releases fit tiny\nextra 0.1, and not 1.6: {} is in the way\n  extra: Because extra>=1: it"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,23 @@ def test_an_answer_is_judged_by_what_it_said(answer: Answer, newest: str, outcom
 def test_the_old_release_and_the_newest_of_a_refusal_are_read() -> None:
     row = benchmark.judged(refusal(OLD.format("pillow 13.0.0")), "extra", "", PARENT)
     assert (row["version"], row["newest"]) == ("0.1", "1.6")
+
+
+@pytest.mark.parametrize(("pins", "outcome"), [(("tiny-lib 1.0",), "refused"), ((), "wrong")])
+def test_a_refusal_in_the_commands_own_words_is_wrong_when_it_names_no_pin(
+    small: Small, pins: tuple[str, ...], outcome: str
+) -> None:
+    old = Behind("extra", "0.1", "1.6", True, Conflict(pins, "Because a depends on b"))
+    with pytest.raises(errors.BadInputError) as caught:
+        antique.refuse([old], small.lock)
+    row = benchmark.judged(refusal(caught.value.what), "extra", "", small.lock.versions)
+    assert (row["outcome"], row["version"], row["newest"]) == (outcome, "0.1", "1.6")
+
+
+def test_a_reason_is_the_first_line_and_the_last() -> None:
+    what = "bench-one: x.tar.gz cannot be built in the image\n  File x\nModuleNotFoundError: No module named 'torch'"
+    row = benchmark.judged(refusal(what), "extra", "1.6", PARENT)
+    assert row["reason"] == "x.tar.gz cannot be built in the image: ModuleNotFoundError: No module named 'torch'"
 
 
 def test_what_is_left_out_is_in_the_row() -> None:

@@ -182,7 +182,7 @@ def _mended(
         "rule": first["rule"], "confidence": first["confidence"], "expected": advisory,
         "commands": [command.replace(str(environment), "ENV") for command in commands],
         "before": "passes" if good else "fails", "after": "passes" if after else "fails",
-        "said": "" if after else last_line("".join(failed) or words),
+        "output": "" if after else last_line("".join(failed) or words),
     }  # fmt: skip
 
 

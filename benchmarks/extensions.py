@@ -101,8 +101,8 @@ class Bench:
         name = Requirement(package).name
         argv = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", name]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        found = re.match(r"\S+ \((?P<version>[^)]+)\)", done.stdout)
-        return found["version"] if found else ""
+        match = re.match(r"\S+ \((?P<version>[^)]+)\)", done.stdout)
+        return match["version"] if match else ""
 
     def days(self, package: str, version: str, newest: str) -> int | None:
         """The days between two releases; None where the index has no dates."""
@@ -164,8 +164,8 @@ def _reason(what: str) -> str:
 def _each(bench: Bench, packages: Sequence[str], *, build: bool) -> dict[str, Any]:
     """A row for each package."""
     listed = {each: source for source, names in PACKAGES.items() for each in names}
-    asked = packages or [*listed, *TRAPS]
-    rows = {each: bench.tried(each, listed.get(each, ""), build=build) for each in asked}
+    names = packages or [*listed, *TRAPS]
+    rows = {each: bench.tried(each, listed.get(each, ""), build=build) for each in names}
     return {
         "stack": STACK, "lock": bench.lock.digest, "packages": [row for each, row in rows.items() if each in listed],
         "traps": [row for each, row in rows.items() if each not in listed], "together": None,

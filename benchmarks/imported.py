@@ -37,8 +37,8 @@ def others(own: str, module: str) -> list[str]:
     names = own.split(",")
     theirs = {
         top
-        for top, found in importlib.metadata.packages_distributions().items()
-        if not any(name.lower().replace("_", "-").replace(".", "-") in names for name in found)
+        for top, distributions in importlib.metadata.packages_distributions().items()
+        if not any(name.lower().replace("_", "-").replace(".", "-") in names for name in distributions)
     } | sys.stdlib_module_names
     return [name for name in sys.modules if name.partition(".")[0] in theirs]
 

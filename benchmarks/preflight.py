@@ -71,7 +71,7 @@ def measure(home: Project, fake: Fake, scratch: Any) -> dict[str, Any]:
     libraries = stub.libraries(scratch / "libraries")
     run = machines.inside(home, lockfile.load(home, STACK), fake, libraries, scratch / "container")
     run(TIMED)
-    imports, checks, asked = zip(*(run(TIMED) for _ in range(RUNS)), strict=True)
+    imports, checks, queries = zip(*(run(TIMED) for _ in range(RUNS)), strict=True)
     return {
         "stack": STACK,
         "gpu": fake.rows[0]["name"],
@@ -79,7 +79,7 @@ def measure(home: Project, fake: Fake, scratch: Any) -> dict[str, Any]:
         "limit_s": LIMIT_S,
         "median_s": round(statistics.median(checks), 5),
         "slowest_s": round(max(checks), 5),
-        "asked_s": round(statistics.median(asked), 5),
+        "asked_s": round(statistics.median(queries), 5),
         "imports_s": round(statistics.median(imports), 4),
     }
 

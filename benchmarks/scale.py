@@ -59,14 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     home, rows, images = project.find(), [], []
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="scale-") as folder:
         for size in map(int, options.sizes.split(",")):
-            made = scaled.make(home, Path(folder) / str(size), size)
-            rows.append({"certificates": size, "stacks": len(made.stacks), "bytes": made.bytes})
+            sample = scaled.make(home, Path(folder) / str(size), size)
+            rows.append({"certificates": size, "stacks": len(sample.stacks), "bytes": sample.bytes})
             only = [name for name in options.only if name != "site" or size <= options.sites]
-            rows[-1] |= _row(made, only, Path(folder))
+            rows[-1] |= _row(sample, only, Path(folder))
             print(rows[-1], flush=True)
             if "verify" in options.only and size == max(map(int, options.sizes.split(","))):
-                images = [_attached(made, Path(folder), count) for count in ATTACHED]
-            shutil.rmtree(made.project.root)
+                images = [_attached(sample, Path(folder), count) for count in ATTACHED]
+            shutil.rmtree(sample.project.root)
         if options.record:
             command = "python -m benchmarks.scale --record"
             evidence.store(
@@ -76,25 +76,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _row(made: Scaled, only: Sequence[str], folder: Path) -> dict[str, Any]:
+def _row(sample: Scaled, only: Sequence[str], folder: Path) -> dict[str, Any]:
     """The measurements in one project."""
     row: dict[str, Any] = {}
     if "list" in only:
-        row["list"] = _twice(made.project, "list")
+        row["list"] = _twice(sample.project, "list")
     if "show" in only:
-        row["show"] = _twice(made.project, "show", made.stacks[-1])
+        row["show"] = _twice(sample.project, "show", sample.stacks[-1])
     if "verify" in only:
-        (keys := folder / f"verify-{made.project.root.name}").mkdir()
-        layout, key = scaled.image(made, keys, 1)
-        run = _again(made.project, "verify", str(layout), "--offline", "--key", str(key))
+        (keys := folder / f"verify-{sample.project.root.name}").mkdir()
+        layout, key = scaled.image(sample, keys, 1)
+        run = _again(sample.project, "verify", str(layout), "--offline", "--key", str(key))
         row |= {"verify": round(run.seconds, 2), "verify_cpu": round(run.cpu, 2)}
-    output = folder / f"site-{made.project.root.name}"
+    output = folder / f"site-{sample.project.root.name}"
     if "lists" in only:
-        row["lists"] = _lists(made, output)
+        row["lists"] = _lists(sample, output)
         shutil.rmtree(output)
     row["site"] = None
     if "site" in only:
-        row["site"] = {**_twice(made.project, "site", "--output", str(output)), **_searched(output)}
+        row["site"] = {**_twice(sample.project, "site", "--output", str(output)), **_searched(output)}
         shutil.rmtree(output)
     return row
 
@@ -135,12 +135,12 @@ def _run(home: Project, *argv: str) -> Run:
     return Run(seconds, usage.ru_utime + usage.ru_stime)
 
 
-def _lists(made: Scaled, output: Path) -> dict[str, Any]:
+def _lists(sample: Scaled, output: Path) -> dict[str, Any]:
     """The matrix and the lists of a site, without a page for each certificate: their sizes, and how fast they open."""
     for path, source in pages.texts().items():
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (output / path).write_bytes(source.read_bytes())
-    content = site.read(made.project, output, lambda _: None)
+    content = site.read(sample.project, output, lambda _: None)
     for page in pages.pages(content):
         if page.template not in LISTS:
             continue
@@ -183,11 +183,11 @@ def _largest(site: Path) -> str:
     return path.relative_to(site).as_posix()
 
 
-def _attached(made: Scaled, folder: Path, count: int) -> dict[str, Any]:
+def _attached(sample: Scaled, folder: Path, count: int) -> dict[str, Any]:
     """How long `verify` takes for an image with so many certificates."""
     (own := folder / f"image-{count}").mkdir()
-    layout, key = scaled.image(made, own, count)
-    run = _again(made.project, "verify", str(layout), "--offline", "--key", str(key))
+    layout, key = scaled.image(sample, own, count)
+    run = _again(sample.project, "verify", str(layout), "--offline", "--key", str(key))
     return {"certificates": count, "seconds": round(run.seconds, 2), "cpu": round(run.cpu, 2)}
 
 

@@ -102,19 +102,19 @@ def run(options: argparse.Namespace) -> int:
     site = out.resolve().with_name(f"{out.resolve().name}.site")
     if options.wheels is not None:
         unpack(options.wheels, site)
-    asked = options.probes or list(probe.discover())
+    probes = options.probes or list(probe.discover())
     carried = sorted(path.name.removesuffix(".dist-info") for path in site.glob("*.dist-info"))
     identity = {"suite": sources.digest(ROOT / "smoke"), "device": options.device, "python": sys.version}
-    work.begin(out, {**identity, "carried": carried, "probes": asked})
+    work.begin(out, {**identity, "carried": carried, "probes": probes})
     settled = work.settled(out)
-    left = [name for name in asked if name not in settled]
-    if len(left) < len(asked):
-        print(f"{len(asked) - len(left)} of {len(asked)} probes have ended before", flush=True)
+    left = [name for name in probes if name not in settled]
+    if len(left) < len(probes):
+        print(f"{len(probes) - len(left)} of {len(probes)} probes have ended before", flush=True)
     status = suite(out, site, options.device, left) if left else 0
     ends = work.ends(out)
-    if without := [name for name in asked if name not in ends]:
+    if without := [name for name in probes if name not in ends]:
         print(f"not run: {', '.join(without)}; see {out / SUITE_LOG}", flush=True)
-    failed = [name for name in asked if name in ends and ends[name]["outcome"] not in work.GOOD]
+    failed = [name for name in probes if name in ends and ends[name]["outcome"] not in work.GOOD]
     print(f"failed: {', '.join(failed) or 'none'}", flush=True)
     code = NO if failed or without or status else 0
     work.end(out, code)

@@ -79,8 +79,8 @@ def background(out: Path, lock: int, words: Sequence[str]) -> None:
 def state(out: Path) -> dict[str, Any]:
     """What the last run here was of, and how it ended (`exit`; None: not yet, or early). Empty where none began."""
     with suppress(OSError, ValueError):
-        found = json.loads((out / RUN).read_text())
-        return found if isinstance(found, dict) else {}
+        content = json.loads((out / RUN).read_text())
+        return content if isinstance(content, dict) else {}
     return {}
 
 
@@ -156,16 +156,16 @@ def status(out: Path, wait_s: float) -> int:
 
 def _summary(out: Path, run: dict[str, Any], at_work: bool) -> str:
     """A line on what goes on, one on how many probes have ended, and one for each that is red."""
-    events, asked = read(out), run.get("probes", [])
+    events, probes = read(out), run.get("probes", [])
     last = events[-1] if events else {"event": "nothing"}
-    came = {name: event for name, event in ends(out).items() if name in asked}
+    came = {name: event for name, event in ends(out).items() if name in probes}
     now = {"begin": f"in {last.get('probe')}", "start": "importing packages", "finish": "at the end"}
     word = "at work" if at_work else "ended early" if run.get("exit") is None else "ended"
     where = "" if word == "ended" else f": {now.get(last['event'], 'between two probes')}"
     outcomes = [event["outcome"] for event in came.values()]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes))
     red = [f"{name}: {_reason(event)}" for name, event in came.items() if event["outcome"] not in GOOD]
-    return "\n".join([f"{word}{where}", f"{len(came)} of {len(asked)} probes have ended: {counts or 'none'}", *red])
+    return "\n".join([f"{word}{where}", f"{len(came)} of {len(probes)} probes have ended: {counts or 'none'}", *red])
 
 
 def _reason(event: Event) -> str:

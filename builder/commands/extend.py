@@ -13,7 +13,7 @@ from builder.base import project
 from builder.base.project import Project
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.image import extend
-from builder.image.extend import Made, Request
+from builder.image.extend import Extension, Request
 from builder.intent.extension import DEBIAN_NAME
 from builder.lock import audit, lockfile
 from builder.lock import requirements as requirements_file
@@ -55,19 +55,19 @@ def extend_(
     request = Request(name, listed, tuple(dict.fromkeys(debian or ())), allowed)
     with home.holding(name) as scratch:
         with console.Working(name) as work:
-            made = extend.make(home, base, request, scratch, work.say)
-        folder = extend.put(home, made.lock, scratch)
+            extension = extend.make(home, base, request, scratch, work.say)
+        folder = extend.put(home, extension.lock, scratch)
     if not home.owns(name):
         with home.holding("documents") as scratch:
             generate.refresh(home, scratch)
     if as_json:
-        print_json(_as_json(made, folder))
+        print_json(_as_json(extension, folder))
         return
-    _print(home, base, made, folder)
+    _print(home, base, extension, folder)
 
 
-def _as_json(made: Made, folder: Path) -> dict[str, object]:
-    lock = made.lock
+def _as_json(extension: Extension, folder: Path) -> dict[str, object]:
+    lock = extension.lock
     assert lock.stack.extends is not None
     return {
         "stack": lock.name, "folder": str(folder), "digest": lock.digest,
@@ -75,13 +75,13 @@ def _as_json(made: Made, folder: Path) -> dict[str, object]:
         "own": {name: lock.versions[name] for name in lock.own.python},
         "source": list(lock.own.source), "debian": list(lock.own.debian),
         "behind": [{"name": each.name, "version": each.version, "newest": each.newest, "far": each.far,
-                    "in_the_way": list(each.conflict.pins) if each.conflict else []} for each in made.behind],
-        "left_out": [dataclasses.asdict(each) for each in made.left_out],
+                    "in_the_way": list(each.conflict.pins) if each.conflict else []} for each in extension.behind],
+        "left_out": [dataclasses.asdict(each) for each in extension.left_out],
     }  # fmt: skip
 
 
-def _print(home: Project, base: Lock, made: Made, folder: Path) -> None:
-    out, lock = console.out, made.lock
+def _print(home: Project, base: Lock, extension: Extension, folder: Path) -> None:
+    out, lock = console.out, extension.lock
     added = [
         f"{len(names)} {kind}{'s' if len(names) > 1 else ''}"
         for names, kind in ((lock.own.python, "distribution"), (lock.own.debian, "Debian package"))
@@ -93,9 +93,9 @@ def _print(home: Project, base: Lock, made: Made, folder: Path) -> None:
     for name in dict.fromkeys((*direct, *lock.own.source)):
         built = ", built from source in the image" if name in lock.own.source else ""
         out.print(f"  {name} {lock.versions[name]}{built}")
-    for each in made.behind:
+    for each in extension.behind:
         out.print(f"  not the newest: {each}")
-    for gone in made.left_out:
+    for gone in extension.left_out:
         who = f"{' and '.join(gone.required_by)} require{'' if len(gone.required_by) > 1 else 's'}"
         out.print(f"  {who} {gone.name}, which {base.name} leaves out: {gone.reason}")
     out.print(f"next: vetted certify {lock.name}")

@@ -10,7 +10,7 @@ import typer
 from builder import console
 from builder.base import project, text
 from builder.certify import certificate, standing
-from builder.certify.verdicts import Verdicts
+from builder.certify.assessment import Assessments
 from builder.commands.common import AsJson, print_json
 from builder.intent import stack
 from builder.lock import gpus as known
@@ -31,10 +31,10 @@ def list_(
         return
     rows = []
     with console.Working("certificates") as work:
-        verdicts = Verdicts(home, work.say)
+        assessments = Assessments(home, work.say)
         for name in stack.names(home):
             lock = lockfile.load(home, name)
-            places = standing.certified_on(home, lock, certificate.today(), verdicts)
+            places = standing.certified_on(home, lock, certificate.today(), assessments)
             others = matrix.other_platforms(home, name)
             rows.append(Row(name, lock.stack.device, matrix.versions(lock), places, others))
     if as_json:

@@ -13,8 +13,8 @@ from builder import console
 from builder.base import project, text
 from builder.base.project import Project
 from builder.certify import certificate, judgement
+from builder.certify.assessment import Assessments
 from builder.certify.certificate import Resource, Statement
-from builder.certify.verdicts import Verdicts
 from builder.commands.common import AsJson, EngineName, OneStack, print_json
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -62,16 +62,17 @@ def _read(home: Project, files: Mapping[str, Path]) -> dict[str, Statement]:
 def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
     """A line for each certificate."""
     with console.Working(lock.name) as work:
-        verdicts = Verdicts(home, work.say)
-        listed = [judged for judged in verdicts.of(lock) if judged.name in files]
-    day = verdicts.terms(lock).day
+        assessments = Assessments(home, work.say)
+        listed = [assessment for assessment in assessments.of(lock) if assessment.name in files]
+    day = assessments.terms(lock).day
     console.out.print(text.line(lock.stack.title), style="bold")
-    for judged in listed:
-        doubts = judged.doubts(day)
+    for assessment in listed:
+        doubts = assessment.doubts(day)
         state = text.line(doubts[0].partition("\n")[0], WIDE) if doubts else "holds"
-        dates = f"issued {judged.issued}, expires {judged.expires}"
+        place = f"{text.line(assessment.hardware, WIDE)} ({assessment.about})"
+        dates = f"issued {assessment.issued}, expires {assessment.expires}"
         console.out.print(
-            f"  {text.line(judged.name, WIDE)}: {text.line(judged.hardware, WIDE)} ({judged.about}), {dates}: {state}",
+            f"  {text.line(assessment.name, WIDE)}: {place}, {dates}: {state}",
             style="yellow" if doubts else "",
         )
     console.out.print(f"next: vetted show {lock.name} --certificate {text.line(listed[0].name, WIDE)}")

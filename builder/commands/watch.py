@@ -115,12 +115,12 @@ def _expose(home: Project, seen: Sequence[Watched], folder: Path, file: Path | N
     for watched in seen:
         watched.records = records
         with home.holding(f"watch-{watched.name}") as scratch, console.spinner(f"{watched.name}: what fits"):
-            found = exposure.of(watched.lock, things[watched.name], matches, watched.renewal, scratch)
-        watched.exposures = vex.judged(document, found) if document else found
+            exposures = exposure.of(watched.lock, things[watched.name], matches, watched.renewal, scratch)
+        watched.exposures = vex.judged(document, exposures) if document else exposures
     if document and file:
         inspected = {purl for watched in seen for purl in purls.of(watched.lock).values()}
-        found = [each for watched in seen for each in watched.exposures]
-        updated = vex.updated(document, found, inspected, certificate.today())
+        exposures = [each for watched in seen for each in watched.exposures]
+        updated = vex.updated(document, exposures, inspected, certificate.today())
         if updated is not document:
             with home.holding("vex") as scratch:
                 project.write(file, vex.to_json(updated), scratch)

@@ -44,9 +44,9 @@ LAST = 8  # lines of what a build said
 def failed(name: str, output: str) -> errors.VettedError:
     """The error that fits what a build said, which is of a source distribution where uv names one."""
     if unbuilt := UNBUILT.search(output):
-        said = output[: unbuilt.start()].rstrip().splitlines()[-LAST:]
+        words = output[: unbuilt.start()].rstrip().splitlines()[-LAST:]
         return errors.BadInputError(
-            "\n".join([f"{name}: {unbuilt['file']} cannot be built in the image", *said]),
+            "\n".join([f"{name}: {unbuilt['file']} cannot be built in the image", *words]),
             cause="it has no wheel, and its build wants a compiler, a network, or a package that it does not declare",
             next_step="build a wheel of it yourself, and name that file in the requirements; or leave it out",
         )

@@ -37,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Made:
+class Extension:
     """The lock of an extension, what of it is not the newest, and what it requires that its parent leaves out."""
 
     lock: Lock
@@ -62,7 +62,7 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
         )
 
 
-def make(home: Project, base: Lock, request: Request, scratch: Path, say: Callable[[str], None]) -> Made:
+def make(home: Project, base: Lock, request: Request, scratch: Path, say: Callable[[str], None]) -> Extension:
     """Make an extension, and check it. Writes nothing outside of `scratch`.
 
     Raises BadInputError when the parent is in the way, NetworkError.
@@ -95,7 +95,7 @@ def make(home: Project, base: Lock, request: Request, scratch: Path, say: Callab
     files = archives.fetch(home, extension.plain(lock.stack), mine, scratch, say)
     here = {entry.name: path for entry in lock.python if (path := archives.kept(home, entry))}
     own.refuse(lock, {**here, **{entry.name: path for entry, path in files.items()}})
-    return Made(lock, behind, leftout.find(lock, files))
+    return Extension(lock, behind, leftout.find(lock, files))
 
 
 def _missing(base: Lock, lines: Mapping[str, str]) -> dict[str, str]:

@@ -40,8 +40,8 @@ def find(lock: Lock, files: Mapping[Entry, Path]) -> list[LeftOut]:
     out = overrides(lock.stack)
     required: dict[str, list[str]] = {}
     for entry, path in files.items():
-        asked = lock.stack.packages.get(entry.name)
-        extras = ["", *sorted(Requirement(asked).extras)] if asked else [""]
+        direct = lock.stack.packages.get(entry.name)
+        extras = ["", *sorted(Requirement(direct).extras)] if direct else [""]
         for name in _requirements(path, lock.stack.python, extras) & out.keys():
             required.setdefault(name, []).append(entry.name)
     return [LeftOut(name, tuple(sorted(names)), out[name].reason) for name, names in sorted(required.items())]

@@ -89,37 +89,39 @@ Order = Callable[[str], Any]
 
 def installed(lock: Lock, sources: Mapping[str, tuple[str, str]]) -> list[Installed]:
     """What a lock installs. `sources`: of Debian packages, the source and its version, as far as they are known."""
-    found = [Installed(PYPI, entry.name, entry.version.partition("+")[0], (entry.name,)) for entry in lock.python]
+    distributions = [
+        Installed(PYPI, entry.name, entry.version.partition("+")[0], (entry.name,)) for entry in lock.python
+    ]
     groups: dict[tuple[str, str], list[str]] = {}
     for entry in lock.debian:
         source, version = sources.get(entry.name, ("", ""))
         groups.setdefault((source or entry.name, version or entry.version), []).append(entry.name)
     release = RELEASES[lock.stack.debian]
-    return found + [Installed(DEBIAN, *key, tuple(names), release) for key, names in sorted(groups.items())]
+    return distributions + [Installed(DEBIAN, *key, tuple(names), release) for key, names in sorted(groups.items())]
 
 
 def matches(folder: Path, things: Iterable[Installed]) -> tuple[list[Match], int]:
     """The vulnerabilities of these in an export, and the number of records that it has. Raises BadInputError."""
-    wanted: dict[tuple[str, str], list[Installed]] = {}
+    targets: dict[tuple[str, str], list[Installed]] = {}
     for thing in things:
-        wanted.setdefault((thing.ecosystem, thing.name), []).append(thing)
-    found: list[Match] = []
+        targets.setdefault((thing.ecosystem, thing.name), []).append(thing)
+    matched: list[Match] = []
     count = 0
     for where, document in _documents(folder):
         count += 1
-        if not document.get("withdrawn") and _concerns(document, wanted):
+        if not document.get("withdrawn") and _concerns(document, targets):
             try:
                 record = _Record.model_validate(document)
             except ValidationError as error:
                 raise _bad(where, f"no OSV record: {error.errors(include_url=False)[0]['msg']}") from error
-            found += _of(record, wanted)
+            matched += _of(record, targets)
     if not count:
         raise errors.BadInputError(
             f"{folder} has no OSV record",
             cause="OSV's exports are one all.zip for each ecosystem",
             next_step="docs/how-to/watch.md says where to get them",
         )
-    return _merged(found), count
+    return _merged(matched), count
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -161,11 +163,11 @@ def _bad(where: str, what: str) -> errors.BadInputError:
     )
 
 
-def _concerns(document: Mapping[str, Any], wanted: Mapping[tuple[str, str], object]) -> bool:
+def _concerns(document: Mapping[str, Any], targets: Mapping[tuple[str, str], object]) -> bool:
     """Does a record name something that is installed? Validating all of them would take minutes."""
     affected = document.get("affected")
     packages = [entry.get("package") for entry in affected if isinstance(entry, dict)] if affected else []
-    return any(isinstance(each, dict) and _key(each.get("ecosystem"), each.get("name")) in wanted for each in packages)
+    return any(isinstance(each, dict) and _key(each.get("ecosystem"), each.get("name")) in targets for each in packages)
 
 
 def _key(ecosystem: object, name: object) -> tuple[str, str]:
@@ -173,12 +175,12 @@ def _key(ecosystem: object, name: object) -> tuple[str, str]:
     return kind, canonicalize_name(str(name)) if kind == PYPI else str(name)
 
 
-def _of(record: _Record, wanted: Mapping[tuple[str, str], Sequence[Installed]]) -> Iterator[Match]:
+def _of(record: _Record, targets: Mapping[tuple[str, str], Sequence[Installed]]) -> Iterator[Match]:
     for affected in record.affected:
         if affected.package is None:
             continue
         kind, _, release = affected.package.ecosystem.partition(":")
-        for thing in wanted.get(_key(kind, affected.package.name), ()):
+        for thing in targets.get(_key(kind, affected.package.name), ()):
             if release and thing.release and release != thing.release:
                 continue
             judged = _judge(affected, thing.version, ORDERS[kind])
@@ -260,10 +262,10 @@ def _debian(version: str) -> Any:
 ORDERS: dict[str, Order] = {PYPI: _pypi, DEBIAN: _debian}
 
 
-def _merged(found: Iterable[Match]) -> list[Match]:
+def _merged(entries: Iterable[Match]) -> list[Match]:
     """One for each vulnerability of a package: several databases have records of the same, under names of their own."""
     merged: list[Match] = []
-    for match in found:
+    for match in entries:
         for other in [each for each in merged if each.installed == match.installed and {*each.names} & {*match.names}]:
             merged.remove(other)
             match = _both(other, match)
@@ -271,10 +273,10 @@ def _merged(found: Iterable[Match]) -> list[Match]:
     return sorted(merged, key=lambda match: (not match.fixed, match.installed.name, match.names))
 
 
-def _both(one: Match, other: Match) -> Match:
+def _both(left: Match, right: Match) -> Match:
     """What two records say of the same; of two fixes the later, which fixes both."""
-    order = ORDERS[one.installed.ecosystem]
-    fixed = max((each.fixed for each in (one, other) if each.fixed), key=order, default="")
-    names = tuple(sorted({*one.names, *other.names}, key=_rank))
-    words = " or ".join(dict.fromkeys((one.affected, other.affected)))
-    return Match(names, one.installed, words, fixed, one.summary or other.summary)
+    order = ORDERS[left.installed.ecosystem]
+    fixed = max((each.fixed for each in (left, right) if each.fixed), key=order, default="")
+    names = tuple(sorted({*left.names, *right.names}, key=_rank))
+    words = " or ".join(dict.fromkeys((left.affected, right.affected)))
+    return Match(names, left.installed, words, fixed, left.summary or right.summary)

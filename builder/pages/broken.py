@@ -17,11 +17,11 @@ class Row(Model):
     commands: list[str]
     before: str
     after: str
-    said: str  # by a command, or by the question after it, where that failed
+    output: str  # by a command, or by the question after it, where that failed
     seconds: Seconds
 
     @property
-    def mended(self) -> bool:
+    def fixed(self) -> bool:
         """Did it fail, and does it pass? For a control, for the reason that is known."""
         known = self.expected in ("", self.rule)
         return known and self.before == "fails" and self.after == "passes"
@@ -41,13 +41,13 @@ def results(project: Project) -> str:
     rows = [
         [cells.code(row.name), row.rule or cells.DASH,
          cells.joined((cells.code(_short(command)) for command in row.commands), " ") or cells.DASH,
-         "yes" if row.mended else cells.Markdown("**no**")]
+         "yes" if row.fixed else cells.Markdown("**no**")]
         for row in record.rows
     ]  # fmt: skip
     table = cells.table(["environment", "the first finding", "what it prints", "good after it"], rows)
-    mended = sum(row.mended for row in record.rows)
+    fixed = sum(row.fixed for row in record.rows)
     older = suite.older_suite(project, record.suite)
-    return f"**{mended} of {len(record.rows)}** are good afterwards. {suite.measured(record)}{older}.\n\n{table}"
+    return f"**{fixed} of {len(record.rows)}** are good afterwards. {suite.measured(record)}{older}.\n\n{table}"
 
 
 def _short(command: str) -> str:

@@ -20,5 +20,5 @@ def package(lock: Lock, entry: Entry) -> PackageURL:
 
 def of(lock: Lock) -> dict[tuple[str, str], str]:
     """All of a lock, by type (`pypi` or `deb`) and name."""
-    found = {("pypi", entry.name): distribution(entry).to_string() for entry in lock.python}
-    return found | {("deb", entry.name): package(lock, entry).to_string() for entry in lock.debian}
+    distributions = {("pypi", entry.name): distribution(entry).to_string() for entry in lock.python}
+    return distributions | {("deb", entry.name): package(lock, entry).to_string() for entry in lock.debian}

@@ -42,8 +42,8 @@ def of_certificate(label: str, entry: Certificate | None) -> Badge:
     if entry is None:
         return Badge(label, "not certified", COLOURS["not certified"])
     words = {
-        "certified": f"certified until {entry.judged.expires}",
-        "expired": f"certificate expired {entry.judged.expires}",
+        "certified": f"certified until {entry.assessment.expires}",
+        "expired": f"certificate expired {entry.assessment.expires}",
     }
     return Badge(
         label, words.get(entry.state, "certificate does not hold"), COLOURS.get(entry.state, COLOURS["does not hold"])

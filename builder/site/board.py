@@ -45,7 +45,7 @@ NOT_FOR = Cell("–", "made for other hardware")
 
 def columns(stacks: Iterable[StackPage]) -> list[str]:
     """The hardware: CPUs, the GPUs that are known, and others of certificates by their own name."""
-    places = {(entry.judged.gpus, entry.hardware) for stack in stacks for entry in stack.current}
+    places = {(entry.assessment.gpus, entry.hardware) for stack in stacks for entry in stack.current}
     others = {_column(gpus, hardware) for gpus, hardware in places}
     fixed = [CPU, *(gpu.title for gpu in known.GPUS)]
     return [*fixed, *sorted(others.difference(fixed))]
@@ -55,7 +55,7 @@ def row(stack: StackPage, names: Sequence[str]) -> dict[str, Cell]:
     """The cells of a stack, by column."""
     by_column: dict[str, list[Certificate]] = {}
     for entry in stack.current:
-        by_column.setdefault(_column(entry.judged.gpus, entry.hardware), []).append(entry)
+        by_column.setdefault(_column(entry.assessment.gpus, entry.hardware), []).append(entry)
     return {name: _cell(stack, name, by_column.get(name, [])) for name in names}
 
 
@@ -98,7 +98,7 @@ def _audited(stack: StackPage, line: str) -> Cell:
 
 
 def _note(best: Certificate, here: Sequence[Certificate]) -> str:
-    expires = best.judged.expires
+    expires = best.assessment.expires
     until = {"certified": f"until {expires}", "expired": f"on {expires}"}.get(best.state, "")
     alike = sum(entry.state == best.state for entry in here)
     where = best.hardware if alike == 1 else f"{alike} certificates"

@@ -12,10 +12,10 @@ from typing import Literal
 
 from builder.base import errors, reading
 from builder.base.project import Project
-from builder.certify import verdicts
+from builder.certify import assessment as assessing
+from builder.certify.assessment import Assessment, Assessments
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
-from builder.certify.verdicts import Judged, Verdicts
 from builder.lock.lockfile import Lock
 from builder.site import history
 
@@ -38,7 +38,7 @@ class Certificate:
     them; twenty thousand files are not kept in memory."""
 
     stack: str
-    judged: Judged
+    assessment: Assessment
     doubts: Sequence[str]
     state: State
     source: Path | bytes
@@ -47,7 +47,7 @@ class Certificate:
     @property
     def name(self) -> str:
         """Of its file, unique in the stack."""
-        return self.judged.name
+        return self.assessment.name
 
     @property
     def page(self) -> str:
@@ -77,21 +77,21 @@ class Certificate:
 
     @property
     def sha256(self) -> str:
-        return self.judged.sha256
+        return self.assessment.sha256
 
     @property
     def hardware(self) -> str:
-        return self.judged.hardware
+        return self.assessment.hardware
 
     @property
     def about(self) -> str:
         """What it is about: an image, or a lock alone."""
-        return self.judged.about
+        return self.assessment.about
 
     @property
     def subject(self) -> str:
         """The digest that it is about; empty where it names none."""
-        return self.judged.subject
+        return self.assessment.subject
 
     @property
     def numbers(self) -> dict[tuple[str, str], tuple[float, str]]:
@@ -124,29 +124,29 @@ class Unreadable:
     problem: str
 
 
-def current(lock: Lock, judge: Verdicts) -> tuple[list[Certificate], list[Unreadable]]:
+def current(lock: Lock, judge: Assessments) -> tuple[list[Certificate], list[Unreadable]]:
     """Every certificate of a stack, judged; and the files beside them that are no certificates."""
     certificates: list[Certificate] = []
     unreadable: list[Unreadable] = []
-    for path, judged in judge.files(lock):
-        if isinstance(judged, errors.BadInputError):
-            unreadable.append(Unreadable(lock.name, path.stem, judged.what.replace(str(path), path.name)))
-        elif isinstance(judged, OSError | RecursionError | ValueError):
-            problem = str(judged).splitlines()[0].replace(str(path), path.name)
+    for path, assessment in judge.files(lock):
+        if isinstance(assessment, errors.BadInputError):
+            unreadable.append(Unreadable(lock.name, path.stem, assessment.what.replace(str(path), path.name)))
+        elif isinstance(assessment, OSError | RecursionError | ValueError):
+            problem = str(assessment).splitlines()[0].replace(str(path), path.name)
             unreadable.append(Unreadable(lock.name, path.stem, problem))
-        elif isinstance(judged, Exception):
-            raise judged
+        elif isinstance(assessment, Exception):
+            raise assessment
         else:
-            certificates.append(_today(lock.name, path, judged, judge.terms(lock).day))
+            certificates.append(_today(lock.name, path, assessment, judge.terms(lock).day))
     return certificates, unreadable
 
 
-def _today(stack: str, path: Path, judged: Judged, day: datetime.date) -> Certificate:
-    doubts = judged.doubts(day)
+def _today(stack: str, path: Path, assessment: Assessment, day: datetime.date) -> Certificate:
+    doubts = assessment.doubts(day)
     state: State = "certified"
     if doubts:
-        state = "does not hold" if judged.standing(day) else "expired"
-    return Certificate(stack, judged, doubts, state, path)
+        state = "does not hold" if assessment.standing(day) else "expired"
+    return Certificate(stack, assessment, doubts, state, path)
 
 
 def earlier(project: Project, terms: Terms, today: Iterable[Certificate], scratch: Path) -> list[Certificate]:
@@ -164,8 +164,8 @@ def earlier(project: Project, terms: Terms, today: Iterable[Certificate], scratc
         except ValueError:
             continue
         name, commit = f"{version.name}-{version.commit[:10]}", Commit(version.commit, version.day)
-        judged = verdicts.summary(name, version.content, statement, terms)
-        answer.append(Certificate(stack, judged, judged.doubts(terms.day), "earlier", version.content, commit))
+        assessment = assessing.summary(name, version.content, statement, terms)
+        answer.append(Certificate(stack, assessment, assessment.doubts(terms.day), "earlier", version.content, commit))
     return answer
 
 
@@ -173,12 +173,12 @@ def best(entries: Iterable[Certificate]) -> Certificate | None:
     """The best of today's certificates, and of several as good the one that lasts longest."""
     return min(
         entries,
-        key=lambda entry: (BEST_FIRST.index(entry.state), -(entry.judged.expires or datetime.date.min).toordinal()),
+        key=lambda entry: (BEST_FIRST.index(entry.state), -(entry.assessment.expires or datetime.date.min).toordinal()),
         default=None,
     )
 
 
 def span(entry: Certificate) -> tuple[datetime.date, datetime.date] | None:
     """The days from which to which a certificate says that it is valid."""
-    judged = entry.judged
-    return (judged.issued, judged.expires) if judged.issued and judged.expires else None
+    assessment = entry.assessment
+    return (assessment.issued, assessment.expires) if assessment.issued and assessment.expires else None

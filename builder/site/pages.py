@@ -79,7 +79,7 @@ def _summary(content: Content) -> list[dict[str, object]]:
     return [
         {
             "stack": entry.stack, "hardware": entry.hardware, "about": entry.about, "state": entry.state,
-            "issued": str(entry.judged.issued), "expires": str(entry.judged.expires),
+            "issued": str(entry.assessment.issued), "expires": str(entry.assessment.expires),
             "doubts": list(entry.doubts), "file": entry.file, "sha256": entry.sha256, "page": entry.page,
         }
         for entry in content.lists
@@ -129,7 +129,7 @@ def _validity(listed: Iterable[Certificate]) -> list[dict[str, object]]:
 
 
 def _stack(stack: StackPage) -> Page:
-    series = [past for past in reversed(stack.earlier) if past.judged.result == "PASSED"]
+    series = [past for past in reversed(stack.earlier) if past.assessment.result == "PASSED"]
     series = [*series, *stack.certified[:1]][-CHARTED:]
     if len(series) < 2:  # no course of time
         series = []
@@ -148,7 +148,7 @@ def _stack(stack: StackPage) -> Page:
 
 def _when(entry: Certificate) -> str:
     """A certificate on the axis of a chart: its day, and the commit where it is an earlier one."""
-    return f"{entry.commit.day} {entry.commit.id[:7]}" if entry.commit else f"{entry.judged.issued} today"
+    return f"{entry.commit.day} {entry.commit.id[:7]}" if entry.commit else f"{entry.assessment.issued} today"
 
 
 def _seconds(series: Sequence[Certificate]) -> list[dict[str, object]]:

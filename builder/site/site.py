@@ -13,7 +13,7 @@ from pathlib import Path
 from builder.base import errors, process
 from builder.base.project import Project, remove
 from builder.certify import certificate
-from builder.certify.verdicts import Verdicts
+from builder.certify.assessment import Assessments
 from builder.intent import advisory, stack
 from builder.site import pages, proof, stacks
 from builder.site.page import Content
@@ -39,10 +39,10 @@ class Result:
 
 def read(project: Project, scratch: Path, report: Report) -> Content:
     """Everything that the site shows. Raises BadInputError for a broken stack, lock, advisory or evidence file."""
-    records, verdicts = [], Verdicts(project, report)
+    records, assessments = [], Assessments(project, report)
     for name in stack.names(project):
         report(f"judging {name}")
-        records.append(stacks.read(project, name, scratch, verdicts))
+        records.append(stacks.read(project, name, scratch, assessments))
     return Content(
         project, records, advisory.load_all(project), proof.read(project), certificate.today(), _commit(project)
     )  # fmt: skip

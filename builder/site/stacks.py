@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from builder.base.project import Project
-from builder.certify.verdicts import Verdicts
+from builder.certify.assessment import Assessments
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -68,14 +68,14 @@ class StackPage:
         return [past for past in reversed(self.earlier) if past.name.rpartition("-")[0] == entry.name]
 
 
-def read(project: Project, name: str, scratch: Path, verdicts: Verdicts | None = None) -> StackPage:
+def read(project: Project, name: str, scratch: Path, assessments: Assessments | None = None) -> StackPage:
     """Everything of a stack.
 
     Raises BadInputError for a broken lock or a broken record of trajectories; a broken certificate is shown as such.
     """
-    lock, verdicts = lockfile.load(project, name), verdicts or Verdicts(project)
-    terms = verdicts.terms(lock)
-    current, unreadable = certificates.current(lock, verdicts)
+    lock, assessments = lockfile.load(project, name), assessments or Assessments(project)
+    terms = assessments.terms(lock)
+    current, unreadable = certificates.current(lock, assessments)
     image = images.measured(project).get(lock.image)
     places = [f"{entry.hardware} ({entry.about})" for entry in current if entry.state == "certified"]
     return StackPage(

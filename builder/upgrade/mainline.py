@@ -69,11 +69,11 @@ class Mainline:
             return f"{what}: passes the suite"
         if self.outcome == "unclear":
             return f"{what}: could not be tried: {self.explanation}"
-        said = f"{what}: does not pass {', '.join(probe.name for probe in self.red)}"
+        verdict = f"{what}: does not pass {', '.join(probe.name for probe in self.red)}"
         if not self.suspects:
-            return f"{said}; the commit was not found: {self.no_culprit}"
+            return f"{verdict}; the commit was not found: {self.no_culprit}"
         named = ", ".join(f"{each[:12]} {self.subjects.get(each, '')}".strip() for each in self.suspects)
-        return f"{said} since {'one of ' if len(self.suspects) > 1 else ''}{named}"
+        return f"{verdict} since {'one of ' if len(self.suspects) > 1 else ''}{named}"
 
 
 def parse(text: str) -> Source:

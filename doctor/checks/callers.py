@@ -76,9 +76,9 @@ def missing_imports(case: Case) -> Iterator[Finding]:
         for top in known.tops:
             owner[top] = name if owner.get(top, name) == name else ""  # of a namespace of several: nobody's
     modules = Modules(folders)
-    for (name, target), found in _failing(case, own, owner, modules).items():
+    for (name, target), failing in _failing(case, own, owner, modules).items():
         tops = own[name].tops | own[target].tops
-        uses = [use for use in found if use.eager or use.public or _named(case.error, use)]
+        uses = [use for use in failing if use.eager or use.public or _named(case.error, use)]
         uses = [use for use in uses if not _made_elsewhere(use, tops, modules) and not _known(case, use)]
         if uses:
             yield _finding(case, case.environment.packages[name], case.environment.packages[target], uses)
@@ -95,28 +95,28 @@ def _failing(
     cache = imports.cache_folder()
     key = kept.key({name: known.digest for name, known in own.items()})
     known = kept.load(cache, key) if key else None
-    found: dict[tuple[str, str], list[Use]] = {}
+    failing: dict[tuple[str, str], list[Use]] = {}
     if known is not None:
         for row in known:
             if row.owner in own and row.target in own and modules.offers(row.module, row.name) is False:
                 use = Use(row.module, row.name, row.caller, row.function, row.line, row.eager)
-                found.setdefault((row.owner, row.target), []).append(use)
-        return found
+                failing.setdefault((row.owner, row.target), []).append(use)
+        return failing
     for name in sorted(own):
         package = case.environment.packages[name]
         used = imports.of_package(package, own[name], cache)
         for target, candidates in sorted(_absent(used, owner, modules).items()):
             uses = list(_certain(package, used, candidates))
             _add_ways(name, uses, own[name].tops, modules)
-            found[name, target] = uses
+            failing[name, target] = uses
     if key:
         rows = [
             kept.Import(*pair, use.module, use.name, use.caller, use.function, use.line, use.eager)
-            for pair, uses in found.items()
+            for pair, uses in failing.items()
             for use in uses
         ]
         kept.save(cache, key, rows)
-    return found
+    return failing
 
 
 def _checked(case: Case, name: str) -> bool:

@@ -159,10 +159,10 @@ class Modules:
             except OSError:
                 content = b""
             self._quick[path] = {(match[0] or match[1]).decode() for match in QUICK.findall(content)}
-            asked = "__getattr__" in self._quick[path] or b"sys.modules" in content
-            if asked or MAKING.search(content) is not None:
+            answers = "__getattr__" in self._quick[path] or b"sys.modules" in content
+            if answers or MAKING.search(content) is not None:
                 self._making.add(path)
-            if asked and TABLE.search(content) is not None:
+            if answers and TABLE.search(content) is not None:
                 self._tables.add(path)
         return self._quick[path]
 

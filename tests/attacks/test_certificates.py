@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from builder.base.machine import Hardware
 from builder.base.project import Project
-from builder.certify import catalogue, certificate, judgement, verdicts
+from builder.certify import assessment as assessing
+from builder.certify import catalogue, certificate, judgement
 from builder.certify.certificate import Measurement, ProbeResult, Resource, Statement
 from builder.certify.judgement import Terms
 from builder.image import target
@@ -287,5 +288,5 @@ def test_every_committed_certificate_holds() -> None:
     for name in stack.names(project):
         terms = judgement.terms(project, lockfile.load(project, name))
         for where, statement in certificate.of_stack(project, name).items():
-            doubts = verdicts.summary(where, b"", statement, terms).standing(terms.day)
+            doubts = assessing.summary(where, b"", statement, terms).standing(terms.day)
             assert doubts == [], f"{name} {where}: vetted certify {name}, or remove the certificate"

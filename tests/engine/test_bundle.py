@@ -18,7 +18,8 @@ import pytest
 
 from builder.base import machine
 from builder.bundle import bundle
-from builder.certify import certificate, hostenv, judgement, verdicts
+from builder.certify import assessment as assessing
+from builder.certify import certificate, hostenv, judgement
 from tests.engine.conftest import ROOT, STACK, Workshop, copy_of_project, link_state, processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.
@@ -140,5 +141,5 @@ def test_a_rehearsal_that_is_interrupted_at_random_moments_ends_in_a_certificate
     statement = certificate.read(back)
     assert (statement.resource("python").annotations or {})["version"] == debian.partition("-")[0]
     terms = judgement.terms(workshop.project, workshop.lock)
-    assert verdicts.summary("", b"", statement, terms).standing(terms.day) == []
+    assert assessing.summary("", b"", statement, terms).standing(terms.day) == []
     shutil.rmtree(to)

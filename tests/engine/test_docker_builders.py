@@ -49,8 +49,8 @@ def engine(folder: Path) -> Iterator[str]:
         child = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         for _ in range(240):
-            asked = subprocess.run(["docker", "--host", address, "version"], capture_output=True, check=False)
-            if asked.returncode == 0:
+            version = subprocess.run(["docker", "--host", address, "version"], capture_output=True, check=False)
+            if version.returncode == 0:
                 break
             assert child.poll() is None, (folder / "log").read_text()[-2000:]
             time.sleep(0.5)
@@ -113,10 +113,10 @@ def bake_on(small: Small, names: list[str], cache: str | None) -> str:
 
 
 def test_a_second_builder_takes_the_layers_of_the_first(small: Small, cache: str) -> None:
-    one, two = ([name] for name in NAMES)
-    first = bake_on(small, one, cache)
-    assert bake_on(small, two, cache) == first
+    first, second = ([name] for name in NAMES)
+    digest = bake_on(small, first, cache)
+    assert bake_on(small, second, cache) == digest
     subprocess.run(
-        ["docker", "--context", *two, "builder", "prune", "--all", "--force"], check=True, capture_output=True
+        ["docker", "--context", *second, "builder", "prune", "--all", "--force"], check=True, capture_output=True
     )
-    assert bake_on(small, two, None) != first, "the step makes the same each time: the test shows nothing"
+    assert bake_on(small, second, None) != digest, "the step makes the same each time: the test shows nothing"

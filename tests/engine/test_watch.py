@@ -180,11 +180,11 @@ def test_what_a_rebuild_fixes_is_in_the_changelogs_of_the_real_mirror(small: Sma
     entries = {"bsdutils": "1:2.38.1-5+b1", "libssl3": "3.0.9-1", "zlib1g": "1:1.2.13.dfsg-1"}
     lines = [f"{name}={version} sha256:{'d' * 64}\n" for name, version in entries.items()]
     small.file("debian.txt").write_text("".join(lines))
-    found = {fix.source: fix for fix in renewal.of(small.project, small.lock, small.scratch()).fixes}
-    assert "CVE-2024-28085" in found["util-linux"].cves
-    assert found["util-linux"].old == "2.38.1-5"
-    assert "CVE-2023-5363" in found["openssl"].cves and not found["openssl"].unknown
-    assert "CVE-2023-0464" not in found["openssl"].cves  # which 3.0.9 has fixed itself
+    fixes = {fix.source: fix for fix in renewal.of(small.project, small.lock, small.scratch()).fixes}
+    assert "CVE-2024-28085" in fixes["util-linux"].cves
+    assert fixes["util-linux"].old == "2.38.1-5"
+    assert "CVE-2023-5363" in fixes["openssl"].cves and not fixes["openssl"].unknown
+    assert "CVE-2023-0464" not in fixes["openssl"].cves  # which 3.0.9 has fixed itself
 
 
 READS = """

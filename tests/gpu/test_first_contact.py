@@ -102,17 +102,17 @@ def test_on_other_machines_a_few_probes_say_what_is_recorded_of_them(
     (fake,) = [fake for fake in FAKES if fake.title == title]
     machine = fake.machine(tmp_path / "machine", cuda_stack.libraries)
     ends = run(cuda_stack, machine, [*FEW, "ddp-equivalence"]).ends
-    said = {name: (end["outcome"], _of_any_rank(end["reason"])) for name, end in ends.items()}
+    outcomes = {name: (end["outcome"], _of_any_rank(end["reason"])) for name, end in ends.items()}
     red = ("failed", NO_GPU)
-    assert said == {"imports": ("passed", ""), "gemm-sweep": red, "nf4-parity": red, "ddp-equivalence": pair}
+    assert outcomes == {"imports": ("passed", ""), "gemm-sweep": red, "nf4-parity": red, "ddp-equivalence": pair}
     record = evidence.read(real, fakes.FakeGpus)
     assert record is not None and record.attempts is not None
     shown = record.attempts.by_machine[title]
     recorded = dict.fromkeys(shown.passed, ("passed", ""))
     for outcome, reasons in (("failed", shown.red), ("not-run", shown.not_run)):
         recorded |= {name: (outcome, _of_any_rank(line)) for line, names in reasons.items() for name in names}
-    assert not shown.certified and {name: recorded[name] for name in said.keys() & recorded.keys()} == {
-        name: said[name] for name in said.keys() & recorded.keys()
+    assert not shown.certified and {name: recorded[name] for name in outcomes.keys() & recorded.keys()} == {
+        name: outcomes[name] for name in outcomes.keys() & recorded.keys()
     }
 
 

@@ -30,8 +30,8 @@ def test_it_says_the_same_on_an_h200(fake: Fake, real: Project, libraries: Path,
     lock, record = lockfile.load(real, NEWEST), evidence.read(real, fakes.FakeGpus)
     assert record is not None and record.stack != lock.name
     (shown,) = [machine for machine in record.machines if machine.title == fake.title]
-    said = machines.preflight(real, lock, fake, libraries, tmp_path / "asked")
-    assert said == [(check.level, check.says) for check in shown.preflight]
+    checks = machines.preflight(real, lock, fake, libraries, tmp_path / "asked")
+    assert checks == [(check.level, check.says) for check in shown.preflight]
 
 
 def test_its_image_names_the_kernels_that_are_compared(real: Project) -> None:
@@ -42,6 +42,6 @@ def test_its_image_names_the_kernels_that_are_compared(real: Project) -> None:
 
 def test_a_v100_is_stopped(real: Project, libraries: Path, tmp_path: Path) -> None:
     (fake,) = [fake for fake in FAKES if fake.gpus == (stub.V100,)]
-    said = machines.preflight(real, lockfile.load(real, NEWEST), fake, libraries, tmp_path / "asked")
-    (stop,) = [line for level, line in said if level == "stop"]
+    checks = machines.preflight(real, lockfile.load(real, NEWEST), fake, libraries, tmp_path / "asked")
+    (stop,) = [line for level, line in checks if level == "stop"]
     assert "no kernels for Tesla V100-SXM2-32GB (compute capability 7.0)" in stop

@@ -18,9 +18,9 @@ LARGEST = (4096, 3584, 152064)  # the output of Qwen2 7B for a micro-batch
 def shapes(free: float, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[tuple[int, int, int], ...]]:
     torch = SimpleNamespace(cuda=SimpleNamespace(mem_get_info=lambda: (int(free), int(150e9))))
     monkeypatch.setitem(sys.modules, "torch", torch)
-    found: dict[str, tuple[tuple[int, int, int], ...]] = MODULE._shapes("cuda")
-    assert list(found) == ["bfloat16", "float16", "float32"] and len(set(found.values())) == 1
-    return found
+    shapes: dict[str, tuple[tuple[int, int, int], ...]] = MODULE._shapes("cuda")
+    assert list(shapes) == ["bfloat16", "float16", "float32"] and len(set(shapes.values())) == 1
+    return shapes
 
 
 def test_a_large_gpu_tries_every_shape(monkeypatch: pytest.MonkeyPatch) -> None:

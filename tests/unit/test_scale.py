@@ -9,28 +9,28 @@ import pytest
 from benchmarks import fleet, scaled
 from builder.base.project import Project
 from builder.certify import certificate
-from builder.certify.verdicts import Verdicts
+from builder.certify.assessment import Assessments
 from builder.lock import lockfile
 from builder.pages import evidence, generate
 from tests.conftest import Small
 
 
 def test_varied_certificates_hold_and_differ(real: Project, tmp_path: Path) -> None:
-    made = scaled.make(real, tmp_path / "scaled", 40)
-    assert len(made.stacks) == 2
-    verdicts = Verdicts(made.project)
-    judged = [each for name in made.stacks for each in verdicts.of(lockfile.load(made.project, name))]
-    assert [each.lasting for each in judged] == [()] * 40
-    assert len({each.sha256 for each in judged}) == 40
+    sample = scaled.make(real, tmp_path / "scaled", 40)
+    assert len(sample.stacks) == 2
+    assessments = Assessments(sample.project)
+    assessment = [each for name in sample.stacks for each in assessments.of(lockfile.load(sample.project, name))]
+    assert [each.lasting for each in assessment] == [()] * 40
+    assert len({each.sha256 for each in assessment}) == 40
     model = certificate.path(real, scaled.MODEL, "cpu", "docker").stat().st_size
-    assert abs(made.bytes / 40 / model - 1) < 0.01
+    assert abs(sample.bytes / 40 / model - 1) < 0.01
 
 
 def test_some_of_many_do_not_hold(real: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaled, "ALTERED", 10)
-    made = scaled.make(real, tmp_path / "scaled", 20)
-    judged = Verdicts(made.project).of(lockfile.load(made.project, made.stacks[0]))
-    assert [each.name[-2:] for each in judged if each.lasting] == ["05", "15"]
+    sample = scaled.make(real, tmp_path / "scaled", 20)
+    assessment = Assessments(sample.project).of(lockfile.load(sample.project, sample.stacks[0]))
+    assert [each.name[-2:] for each in assessment if each.lasting] == ["05", "15"]
 
 
 @pytest.mark.parametrize(

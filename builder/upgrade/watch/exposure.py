@@ -39,8 +39,8 @@ class Exposure:
     def __str__(self) -> str:
         thing = self.match.installed
         fixed = f"fixed in {self.match.fixed}: " if self.match.fixed else ""
-        said = f" (VEX: {self.judged})" if self.judged else ""
-        return f"{self.match.name}: {thing.name} {thing.version} ({self.match.affected}); {fixed}{self.fit}{said}"
+        judgement = f" (VEX: {self.judged})" if self.judged else ""
+        return f"{self.match.name}: {thing.name} {thing.version} ({self.match.affected}); {fixed}{self.fit}{judgement}"
 
 
 def installed(lock: Lock, renewal: Renewal | None) -> list[Installed]:
@@ -54,7 +54,7 @@ def of(
     """Those of the matches that are about a stack. Raises NetworkError."""
     own, names = set(things), purls.of(lock)
     answers: dict[tuple[str, str], tuple[bool, str]] = {}
-    found = []
+    exposures = []
     for match in matches:
         thing = match.installed
         if thing not in own:
@@ -63,8 +63,8 @@ def of(
         if question not in answers:
             answers[question] = _fit(lock, match, renewal, scratch)
         kind = "pypi" if thing.ecosystem == osv.PYPI else "deb"
-        found.append(Exposure(match, tuple(names[kind, name] for name in thing.packages), *answers[question]))
-    return found
+        exposures.append(Exposure(match, tuple(names[kind, name] for name in thing.packages), *answers[question]))
+    return exposures
 
 
 def _fit(lock: Lock, match: Match, renewal: Renewal | None, scratch: Path) -> tuple[bool, str]:
@@ -87,13 +87,13 @@ def _fit(lock: Lock, match: Match, renewal: Renewal | None, scratch: Path) -> tu
 def lines(exposures: Sequence[Exposure], records: int) -> list[str]:
     """What there is to say of them: those with a fix one by one, the others together."""
     open_ = [exposure for exposure in exposures if not exposure.settled]
-    said = [str(exposure) for exposure in open_ if exposure.match.fixed]
+    sentences = [str(exposure) for exposure in open_ if exposure.match.fixed]
     if unfixed := [exposure for exposure in open_ if not exposure.match.fixed]:
         names = ", ".join(f"{each.match.name} ({each.match.installed.name})" for each in unfixed)
-        said.append(f"without a fix: {names}")
+        sentences.append(f"without a fix: {names}")
     if settled := len(exposures) - len(open_):
-        said.append(f"{settled} more are judged in VEX")
-    return said or [f"no known vulnerability, in {records} records"]
+        sentences.append(f"{settled} more are judged in VEX")
+    return sentences or [f"no known vulnerability, in {records} records"]
 
 
 def section(exposures: Sequence[Exposure], records: int) -> list[str]:

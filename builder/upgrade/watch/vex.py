@@ -101,15 +101,15 @@ def _require_reason(path: Path, statement: Statement) -> None:
 
 def judged(document: Document, exposures: Iterable[Exposure]) -> list[Exposure]:
     """The exposures with what people said of all of their packages: the first statement that a person made counts."""
-    found = []
+    answers = []
     for exposure in exposures:
-        said = [_said(document, exposure.match.names, purl) for purl in exposure.purls]
-        agreed = said[0] if said and all(word == said[0] for word in said) else ""
-        found.append(replace(exposure, judged=agreed))
-    return found
+        statuses = [_status(document, exposure.match.names, purl) for purl in exposure.purls]
+        agreed = statuses[0] if statuses and all(status == statuses[0] for status in statuses) else ""
+        answers.append(replace(exposure, judged=agreed))
+    return answers
 
 
-def _said(document: Document, names: Collection[str], purl: str) -> str:
+def _status(document: Document, names: Collection[str], purl: str) -> str:
     mine = (each.status for each in document.statements if each.status != OPEN and each.about(names, purl))
     return next(mine, "")
 
@@ -122,13 +122,13 @@ def updated(
     `inspected`: the purls of all stacks that were looked at; of others, every statement stays.
     """
     kept = [each for each in document.statements if each.status != OPEN or not _inspected(each, inspected)]
-    asked: dict[tuple[str, ...], dict[str, None]] = {}
+    questioned: dict[tuple[str, ...], dict[str, None]] = {}
     for exposure in exposures:
         for purl in exposure.purls:
             if not any(each.about(exposure.match.names, purl) for each in kept):
-                asked.setdefault(exposure.match.names, {})[purl] = None
+                questioned.setdefault(exposure.match.names, {})[purl] = None
     earlier = {_key(each): each for each in document.statements if each.status == OPEN}
-    new = [_question(names, list(purls), day) for names, purls in sorted(asked.items())]
+    new = [_question(names, list(purls), day) for names, purls in sorted(questioned.items())]
     questions = [earlier.get(_key(each), each) for each in new]
     statements = [*kept, *questions]
     if statements == document.statements:

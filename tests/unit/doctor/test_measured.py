@@ -287,13 +287,13 @@ def test_the_suite_is_told_the_names_under_which_distributions_are_published(
 def test_the_command_passes_on_the_device_and_whether_all_probes_run(
     monkeypatch: pytest.MonkeyPatch, real: Project, command: Command
 ) -> None:
-    asked = []
+    calls = []
 
     def run(_python: str, _versions: object, device: str, _report: object, *, everything: bool) -> list[Result]:
-        asked.append((device, everything))
+        calls.append((device, everything))
         return [Result("imports", "passed")]
 
     monkeypatch.setattr(suite, "run", run)
     for argv in (("--measure", "--device", "cuda"), ("--measure",), ("--measure-all",)):
         command(real.root, "doctor", "--python", sys.executable, *argv)
-    assert asked == [("cuda", False), ("cpu", False), ("cpu", True)]
+    assert calls == [("cuda", False), ("cpu", False), ("cpu", True)]

@@ -28,9 +28,9 @@ def test_a_name_that_the_release_has_is_missing_where_a_fork_has_overwritten_it(
     packages: dict[str, str], confidence: str | None
 ) -> None:
     case = reported(packages, GONE)
-    found = {finding.rule: finding for finding in diagnose.findings(case)}
+    findings = {finding.rule: finding for finding in diagnose.findings(case)}
     if confidence is None:
-        assert "overwritten" not in found
+        assert "overwritten" not in findings
         return
     first = diagnose.findings(case)[0]
     assert (first.rule, first.confidence) == ("overwritten", confidence)

@@ -77,10 +77,10 @@ def test_layers_are_shared_by_a_repository(wheels: Small) -> None:
 
 def test_builders_share_the_stacks(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Sequence[str]] = []
-    asked: list[str | None] = []
+    names: list[str | None] = []
 
     def docker(name: str | None = None) -> daemon.Docker:
-        asked.append(name)
+        names.append(name)
         return daemon.Docker("26", f"of {name}", "6")
 
     monkeypatch.setattr(buildx, "run", lambda _, argv, *__, **___: calls.append(argv))
@@ -99,7 +99,7 @@ def test_builders_share_the_stacks(small: Small, monkeypatch: pytest.MonkeyPatch
         [["buildx", "bake", "--builder", "two"], [str(path), "b"]],
     ]
     assert built == {"a": ("a", "of one"), "b": ("b", "of two"), "c": ("c", "of one")}
-    assert list(built) == ["a", "b", "c"] and asked == ["one", "two"]
+    assert list(built) == ["a", "b", "c"] and names == ["one", "two"]
 
 
 def test_without_a_builder_the_current_one_builds(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,8 @@ def test_a_range_is_evaluated_as_the_schema_says(
     export: Path, events: list[dict[str, str]], version: str, fixed: str | None
 ) -> None:
     add(export, record("PYSEC-2026-1", of("tiny-lib", *events)))
-    found = matched(export, distribution("tiny-lib", version))
-    assert [match.fixed for match in found] == ([] if fixed is None else [fixed])
+    matches = matched(export, distribution("tiny-lib", version))
+    assert [match.fixed for match in matches] == ([] if fixed is None else [fixed])
 
 
 def test_versions_that_are_listed_count_without_a_range(export: Path) -> None:
@@ -122,9 +122,9 @@ def test_debians_records_are_of_a_release_and_a_source(export: Path, ecosystem: 
     events = (BEGIN, {"fixed": "1:2.38.1-5+deb12u4"})
     add(export, record("DEBIAN-CVE-2026-3", of("util-linux", *events, kind=ecosystem), upstream=["CVE-2026-3"]))
     thing = Installed(DEBIAN, "util-linux", "1:2.38.1-5+deb12u3", ("bsdutils", "mount"), release)
-    found = matched(export, thing)
-    assert len(found) == count
-    assert all((match.name, match.fixed) == ("CVE-2026-3", "1:2.38.1-5+deb12u4") for match in found)
+    matches = matched(export, thing)
+    assert len(matches) == count
+    assert all((match.name, match.fixed) == ("CVE-2026-3", "1:2.38.1-5+deb12u4") for match in matches)
     newer = Installed(DEBIAN, "util-linux", "1:2.38.1-5+deb12u10", ("bsdutils",), release)
     assert matched(export, newer) == []
 
@@ -146,8 +146,8 @@ def test_an_export_is_read_as_it_is_published(export: Path) -> None:
         for number in range(3):
             name = f"PYSEC-2026-{number}"
             archive.writestr(f"{name}.json", json.dumps(record(name, of("tiny-lib", BEGIN))))
-    found, count = osv.matches(export, [distribution("tiny-lib", "1")])
-    assert ([match.name for match in found], count) == ([f"PYSEC-2026-{number}" for number in range(3)], 3)
+    matches, count = osv.matches(export, [distribution("tiny-lib", "1")])
+    assert ([match.name for match in matches], count) == ([f"PYSEC-2026-{number}" for number in range(3)], 3)
 
 
 def test_an_export_that_was_cut_short_is_no_clean_bill(export: Path) -> None:

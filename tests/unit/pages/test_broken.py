@@ -15,7 +15,7 @@ from tests.conftest import ROOT, Small
 ROW = {
     "name": "trl0.14-optimizer", "rule": "VETTED-0009", "confidence": "certain", "expected": "VETTED-0009",
     "commands": ["uv pip install --python ENV/bin/python3 'trl>=0.15.0,<0.16'"], "before": "fails", "after": "passes",
-    "said": "", "seconds": 61.5,
+    "output": "", "seconds": 61.5,
 }  # fmt: skip
 
 
@@ -57,6 +57,6 @@ def test_the_last_words_of_an_output_are_kept() -> None:
 def test_there_are_sixteen_and_each_has_a_question() -> None:
     assert len({*recorder.CONTROLS, *recorder.BY_HAND}) == 16
     assert set(recorder.CONTROLS) <= set(stack.control_names(Project(ROOT)))
-    for name, made in recorder.BY_HAND.items():
-        assert bool(made.program) != bool(made.probe), name
-        compile(made.program, name, "exec")
+    for name, environment in recorder.BY_HAND.items():
+        assert bool(environment.program) != bool(environment.probe), name
+        compile(environment.program, name, "exec")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import Project
-from builder.certify import certificate, judgement, verdicts
+from builder.certify import assessment as assessing
+from builder.certify import certificate, judgement
 from builder.site import board, history, stacks
 from builder.site.board import CPU
 from builder.site.certificates import Certificate
@@ -42,8 +43,8 @@ def test_a_certificate_is_in_the_column_of_its_gpu(gpus: stacks.StackPage, gpu: 
         if resource["name"] == "hardware":
             resource["annotations"] |= {"gpus": [gpu], "class": f"2x {gpu}, driver 1"}
     statement = certificate.Statement.model_validate(document)
-    judged = verdicts.summary("cuda-docker", b"", statement, judgement.terms(Project(ROOT), gpus.lock))
-    entry = Certificate("trl1.16-cu130", judged, [], "certified", b"")
+    assessment = assessing.summary("cuda-docker", b"", statement, judgement.terms(Project(ROOT), gpus.lock))
+    entry = Certificate("trl1.16-cu130", assessment, [], "certified", b"")
     certified = dataclasses.replace(gpus, current=[entry])
     assert column in board.columns([certified])
     cell = board.row(certified, board.columns([certified]))[column]

@@ -220,10 +220,10 @@ def test_many_stacks_are_on_several_pages(small: Small, make: Make, monkeypatch:
     small.issue()
     result = make(small.project)
     boards = ["index.html", "matrix-2.html", "matrix-3.html"]
-    found = [
+    linked = [
         {link for link in site_reader.read(page(result, path)).links if link.startswith("stacks/")} for path in boards
     ]
-    assert found == [
+    assert linked == [
         {f"stacks/{TINY}.html", f"stacks/{TINY}-b.html"},
         {f"stacks/{TINY}-c.html", f"stacks/{TINY}-d.html"},
         {f"stacks/{TINY}-e.html"},

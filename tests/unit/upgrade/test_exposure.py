@@ -59,48 +59,48 @@ def exposures(stack: Small, export: Path, known: Renewal | None) -> list[Exposur
 
 
 def test_a_fix_fits_or_what_is_in_the_way_is_said(stack: Small, export: Path) -> None:
-    found = {each.match.name: each for each in exposures(stack, export, renewed())}
-    assert {name: each.fits for name, each in found.items()} == {
+    exposed = {each.match.name: each for each in exposures(stack, export, renewed())}
+    assert {name: each.fits for name, each in exposed.items()} == {
         "CVE-2026-1": True, "PYSEC-2026-2": False, "PYSEC-2026-3": False, "DSA-1": True, "DSA-2": False,
     }  # fmt: skip
-    assert str(found["CVE-2026-1"]) == "CVE-2026-1: tiny-lib 1.0 (<1.5); fixed in 1.5: tiny-lib 2.0 fits"
-    assert "it does not fit: " in found["PYSEC-2026-2"].fit and "missing" in found["PYSEC-2026-2"].fit
-    assert found["PYSEC-2026-3"].fit == "no version is known to fix it"
-    assert found["DSA-1"].fit == "a rebuild with today's Debian packages has 2.38.1-5+deb12u5"
-    assert found["DSA-2"].fit == "the mirror has 2.38.1-5+deb12u5"
-    assert found["CVE-2026-1"].purls == (PURL,)
-    assert found["DSA-1"].purls == ("pkg:deb/debian/bsdutils@1:2.38.1-5%2Bdeb12u3?distro=bookworm",)
+    assert str(exposed["CVE-2026-1"]) == "CVE-2026-1: tiny-lib 1.0 (<1.5); fixed in 1.5: tiny-lib 2.0 fits"
+    assert "it does not fit: " in exposed["PYSEC-2026-2"].fit and "missing" in exposed["PYSEC-2026-2"].fit
+    assert exposed["PYSEC-2026-3"].fit == "no version is known to fix it"
+    assert exposed["DSA-1"].fit == "a rebuild with today's Debian packages has 2.38.1-5+deb12u5"
+    assert exposed["DSA-2"].fit == "the mirror has 2.38.1-5+deb12u5"
+    assert exposed["CVE-2026-1"].purls == (PURL,)
+    assert exposed["DSA-1"].purls == ("pkg:deb/debian/bsdutils@1:2.38.1-5%2Bdeb12u3?distro=bookworm",)
 
 
 def test_without_a_mirror_debians_packages_have_their_own_names(stack: Small, export: Path) -> None:
     add(export, record("DSA-3", of("bsdutils", BEGIN, {"fixed": "1:2.39"}, kind="Debian:12")))
-    found = {each.match.name: each for each in exposures(stack, export, None)}
-    assert "DSA-1" not in found
-    assert (found["DSA-3"].fits, found["DSA-3"].fit) == (False, "whether the mirror has it is not known")
+    exposed = {each.match.name: each for each in exposures(stack, export, None)}
+    assert "DSA-1" not in exposed
+    assert (exposed["DSA-3"].fits, exposed["DSA-3"].fit) == (False, "whether the mirror has it is not known")
 
 
 def test_those_without_a_fix_share_a_line(stack: Small, export: Path) -> None:
-    found = exposures(stack, export, renewed())
-    lines = exposure.lines(found, 5)
+    exposed = exposures(stack, export, renewed())
+    lines = exposure.lines(exposed, 5)
     assert len(lines) == 5 and lines[-1] == "without a fix: PYSEC-2026-3 (tiny-lib)"
     assert exposure.lines([], 5) == ["no known vulnerability, in 5 records"]
-    assert "- CVE-2026-1: tiny-lib 1.0 (&lt;1.5)" in "\n".join(exposure.section(found, 5))
+    assert "- CVE-2026-1: tiny-lib 1.0 (&lt;1.5)" in "\n".join(exposure.section(exposed, 5))
 
 
 # --- VEX -------------------------------------------------------------------------------------------------------------
 
 
 def update(stack: Small, export: Path, document: vex.Document, days: int = 0) -> vex.Document:
-    found = vex.judged(document, exposures(stack, export, renewed()))
+    exposed = vex.judged(document, exposures(stack, export, renewed()))
     day = certificate.today() + datetime.timedelta(days=days)
-    return vex.updated(document, found, set(purls.of(stack.lock).values()), day)
+    return vex.updated(document, exposed, set(purls.of(stack.lock).values()), day)
 
 
 def test_a_match_is_a_question_and_a_person_answers_it(stack: Small, export: Path, tmp_path: Path) -> None:
     file = tmp_path / "vex.json"
-    asked = update(stack, export, vex.read(file))
-    assert {each.status for each in asked.statements} == {"under_investigation"} and len(asked.statements) == 5
-    file.write_text(vex.to_json(asked))
+    questions = update(stack, export, vex.read(file))
+    assert {each.status for each in questions.statements} == {"under_investigation"} and len(questions.statements) == 5
+    file.write_text(vex.to_json(questions))
     assert update(stack, export, (again := vex.read(file)), days=1) is again  # nothing new is no new version
     document = json.loads(file.read_text())
     assert document["@context"] == "https://openvex.dev/ns/v0.2.0" and document["@id"].startswith("urn:uuid:")
@@ -108,8 +108,10 @@ def test_a_match_is_a_question_and_a_person_answers_it(stack: Small, export: Pat
     assert question["products"] == [{"@id": PURL}] and question["vulnerability"]["aliases"] == ["PYSEC-2026-1"]
     question.update(status="not_affected", justification="vulnerable_code_not_in_execute_path", supplier="me")
     file.write_text(json.dumps(document))
-    (one,) = [e for e in vex.judged(vex.read(file), exposures(stack, export, None)) if e.match.name == "CVE-2026-1"]
-    assert (one.judged, one.needs_a_person) == ("not_affected", False)
+    (answered,) = [
+        e for e in vex.judged(vex.read(file), exposures(stack, export, None)) if e.match.name == "CVE-2026-1"
+    ]
+    assert (answered.judged, answered.needs_a_person) == ("not_affected", False)
     add(export, record("PYSEC-2026-4", of("tiny-lib", BEGIN)))
     later = update(stack, export, vex.read(file))
     assert (later.version, len(later.statements)) == (2, 6)
@@ -118,11 +120,11 @@ def test_a_match_is_a_question_and_a_person_answers_it(stack: Small, export: Pat
 
 
 def test_questions_that_no_longer_arise_go_and_answers_stay(stack: Small, export: Path) -> None:
-    asked = update(stack, export, vex.read(stack.root / "none.json"))
-    answered = asked.statements[0].model_copy(update={"status": "affected"})
+    questions = update(stack, export, vex.read(stack.root / "none.json"))
+    answered = questions.statements[0].model_copy(update={"status": "affected"})
     other = vex.Product.model_validate({"@id": "pkg:pypi/x@1"})
-    elsewhere = asked.statements[1].model_copy(update={"products": [other]})
-    document = asked.model_copy(update={"statements": [answered, elsewhere, *asked.statements[1:]]})
+    elsewhere = questions.statements[1].model_copy(update={"products": [other]})
+    document = questions.model_copy(update={"statements": [answered, elsewhere, *questions.statements[1:]]})
     for path in export.iterdir():
         path.unlink()
     add(export, record("PYSEC-2026-9", of("other", BEGIN)))
@@ -176,8 +178,8 @@ def test_watch_says_what_a_rebuild_fixes(stack: Small, command: Command, monkeyp
 def test_without_a_mirror_it_is_said_and_nothing_fails(stack: Small, command: Command) -> None:
     answer = watch(command, stack)
     assert answer.code == 0, answer.err
-    said = "packages were not compared with the mirror: the Debian mirror did not answer"
-    assert said in " ".join(answer.out.split())
+    sentence = "packages were not compared with the mirror: the Debian mirror did not answer"
+    assert sentence in " ".join(answer.out.split())
     debian = watch(command, stack, "--json").json[TINY]["debian"]
     assert debian == {"fixes": None, "note": "the Debian mirror did not answer"}
     earlier = watch(command, stack, "--json", "--as-of", "2026-01-01").json[TINY]

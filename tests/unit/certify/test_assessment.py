@@ -1,4 +1,4 @@
-"""The certificate files of a stack are judged once; tests/attacks/test_verdicts.py has what must not count."""
+"""The certificate files of a stack are judged once; tests/attacks/test_assessment.py has what must not count."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from builder.base import errors
-from builder.certify import certificate, judgement, standing, verdicts
-from builder.certify.verdicts import Judged, Verdicts
+from builder.certify import assessment as assessing
+from builder.certify import certificate, judgement, standing
+from builder.certify.assessment import Assessment, Assessments
 from tests.conftest import GOOD_RESULTS, TINY, Small
 
 
@@ -17,18 +18,18 @@ from tests.conftest import GOOD_RESULTS, TINY, Small
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of what is judged and not merely found."""
     names: list[str] = []
-    real = verdicts.judge
+    real = assessing.judge
 
-    def judge(name: str, content: bytes, terms: judgement.Terms) -> Judged:
+    def judge(name: str, content: bytes, terms: judgement.Terms) -> Assessment:
         names.append(name)
         return real(name, content, terms)
 
-    monkeypatch.setattr(verdicts, "judge", judge)
+    monkeypatch.setattr(assessing, "judge", judge)
     return names
 
 
-def read(small: Small) -> list[Judged]:
-    return Verdicts(small.project).of(small.lock)
+def read(small: Small) -> list[Assessment]:
+    return Assessments(small.project).of(small.lock)
 
 
 def test_a_certificate_is_judged_once(small: Small, counted: list[str]) -> None:
@@ -44,27 +45,32 @@ def test_the_answer_is_that_of_the_judgement(small: Small) -> None:
     path = small.issue("docker", day=datetime.date(2026, 1, 1))
     statement, terms = certificate.read(path), judgement.terms(small.project, small.lock)
     for _ in range(2):
-        (judged,) = read(small)
-        assert judged.doubts(terms.day) == judgement.doubts(statement, terms)
-        assert (judged.hardware, judged.about, judged.issued) == (
+        (assessment,) = read(small)
+        assert assessment.doubts(terms.day) == judgement.doubts(statement, terms)
+        assert (assessment.hardware, assessment.about, assessment.issued) == (
             statement.hardware,
             "image",
             datetime.date(2026, 1, 1),
         )
-        assert (judged.passed, judged.result, judged.gpus, judged.differs) == (2, "PASSED", False, False)
+        assert (assessment.passed, assessment.result, assessment.gpus, assessment.differs) == (
+            2,
+            "PASSED",
+            False,
+            False,
+        )
 
 
 def test_only_what_is_new_is_judged_and_what_is_gone_is_forgotten(small: Small, counted: list[str]) -> None:
     path = small.issue("host")
     read(small)
     path.with_name("cpu-other.json").write_bytes(path.read_bytes())  # the same bytes under another name
-    assert [judged.name for judged in read(small)] == ["cpu-host", "cpu-other"]
+    assert [assessment.name for assessment in read(small)] == ["cpu-host", "cpu-other"]
     small.issue("docker")
     read(small)
     assert counted == ["cpu-host", "cpu-docker"]
     path.unlink()
     path.with_name("cpu-other.json").unlink()
-    assert [judged.name for judged in read(small)] == ["cpu-docker"]
+    assert [assessment.name for assessment in read(small)] == ["cpu-docker"]
     small.issue("host")
     read(small)
     assert counted == ["cpu-host", "cpu-docker", "cpu-host"]
@@ -73,8 +79,8 @@ def test_only_what_is_new_is_judged_and_what_is_gone_is_forgotten(small: Small, 
 def test_each_judgement_is_reported_and_a_kept_one_is_not(small: Small) -> None:
     small.issue("host")
     said: list[str] = []
-    Verdicts(small.project, said.append).of(small.lock)
-    Verdicts(small.project, said.append).of(small.lock)
+    Assessments(small.project, said.append).of(small.lock)
+    Assessments(small.project, said.append).of(small.lock)
     assert said == [f"{TINY}: judging 1 of 1"]
 
 
@@ -82,14 +88,14 @@ def test_a_state_that_cannot_be_written_is_no_obstacle(small: Small, monkeypatch
     small.issue()
     (small.root / "state").write_text("a file")
     monkeypatch.setenv("VETTED_STATE", str(small.root / "state"))
-    assert [judged.lasting for judged in read(small)] == [()]
+    assert [assessment.lasting for assessment in read(small)] == [()]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"terms": "", "rows": {}}'])
 def test_a_damaged_file_of_verdicts_is_made_again(small: Small, counted: list[str], content: bytes) -> None:
     small.issue()
     first = read(small)
-    (small.project.state / "verdicts" / f"{TINY}.json").write_bytes(content)
+    (small.project.state / "assessments" / f"{TINY}.json").write_bytes(content)
     assert read(small) == first == read(small)
     assert len(counted) == 2
 
@@ -97,7 +103,7 @@ def test_a_damaged_file_of_verdicts_is_made_again(small: Small, counted: list[st
 def test_nothing_is_left_beside_them(small: Small) -> None:
     small.issue()
     read(small)
-    files = sorted(path.name for path in (small.project.state / "verdicts").iterdir())
+    files = sorted(path.name for path in (small.project.state / "assessments").iterdir())
     assert files == [f"{TINY}.json", f"{TINY}.seal"]
 
 
@@ -107,8 +113,8 @@ def test_doubts_without_end_are_not_kept(small: Small, counted: list[str]) -> No
     probes = [probe.model_copy(update={"name": "x" * 9000}) for probe in GOOD_RESULTS]
     predicate = statement.predicate.model_copy(update={"probes": probes})
     path.write_text(statement.model_copy(update={"predicate": predicate}).to_json())
-    (judged,) = read(small)
-    assert judged.lasting and read(small) == [judged]
+    (assessment,) = read(small)
+    assert assessment.lasting and read(small) == [assessment]
     assert len(counted) == 2
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from builder.base import seal
 from builder.base.project import sha256
-from builder.certify import certificate, judgement, standing, verdicts
-from builder.certify.verdicts import Verdicts
+from builder.certify import assessment as assessing
+from builder.certify import certificate, judgement, standing
+from builder.certify.assessment import Assessments
 from builder.intent import advisory
 from tests.conftest import GOOD_RUN, STACK_TOML, TINY, Small
 
@@ -52,7 +53,7 @@ def counts(small: Small) -> int:
 
 
 def kept(small: Small) -> Path:
-    return small.project.state / "verdicts" / f"{TINY}.json"
+    return small.project.state / "assessments" / f"{TINY}.json"
 
 
 def worthless(path: Path) -> None:
@@ -76,8 +77,8 @@ def test_a_kept_verdict_outlives_its_certificate(small: Small, path: Path, monke
     late = certificate.read(path).predicate.expires
     assert late
     monkeypatch.setattr(certificate, "today", lambda: late + datetime.timedelta(days=1))
-    (judged,) = Verdicts(small.project).of(small.lock)
-    assert any(doubt.startswith("it expired on") for doubt in judged.doubts(certificate.today()))
+    (assessment,) = Assessments(small.project).of(small.lock)
+    assert any(doubt.startswith("it expired on") for doubt in assessment.doubts(certificate.today()))
     assert standing.certified_on(small.project, small.lock, certificate.today())[0].endswith(f"expired on {late}")
 
 
@@ -109,7 +110,7 @@ def test_what_decided_has_changed_since(
         (small.project.advisories / "VETTED-9001.toml").write_text(ADVISORY)
         assert advisory.load_all(small.project)[0].matches(small.lock.versions) == "certain"
     else:
-        monkeypatch.setattr(verdicts, "_code", lambda: "a stricter judge")
+        monkeypatch.setattr(assessing, "_code", lambda: "a stricter judge")
         monkeypatch.setattr(judgement, "lasting", lambda *_: ["it is not enough any more"])
     assert counts(small) == 0
     assert tmp_path.is_dir()
@@ -117,16 +118,16 @@ def test_what_decided_has_changed_since(
 
 def test_the_code_that_judged_cannot_be_seen(small: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an archive all versions of the tool would look the same: there, none believes what another kept."""
-    monkeypatch.setattr(verdicts, "CODE", tmp_path / "archive.pyz")
-    verdicts._code.cache_clear()
+    monkeypatch.setattr(assessing, "CODE", tmp_path / "archive.pyz")
+    assessing._code.cache_clear()
     try:
         small.issue("host")
         assert counts(small) == 1
-        verdicts._code.cache_clear()  # another process
+        assessing._code.cache_clear()  # another process
         monkeypatch.setattr(judgement, "lasting", lambda *_: ["it is not enough any more"])
         assert counts(small) == 0
     finally:
-        verdicts._code.cache_clear()
+        assessing._code.cache_clear()
 
 
 def test_the_lock_of_a_run_on_a_host_has_changed_since(small: Small) -> None:
@@ -162,8 +163,8 @@ def test_a_verdict_is_sealed_by_somebody_else(small: Small, path: Path, monkeypa
     with monkeypatch.context() as theirs:
         theirs.setenv("XDG_STATE_HOME", str(small.root / "theirs"))
         kept(small).write_bytes(forged)
-        seal.put(kept(small).with_suffix(".seal"), f"verdicts of {TINY}", sha256(forged), small.scratch())
-        assert seal.intact(kept(small).with_suffix(".seal"), f"verdicts of {TINY}", sha256(forged))
+        seal.put(kept(small).with_suffix(".seal"), f"assessments of {TINY}", sha256(forged), small.scratch())
+        assert seal.intact(kept(small).with_suffix(".seal"), f"assessments of {TINY}", sha256(forged))
     assert counts(small) == 0
 
 
@@ -173,12 +174,12 @@ def test_the_verdict_of_another_certificate_is_given_to_this_one(small: Small, p
     bad = path.with_name("cpu-bad.json")
     bad.write_bytes(good)
     worthless(bad)
-    assert [bool(judged.lasting) for judged in Verdicts(small.project).of(small.lock)] == [True, False]
+    assert [bool(assessment.lasting) for assessment in Assessments(small.project).of(small.lock)] == [True, False]
     content = json.loads(kept(small).read_text())
     first, second = content["rows"]
     content["rows"] = {first: content["rows"][second], second: content["rows"][first]}
     kept(small).write_text(json.dumps(content))
-    assert [bool(judged.lasting) for judged in Verdicts(small.project).of(small.lock)] == [True, False]
+    assert [bool(assessment.lasting) for assessment in Assessments(small.project).of(small.lock)] == [True, False]
 
 
 def test_the_verdicts_of_another_stack_are_put_in_the_place_of_these(small: Small, path: Path) -> None:
@@ -189,8 +190,8 @@ def test_the_verdicts_of_another_stack_are_put_in_the_place_of_these(small: Smal
     for suffix in (".json", ".seal"):
         shutil.copy(kept(small).with_suffix(suffix), kept(small).with_name(f"other{suffix}"))
     lock = dataclasses.replace(small.lock, name="other")
-    (judged,) = Verdicts(small.project).of(lock)
-    assert judged.lasting[0].startswith("it speaks of vetted/tiny:")
+    (assessment,) = Assessments(small.project).of(lock)
+    assert assessment.lasting[0].startswith("it speaks of vetted/tiny:")
 
 
 def test_earlier_verdicts_are_put_back(small: Small, path: Path) -> None:
@@ -211,7 +212,7 @@ def test_a_file_is_exchanged_between_its_hash_and_its_judgement(
     """What is kept is about the bytes that were judged: the worthless ones do not get the verdict of the good ones."""
     good = path.read_bytes()
     worthless(path)
-    bad, real = path.read_bytes(), verdicts._hash
+    bad, real = path.read_bytes(), assessing._hash
     shutil.rmtree(small.project.state)
 
     def exchanged(file: Path) -> str | None:
@@ -220,7 +221,7 @@ def test_a_file_is_exchanged_between_its_hash_and_its_judgement(
         return digest
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(verdicts, "_hash", exchanged)
+        meanwhile.setattr(assessing, "_hash", exchanged)
         assert counts(small) == 1  # the good one is there now
     path.write_bytes(bad)
     assert counts(small) == 0

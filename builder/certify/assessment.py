@@ -1,6 +1,6 @@
 """The certificate files of stacks, judged: each once, and again when anything has changed that decides.
 
-To judge a certificate takes milliseconds, to hash it a tenth of one. So what was judged is kept in .vetted/verdicts/,
+To judge a certificate takes milliseconds, to hash it a tenth of one. So assessments are kept in .vetted/assessments/,
 with a seal: a row counts only for a file of the same bytes, and only under the same terms, which are the lock, the
 inputs, the suite, the advisories and this tool's own code. Every file is read and hashed every time. No answer about a
 day is kept: whether a certificate has expired is asked anew (dates.py).
@@ -37,7 +37,7 @@ CODE = Path(__file__).parents[1]  # all of this tool: a row is of the code that 
 Say = Callable[[str], None]
 
 
-class Judged(BaseModel):
+class Assessment(BaseModel):
     """What a certificate's file says, and what speaks against it on any day. `name`: of the file, without .json.
 
     `differs`: it is a report of a run that was not of the lock. `inputs`: those that it was judged by; none for a
@@ -75,10 +75,10 @@ class _Kept(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     terms: str
-    rows: dict[str, Judged]
+    rows: dict[str, Assessment]
 
 
-class Verdicts:
+class Assessments:
     """Judges the certificates of several stacks on one day. The suite and the advisories are read once."""
 
     def __init__(self, project: Project, say: Say = lambda _: None) -> None:
@@ -95,20 +95,20 @@ class Verdicts:
         first = self._first
         return Terms(self._project, lock, first.suite, first.probes, first.advisories, first.day)
 
-    def of(self, lock: Lock) -> list[Judged]:
+    def of(self, lock: Lock) -> list[Assessment]:
         """Every certificate of a stack, in the order of their names. Raises BadInputError for a file that is none."""
         answer = []
-        for path, judged in self.files(lock):
-            if isinstance(judged, ValueError | RecursionError):
-                raise certificate.unreadable(path, judged) from judged
-            if isinstance(judged, Exception):
-                raise judged
-            if judged.differs:
+        for path, assessment in self.files(lock):
+            if isinstance(assessment, ValueError | RecursionError):
+                raise certificate.unreadable(path, assessment) from assessment
+            if isinstance(assessment, Exception):
+                raise assessment
+            if assessment.differs:
                 raise certificate.misplaced(self._project.relative(path))
-            answer.append(judged)
+            answer.append(assessment)
         return answer
 
-    def files(self, lock: Lock) -> Iterator[tuple[Path, Judged | Exception]]:
+    def files(self, lock: Lock) -> Iterator[tuple[Path, Assessment | Exception]]:
         """Every file among the certificates of a stack: judged, or why it cannot be."""
         paths = certificate.files(self._project, lock.name)
         if not paths:
@@ -116,16 +116,16 @@ class Verdicts:
         terms = self.terms(lock)
         decisive = [_code(), lock.name, lock.image, lock.digest, terms.suite, self._advisories]
         key = sha256(json.dumps(decisive).encode())
-        known, rows = self._known(lock.name, key), dict[str, Judged]()
+        known, rows = self._known(lock.name, key), dict[str, Assessment]()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             hashes = pool.map(_hash, paths)
             for number, (path, digest) in enumerate(zip(paths, hashes, strict=True), start=1):
-                row: Judged | Exception | None = known.get(digest) if digest else None
+                row: Assessment | Exception | None = known.get(digest) if digest else None
                 # The inputs last: to compute today's takes longer than all the rest.
-                if not isinstance(row, Judged) or row.inputs not in ("", terms.inputs):
+                if not isinstance(row, Assessment) or row.inputs not in ("", terms.inputs):
                     self._say(f"{lock.name}: judging {number} of {len(paths)}")
                     row = _judged(path, terms)
-                if isinstance(row, Judged):
+                if isinstance(row, Assessment):
                     row = row if row.name == path.stem else row.model_copy(update={"name": path.stem})
                     if _small(row):
                         rows[row.sha256] = row
@@ -134,14 +134,14 @@ class Verdicts:
             self._keep(lock.name, _Kept(terms=key, rows=rows))
 
     def _path(self, stack: str) -> Path:
-        return self._project.state / "verdicts" / f"{stack}.json"
+        return self._project.state / "assessments" / f"{stack}.json"
 
-    def _known(self, stack: str, key: str) -> Mapping[str, Judged]:
+    def _known(self, stack: str, key: str) -> Mapping[str, Assessment]:
         """The rows of a stack that were kept under these terms, by this user of this machine."""
         path = self._path(stack)
         try:
             content = path.read_bytes()
-            if seal.intact(path.with_suffix(".seal"), f"verdicts of {stack}", sha256(content)):
+            if seal.intact(path.with_suffix(".seal"), f"assessments of {stack}", sha256(content)):
                 kept = _Kept.model_validate_json(content)
                 return kept.rows if kept.terms == key else {}
         except (OSError, ValidationError):
@@ -154,19 +154,19 @@ class Verdicts:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
                 write(path, content, Path(scratch))
-                seal.put(path.with_suffix(".seal"), f"verdicts of {stack}", sha256(content), Path(scratch))
+                seal.put(path.with_suffix(".seal"), f"assessments of {stack}", sha256(content), Path(scratch))
 
 
-def judge(name: str, content: bytes, terms: Terms) -> Judged:
+def judge(name: str, content: bytes, terms: Terms) -> Assessment:
     """A certificate of these bytes, judged. Raises ValueError or RecursionError when they are none."""
     return summary(name, content, certificate.parse(content), terms)
 
 
-def summary(name: str, content: bytes, statement: Statement, terms: Terms) -> Judged:
+def summary(name: str, content: bytes, statement: Statement, terms: Terms) -> Assessment:
     """What a statement says, and what speaks against it. `content`: the bytes that it was read from."""
     predicate, on_host = statement.predicate, judgement.engine(statement) == "host"
     subject = statement.subject[0].digest if statement.subject else None
-    return Judged(
+    return Assessment(
         name=name, sha256=hashlib.sha256(content).hexdigest(), subject=f"sha256:{subject.sha256}" if subject else "",
         hardware=statement.hardware, about="image" if statement.resource(certificate.INPUTS).digest else "lock",
         gpus=bool((statement.resource("hardware").annotations or {}).get("gpus")),
@@ -176,7 +176,7 @@ def summary(name: str, content: bytes, statement: Statement, terms: Terms) -> Ju
     )  # fmt: skip
 
 
-def _judged(path: Path, terms: Terms) -> Judged | Exception:
+def _judged(path: Path, terms: Terms) -> Assessment | Exception:
     # Read again: the bytes that are judged are those whose hash is kept, even if the file has changed since.
     try:
         return judge(path.stem, reading.content(path, str(path)), terms)
@@ -191,7 +191,7 @@ def _hash(path: Path) -> str | None:
     return None
 
 
-def _small(row: Judged) -> bool:
+def _small(row: Assessment) -> bool:
     return sum(map(len, (row.hardware, *row.lasting))) <= MOST
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.bundle.unbundle.stop import NO, NOT_YET, StopError, readable_size
+from builder.bundle.unbundle.work import busy, end_of
 from scripts.first_contact_machine import write
 
 EVENTS, EARLIER, RUN, LOG, LOCK = "events.jsonl", "earlier.jsonl", "run.json", "run.log", "lock"
@@ -44,21 +45,6 @@ def hold(out: Path) -> int:
     if run := state(out):
         write(out / RUN, {**run, "exit": None})  # that was of an earlier run
     return descriptor
-
-
-def busy(out: Path) -> bool:
-    """Whether a run holds the folder."""
-    try:
-        descriptor = os.open(out / LOCK, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def background(out: Path, lock: int, words: Sequence[str]) -> None:
@@ -139,7 +125,7 @@ def settled(out: Path) -> set[str]:
 def status(out: Path, wait_s: float) -> int:
     """Say how far the run is, at the latest after so many seconds. 0: it ended well, 1: it did not, 3: not ended."""
     deadline = time.monotonic() + wait_s
-    while (at_work := busy(out)) and (left := deadline - time.monotonic()) > 0:
+    while (at_work := busy(out / LOCK)) and (left := deadline - time.monotonic()) > 0:
         time.sleep(min(TICK_S, left))
     run = state(out)
     if not at_work and not run:
@@ -149,7 +135,7 @@ def status(out: Path, wait_s: float) -> int:
     if at_work:
         return NOT_YET
     if run.get("exit") is None:
-        print(f"{_end_of(out / LOG, 6)}\nnext: the same run again, which continues where it stopped")
+        print(f"{end_of(out / LOG, 6)}\nnext: the same run again, which continues where it stopped")
         return NO
     return 0 if run["exit"] == 0 else NO
 
@@ -170,13 +156,6 @@ def _summary(out: Path, run: dict[str, Any], at_work: bool) -> str:
 
 def _reason(event: Event) -> str:
     return f"{event['outcome']}: {(event['reason'] or '').partition(chr(10))[0][:200]}"
-
-
-def _end_of(log: Path, lines: int) -> str:
-    try:
-        return "\n".join(log.read_text(errors="replace").strip().splitlines()[-lines:])
-    except OSError:
-        return ""
 
 
 def pack(out: Path, file: Path) -> None:

@@ -15,17 +15,17 @@ import json
 import os
 import secrets
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pydantic
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from builder.base import reading, seal
-from builder.base.project import Project, sha256, write
+from builder.base.project import Project, remove, sha256, write
 from builder.certify import certificate, dates, judgement
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
@@ -150,11 +150,19 @@ class Assessments:
 
     def _keep(self, stack: str, kept: _Kept) -> None:
         path, content = self._path(stack), kept.model_dump_json().encode()
-        with suppress(OSError):  # a clone that may only be read, a disk that is full: judged again next time
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
-                write(path, content, Path(scratch))
-                seal.put(path.with_suffix(".seal"), f"assessments of {stack}", sha256(content), Path(scratch))
+        lock, scratch = self._project.state / "locks" / "assessments.lock", path.parent / ".unfinished"
+        # A clone that may only be read, a full disk, another process that keeps its own: judged again next time.
+        with suppress(OSError, Timeout):
+            for folder in (lock.parent, path.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(lock).acquire(timeout=0):
+                remove(scratch)  # of a process that was killed
+                scratch.mkdir()
+                try:
+                    write(path, content, scratch)
+                    seal.put(path.with_suffix(".seal"), f"assessments of {stack}", sha256(content), scratch)
+                finally:
+                    remove(scratch)
 
 
 def judge(name: str, content: bytes, terms: Terms) -> Assessment:

@@ -159,7 +159,7 @@ class Statement(_Model):
         """Why it is no longer valid on that day; None while it is, which includes the day on which it expires."""
         expires = self.predicate.expires
         if expires is None:
-            return "says no expiry"
+            return "has no expiry date"
         return f"expired on {expires}" if day > expires else None
 
 

@@ -11,7 +11,7 @@ from builder.certify.certificate import LIFETIME
 def doubts(issued: datetime.date | None, expires: datetime.date | None, day: datetime.date) -> Iterator[str]:
     """What speaks against a certificate with these dates on a day, a sentence each."""
     if issued is None or expires is None:
-        yield "it says no expiry: certify again"
+        yield "it has no expiry date: certify again"
     elif issued > day:
         yield f"it was issued on {issued}, which is not yet"
     elif expires != issued + LIFETIME:

@@ -19,6 +19,10 @@ HERE = re.compile(
 )
 
 
+# What a program in Go prints when it dies by a bug of its own, before the list of what it was doing.
+CRASH = re.compile(r"^(?:panic|fatal error): [^\n]*", re.MULTILINE)
+
+
 class Refusal(NamedTuple):
     """A refusal that `pattern` matches. {host} is the registry's; {ask}: the command that asks it for anything."""
 
@@ -37,6 +41,12 @@ SILENT = Refusal(
     "{host} does not answer",
     "the registry is down, or a proxy or firewall stands between",
     "{ask}; when that answers, run this again",
+)
+CRASHED = Refusal(
+    CRASH,
+    "oras or cosign crashed at {host}",
+    "a bug in the program, which shows when several transfers are refused at once",
+    "{ask}; run this again, and if it happens again, look into the registry's log for what it refuses",
 )
 REFUSALS = (  # the first that matches
     Refusal(
@@ -93,6 +103,8 @@ def explain(repository: Repository, output: str) -> errors.VettedError:
     for refusal in REFUSALS:
         if refusal.pattern.search(output):
             return _error(refusal, repository, tail)
+    if crash := CRASH.search(output):
+        return _error(CRASHED, repository, clean(crash[0]))
     return no_registry(repository, tail)
 
 

@@ -18,6 +18,7 @@ from builder.publish.refusal import UnusableError
 
 LARGEST = 64 << 20  # bytes that are fetched into memory: manifests, envelopes
 PATIENCE = 120.0  # seconds for one look-up; a push has no limit
+TRIES = 3  # after a crash of oras
 
 
 # --- look up and fetch ---------------------------------------------------------------------------------------------
@@ -103,8 +104,10 @@ def save(repository: Repository, digest: str, layout: Path) -> None:
 
 def _copy(repository: Repository, folder: Path, *argv: str) -> None:
     result = process.run(["oras", "cp", "--no-tty", *argv], cwd=folder)
-    if result.returncode != 0 and "panic:" in result.output:
-        # oras 1.2.0 dies when two transfers fail in different ways at once. One at a time, it prints the reason.
+    for _ in range(TRIES):
+        if result.returncode == 0 or not refusal.CRASH.search(result.output):
+            break
+        # oras 1.2.0 dies when two transfers fail in different ways at once. One at a time, it mostly prints the reason.
         result = process.run(["oras", "cp", "--concurrency", "1", "--no-tty", *argv], cwd=folder)
     if result.returncode != 0:
         raise refusal.explain(repository, result.output)

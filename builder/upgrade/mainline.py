@@ -117,7 +117,7 @@ def _fetch(repository: Path, source: Source) -> None:
         repository.parent.mkdir(parents=True, exist_ok=True)
         process.check("git init", ["git", "init", "--quiet", "--bare", str(repository)], env=QUIET)
     refs = (f"+HEAD:{HEAD}", "+refs/tags/*:refs/tags/*")
-    argv = ["git", "-C", str(repository), "fetch", "--quiet", "--no-tags", source.address, *refs]
+    argv = ["git", "-C", str(repository), "fetch", "--quiet", "--no-tags", "--", source.address, *refs]
     result = process.run(argv, env=QUIET, tool=FETCH)
     if result.returncode != 0:
         raise errors.NetworkError(

@@ -75,7 +75,7 @@ def withdrawn(stack: Stack) -> None:
         (of_another_suite, "it was earned with another suite"),
         (of_another_lock, f"it was earned with another lock\nexpected sha256:{{lock}}\ngot      sha256:{'2' * 64}"),
         (expired, "it expired on 2025-04-01: certify again"),
-        (without_expiry, "it says no expiry: certify again"),
+        (without_expiry, "it has no expiry date: certify again"),
         (failed, "it is the report of a run that failed"),
         (withdrawn, "withdrawn by VETTED-9001 of {today}: Tiny 1.0 greets nobody; the way out: tiny-lib>=2"),
     ],

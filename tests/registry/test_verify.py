@@ -186,7 +186,7 @@ def _no_parameters(statement: Any) -> None:
         (0, _failed, "it is the report of a run that failed"),
         (0, _unknown_key, "a certificate is signed, but cannot be read"),
         (0, _another_lock, "it was earned with another lock"),
-        (0, _without_dates, "it says no expiry: certify again"),
+        (0, _without_dates, "it has no expiry date: certify again"),
         (1, _bill_of_another_lock, f"the bill of materials is of lock sha256:{'2' * 64}, the provenance of"),
         (1, _bill_of_nothing, "was not made by Vetted"),
         (2, _another_stack, "this project has no stack '../../etc'"),

@@ -56,22 +56,22 @@ def background(to: Path, lock: int, arguments: Sequence[str]) -> None:
 def status(to: Path) -> int:
     """Say how far the run is. Exit codes: 0 it ended well, 1 it did not, 3 it has not ended."""
     results = to / RESULTS
-    busy = _busy(to)
+    at_work = busy(to / "lock")
     try:
         state: dict[str, Any] = json.loads((results / STATUS).read_text())
     except (OSError, ValueError):
         state = {}
     ended = state.get("exit")
-    if ended is not None and not busy:
+    if ended is not None and not at_work:
         print(f"ended: {state.get('answer')}\n{_probes(state)}".rstrip())
         return 0 if ended == 0 else NO
-    if busy:
-        print(f"at work: {state.get('step') or _end_of(results / LOG)}\n{_probes(state)}".rstrip())
+    if at_work:
+        print(f"at work: {state.get('step') or end_of(results / LOG)}\n{_probes(state)}".rstrip())
         return NOT_YET
     if not (to / RESULTS / LOG).is_file() and not state:
         raise StopError(NOT_YET, f"nothing has run in {to}", "", "the same command without --status")
     print(f"ended early: {state.get('step') or 'before the suite'}\n{_probes(state)}".rstrip())
-    print(_end_of(results / LOG, 6))
+    print(end_of(results / LOG, 6))
     print("next: the same command with --background, which continues where it stopped")
     return NO
 
@@ -83,21 +83,22 @@ def _probes(state: dict[str, Any]) -> str:
     return f"probes: {len(outcomes)} of {state.get('of') or '?'} ended: {listed}" if outcomes else ""
 
 
-def _end_of(log: Path, lines: int = 1) -> str:
+def end_of(log: Path, lines: int = 1) -> str:
+    """The last lines of a log; empty where there is none."""
     try:
         return "\n".join(log.read_text(errors="replace").strip().splitlines()[-lines:])
     except OSError:
         return ""
 
 
-def _busy(to: Path) -> bool:
-    """Whether a run holds the folder."""
+def busy(lock: Path) -> bool:
+    """Whether a run holds a lock file."""
     try:
-        descriptor = os.open(to / "lock", os.O_RDWR)
+        descriptor = os.open(lock, os.O_RDWR)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

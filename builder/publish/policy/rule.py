@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 from builder.base import sources
 from builder.base.project import Project
-from builder.certify import certificate
+from builder.certify import certificate, dates
 from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Statement
 from builder.intent import advisory as advisories
 from builder.publish.policy import history
@@ -55,7 +55,9 @@ class Rule:
 
     def doubts(self, statement: Statement, day: datetime.date) -> list[str]:
         """Why the image of a certificate may not run, a sentence for each reason; nothing if it may."""
-        return [*self._origin(statement), *_results(statement), *_dates(statement, day), *self._withdrawals(statement)]
+        issued, expires = statement.predicate.issued, statement.predicate.expires
+        by_date = dates.doubts(issued, expires, day)
+        return [*self._origin(statement), *_results(statement), *by_date, *self._withdrawals(statement)]
 
     def _origin(self, statement: Statement) -> Iterator[str]:
         if len(statement.subject) != 1:
@@ -151,15 +153,3 @@ def _outside(probe: ProbeResult) -> Iterator[Measurement]:
 
 def _number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _dates(statement: Statement, day: datetime.date) -> Iterator[str]:
-    issued, expires = statement.predicate.issued, statement.predicate.expires
-    if issued is None or expires is None:
-        yield "it says no expiry: certify again"
-    elif issued > day:
-        yield f"it was issued on {issued}, which is not yet"
-    elif expires != issued + LIFETIME:
-        yield f"it expires on {expires}, not {LIFETIME.days} days after {issued}"
-    elif day > expires:
-        yield f"it expired on {expires}: certify again"

@@ -245,7 +245,7 @@ def test_a_certificate_speaks_to_the_end_of_the_day_it_expires_on() -> None:
 
 
 def test_a_certificate_without_dates_speaks_no_more() -> None:
-    assert issue("passed").lapsed(ISSUED) == "says no expiry"
+    assert issue("passed").lapsed(ISSUED) == "has no expiry date"
 
 
 @pytest.mark.parametrize(

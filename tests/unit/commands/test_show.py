@@ -108,7 +108,7 @@ def test_show_of_a_certificate_of_before_certificates_expired(command: Command, 
     path.write_text(json.dumps(data, indent=2) + "\n")
     answer = command(small.root, "show", TINY)
     assert answer.code == 0
-    assert "  not valid: it says no expiry: certify again" in answer.out.splitlines()
+    assert "  not valid: it has no expiry date: certify again" in answer.out.splitlines()
 
 
 def test_show_of_one_engine_leaves_the_other_out(command: Command, small: Small) -> None:

@@ -152,7 +152,7 @@ def test_a_day_that_a_certificate_does_not_say(small: Small, make: Make) -> None
     forge(small.issue(), change)
     result = make(small.project)
     assert listed(result)["state"] == "does not hold"
-    assert "it says no expiry" in text(result, listed(result)["page"])
+    assert "it has no expiry date" in text(result, listed(result)["page"])
 
 
 def test_a_stack_without_a_certificate(small: Small, make: Make) -> None:

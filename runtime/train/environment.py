@@ -27,7 +27,6 @@ def complete(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of the processes of a run. Variables that the user set stay as they are."""
     defaults = {
         "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "TOKENIZERS_PARALLELISM": "false",

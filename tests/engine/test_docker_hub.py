@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.engine import hub
 from tests.engine.conftest import STACK, Workshop
-from tests.engine.training import rows, run, runs, train
+from tests.engine.training import rows, run, runs, train, typed
 
 CONFIG = """\
 model_name_or_path: team/tiny
@@ -56,8 +56,9 @@ def test_a_second_run_downloads_nothing_and_a_third_needs_no_network(
     proxies = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(names))
     with hub.serving(repositories, "0.0.0.0", "files.test", certificate) as server:  # noqa: S104 — a container's
         environment = {**own, **proxies, "HF_ENDPOINT": f"https://hub.test:{server.port}"}
-        code, output = run(mine, "train", "--config", "my.yaml", files=[hosts], env=environment)
+        code, output = typed(mine, "train", "--config", "my.yaml", files=[hosts], env=environment)
         assert code == 0, output
+        assert "model.safetensors: 100%" in output  # a bar of progress
         weights = (tmp_path / "model" / "model.safetensors").stat().st_size
         assert ("model.safetensors", weights) in server.downloads
         assert "train.jsonl" in {name for name, _ in server.downloads}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.engine.conftest import Workshop
@@ -41,6 +43,23 @@ def run(
     with compose(shop, "run", "--rm", service, *argv, cwd=cwd, files=files, env=env) as child:
         output, _ = child.communicate()
     return child.returncode, output
+
+
+def typed(root: Path, *argv: str, files: Sequence[Path] = (), env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Run a service as a person does who types in a terminal; returns its exit status and what the terminal showed."""
+    named = [word for file in (root / "compose.yaml", *files) for word in ("--file", str(file))]
+    terminal, end = pty.openpty()
+    with subprocess.Popen(
+        ["docker", "compose", *named, "run", "--rm", *argv],
+        cwd=root, env={**os.environ, "PWD": str(root), **(env or {})}, stdin=end, stdout=end, stderr=end,
+    ) as child:  # fmt: skip
+        os.close(end)
+        shown = bytearray()
+        with suppress(OSError):  # the end of a terminal is an error
+            while chunk := os.read(terminal, 65536):
+                shown += chunk
+    os.close(terminal)
+    return child.returncode, shown.decode(errors="replace")
 
 
 def train(shop: Workshop | Path, *argv: str, cwd: Path | None = None) -> tuple[int, str]:

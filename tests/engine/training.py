@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+import termios
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,7 @@ def typed(root: Path, *argv: str, files: Sequence[Path] = (), env: Mapping[str, 
     """Run a service as a person does who types in a terminal; returns its exit status and what the terminal showed."""
     named = [word for file in (root / "compose.yaml", *files) for word in ("--file", str(file))]
     terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (40, 120))  # bars of progress have no place in a terminal without a size
     with subprocess.Popen(
         ["docker", "compose", *named, "run", "--rm", *argv],
         cwd=root, env={**os.environ, "PWD": str(root), **(env or {})}, stdin=end, stdout=end, stderr=end,

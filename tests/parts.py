@@ -52,3 +52,10 @@ def programs(*names: str, how: str = INSTALL) -> None:
 def root() -> None:
     """Root, which mounting needs."""
     need("root", os.geteuid() == 0, "run the tests with sudo")
+
+
+def slurm() -> None:
+    """The daemons of a Slurm cluster, and the rights to start them."""
+    root()
+    daemons = ("slurmctld", "slurmd", "munged", "srun")
+    programs(*daemons, how="apt-get install --no-install-recommends slurmctld slurmd slurm-client munge")

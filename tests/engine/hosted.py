@@ -33,10 +33,18 @@ def folder(python: Path, target: Path) -> None:
             (target / "bin" / tool).symlink_to(path)
 
 
-def start(python: Path, here: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+def command(python: Path, *arguments: str) -> list[str]:
+    return [str(python), "-P", "-c", TRAIN, *arguments]
+
+
+def environment(python: Path, here: Path, **environ: str) -> dict[str, str]:
     path = {"PATH": f"{python.parent}:{here / 'bin'}", "PYTHONPATH": str(ROOT), "HOME": str(here)}
+    return {**path, "HF_HUB_OFFLINE": "1", **environ}
+
+
+def start(python: Path, here: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [str(python), "-P", "-c", TRAIN, *arguments], cwd=here, env={**path, "HF_HUB_OFFLINE": "1", **environ},
+        command(python, *arguments), cwd=here, env=environment(python, here, **environ),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 

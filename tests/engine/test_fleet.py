@@ -28,13 +28,11 @@ from tests.engine.cluster import Cluster
 from tests.engine.test_examples import check
 
 STACKS = [TINY, *(f"{TINY}-{letter}" for letter in "bcde")]
-DAEMONS = ("slurmctld", "slurmd", "munged", "srun")
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    parts.root()
-    parts.programs(*DAEMONS, how="apt-get install --no-install-recommends slurmctld slurmd slurm-client munge")
+    parts.slurm()
     with cluster.running(tmp_path_factory.mktemp("slurm") / "cluster") as started:
         yield started
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests import parts
+
 
 def git(folder: Path, *argv: str, day: str = "2026-11-01") -> None:
     """Run git without any configuration of this machine."""
@@ -14,7 +16,7 @@ def git(folder: Path, *argv: str, day: str = "2026-11-01") -> None:
     days = {f"GIT_{role}_DATE": f"{day}T00:00:00Z" for role in roles}
     nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     subprocess.run(
-        ["git", "-C", folder, *argv], env={**os.environ, **who, **days, **nobody}, check=True, capture_output=True
+        [parts.git(), "-C", folder, *argv], env={**os.environ, **who, **days, **nobody}, check=True, capture_output=True
     )
 
 

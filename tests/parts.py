@@ -49,6 +49,12 @@ def programs(*names: str, how: str = INSTALL) -> None:
     need(", ".join(missing), not missing, how)
 
 
+def git() -> str:
+    """Git, which makes the clone, and is not on every machine that has a copy of it."""
+    programs("git", how="sudo apt-get install git")
+    return "git"
+
+
 def root() -> None:
     """Root, which mounting needs."""
     need("root", os.geteuid() == 0, "run the tests with sudo")

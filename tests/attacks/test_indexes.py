@@ -12,6 +12,7 @@ import pytest
 
 from builder.image import context, rootfs
 from builder.lock import lockfile
+from tests import parts
 from tests.conftest import TINY, Small, make_wheel
 from tests.localhost import Response, Server
 from tests.unit.conftest import Command
@@ -135,7 +136,7 @@ def test_the_attributes_of_a_commit_run_a_program(tmp_path: Path, monkeypatch: p
     (repository / "pyproject.toml").write_text('[project]\nname = "kit"\nversion = "1.0"\n')
     (repository / "secret.txt").write_text("$Format:%H$\n")
     git = [
-        "git",
+        parts.git(),
         "-C",
         str(repository),
         "-c",

@@ -13,6 +13,7 @@ from builder.image import build, oci, origin
 from builder.image.origin import Origin
 from builder.lock.lockfile import Lock
 from builder.publish import libraries, nested, rebuild, sbom
+from tests import parts
 from tests.conftest import TINY, Small
 from tests.registry.conftest import image_of, make_image
 
@@ -63,8 +64,9 @@ def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
 def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp_path: Path) -> None:
     """The monitor and the hooks in a repository's configuration are not started."""
     for argv in (["init", "--quiet"], ["config", "core.fsmonitor", f"touch {tmp_path / 'started'}; false"]):
-        subprocess.run(["git", *argv], cwd=small.root, check=True)
-    commit = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fsmonitor=false", "commit"]
+        subprocess.run([parts.git(), *argv], cwd=small.root, check=True)
+    options = ("user.name=x", "user.email=x@example.org", "core.fsmonitor=false")
+    commit = [parts.git(), *(word for option in options for word in ("-c", option)), "commit"]
     subprocess.run([*commit, "--quiet", "--allow-empty", "--message=x"], cwd=small.root, check=True)
     assert origin.of(small.project, TINY).commit is not None
     assert not (tmp_path / "started").exists()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runtime import preflight
+from tests import parts
 from tests.conftest import ROOT, Small
 from tests.unit.runtime.kit import Machine
 
@@ -200,7 +201,7 @@ def test_a_folder_of_a_project_without_secrets_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["cosign.key", "other.key", "secrets/hf_token", ".env", "work/.env", "work/secrets/x"])
 def test_a_secret_is_committed_unseen(name: str) -> None:
     """Git ignores them."""
-    done = subprocess.run(["git", "check-ignore", "--quiet", "--no-index", name], cwd=ROOT, check=False)
+    done = subprocess.run([parts.git(), "check-ignore", "--quiet", "--no-index", name], cwd=ROOT, check=False)
     assert done.returncode == 0
 
 

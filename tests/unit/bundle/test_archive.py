@@ -12,6 +12,7 @@ import pytest
 
 from builder.bundle import archive
 from builder.bundle.unbundle import parts as unpacking
+from tests import parts
 from tests.conftest import ROOT, TINY, Small
 from tests.unit.conftest import Command
 
@@ -25,7 +26,9 @@ def test_a_size_is_read(text: str, size: int) -> None:
 
 def test_a_part_and_the_tracked_files_fit_into_one_transfer(command: Command, small: Small) -> None:
     """Of 64 MiB, with two to spare: the entry script and the list of parts go along, too."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        [parts.git(), "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     tracked = sum((ROOT / name).lstat().st_size for name in listed.split("\0") if name)
     assert archive.parse_size(archive.PART_SIZE) + tracked <= 62 << 20
     (default,) = re.findall(r"--part-size.*?default: (\w+)", command(small.root, "bundle", "--help").out, re.DOTALL)

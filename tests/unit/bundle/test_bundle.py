@@ -20,6 +20,7 @@ from builder.bundle.selection import TOOL
 from builder.bundle.unbundle.manifest import MANIFEST
 from builder.image.build import Built
 from builder.lock.lockfile import Entry, Lock
+from tests import parts
 from tests.conftest import PYTHON, ROOT, TINY, Small
 from tests.unit.bundle.conftest import make
 from tests.unit.bundle.test_layers import make_image, tar
@@ -130,7 +131,7 @@ def test_the_tool_brings_every_file_of_its_package_but_caches(
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="asks git which files the package has; this is no clone")
 def test_the_tool_brings_every_file_that_git_knows(small: Small) -> None:
-    listed = subprocess.run(["git", "ls-files", "builder"], cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run([parts.git(), "ls-files", "builder"], cwd=ROOT, check=True, capture_output=True, text=True)
     tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     assert tracked and ROOT / "builder" == TOOL
     assert tracked <= project_files(small.project, small.lock).keys()

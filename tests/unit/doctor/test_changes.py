@@ -16,6 +16,7 @@ from doctor.know import changes
 from doctor.know.changes import Change
 from scripts import change_index
 from scripts.change_index import Index, Row
+from tests import parts
 from tests.unit.doctor.kit import reported
 
 ATTRIBUTE = "AttributeError: 'GRPOTrainer' object has no attribute 'current_gradient_accumulation_steps'"
@@ -98,7 +99,7 @@ def test_no_person_is_in_the_index() -> None:
 def git(repository: Path, *arguments: str) -> None:
     person = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {**os.environ, **person, "GIT_CONFIG_GLOBAL": os.devnull}
-    subprocess.run(["git", "-C", str(repository), *arguments], check=True, capture_output=True, env=environment)
+    subprocess.run([parts.git(), "-C", str(repository), *arguments], check=True, capture_output=True, env=environment)
 
 
 def commit(repository: Path, source: str, message: str, file: str = "thing.py") -> None:

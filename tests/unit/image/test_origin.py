@@ -15,6 +15,7 @@ from builder.image import origin
 from builder.image.build import Built
 from builder.image.origin import Origin, Tool
 from builder.publish import provenance
+from tests import parts
 from tests.conftest import TINY, Small
 from tests.registry.conftest import make_image
 
@@ -31,7 +32,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def git(folder: Path, *argv: str) -> str:
     done = subprocess.run(
-        ["git", "-c", "user.name=Nobody", "-c", "user.email=nobody@example.org", *argv],
+        [parts.git(), "-c", "user.name=Nobody", "-c", "user.email=nobody@example.org", *argv],
         cwd=folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.strip()

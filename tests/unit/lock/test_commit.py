@@ -11,6 +11,7 @@ import pytest
 from builder.base import errors
 from builder.lock import commit, extension, lockfile
 from builder.lock.requirements import Commit
+from tests import parts
 from tests.conftest import TINY, Small, make_wheel
 from tests.unit.conftest import Command
 
@@ -27,7 +28,7 @@ class Repository:
 
     def git(self, *argv: str) -> str:
         me = ["-c", "user.name=me", "-c", "user.email=me@host.test"]
-        done = subprocess.run(["git", *me, *argv], cwd=self.folder, check=True, capture_output=True, text=True)
+        done = subprocess.run([parts.git(), *me, *argv], cwd=self.folder, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     def commit(self, **files: str) -> str:

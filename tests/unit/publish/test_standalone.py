@@ -12,6 +12,7 @@ import yaml
 
 from builder.image.build import Built
 from builder.publish import standalone
+from tests import parts
 from tests.conftest import TINY, Small
 from tests.registry.conftest import make_image
 from tests.unit.conftest import Command
@@ -35,7 +36,7 @@ def mine(tmp_path: Path) -> Path:
     """A repository of the user's own."""
     folder = tmp_path / "mine"
     folder.mkdir()
-    subprocess.run(["git", "init", "--quiet", folder], check=True, capture_output=True)
+    subprocess.run([parts.git(), "init", "--quiet", folder], check=True, capture_output=True)
     return folder
 
 
@@ -76,7 +77,7 @@ def test_what_git_commits_is_all_that_a_clone_needs(command: Command, small: Sma
     (mine / "runs" / "20260101-000000").mkdir()
     (mine / "runs" / "20260101-000000" / "run.json").touch()
     (mine / "runs" / ".huggingface" / "hub" / "model").touch()
-    git = ["git", "-C", str(mine), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    git = [parts.git(), "-C", str(mine), "-c", "user.name=x", "-c", "user.email=x@example.org"]
     subprocess.run([*git, "add", "compose.yaml", "vetted", "runs", ".gitignore"], check=True, capture_output=True)
     subprocess.run([*git, "commit", "--quiet", "--message", "x"], check=True, capture_output=True)
     listed = subprocess.run([*git, "ls-files"], check=True, capture_output=True, text=True).stdout.split()

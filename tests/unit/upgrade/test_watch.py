@@ -15,6 +15,7 @@ from builder.certify import certificate
 from builder.certify.certificate import LIFETIME, ProbeResult, Statement
 from builder.upgrade.recertification import Recertification
 from builder.upgrade.watch import notices, verdict
+from tests import parts
 from tests.conftest import LIBRARY, TINY, Small, make_wheel
 from tests.registry.conftest import advise
 from tests.unit.conftest import Command
@@ -43,7 +44,7 @@ class Watch(Moving):
 
     def git(self, *argv: str) -> str:
         return subprocess.run(
-            ["git", *argv], cwd=self.small.root, capture_output=True, text=True, check=True
+            [parts.git(), *argv], cwd=self.small.root, capture_output=True, text=True, check=True
         ).stdout.strip()
 
     def commit(self) -> None:
@@ -203,7 +204,7 @@ esac
 def forge(watching: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A remote, and a `gh` that writes down how it was called."""
     remote = tmp_path / "github.git"
-    subprocess.run(["git", "init", "--quiet", "--bare", str(remote)], check=True)
+    subprocess.run([parts.git(), "init", "--quiet", "--bare", str(remote)], check=True)
     watching.git("remote", "add", "origin", str(remote))
     program = tmp_path / "bin" / "gh"
     program.parent.mkdir()
@@ -218,7 +219,7 @@ def test_a_request_is_opened_once_and_then_brought_up_to_date(watching: Watch, f
     assert answer.code == 0, answer.err
     assert answer.out.splitlines()[-1].strip() == "https://forge.example.org/pull/7"
     pushed = subprocess.run(
-        ["git", "ls-remote", str(forge.with_name("github.git"))], capture_output=True, text=True, check=True
+        [parts.git(), "ls-remote", str(forge.with_name("github.git"))], capture_output=True, text=True, check=True
     ).stdout
     assert pushed == f"{watching.git('rev-parse', BRANCH)}\trefs/heads/{BRANCH}\n"
     assert f"pr create --head {BRANCH} --title {TINY}: holder" in forge.read_text()

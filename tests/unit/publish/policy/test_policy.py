@@ -15,6 +15,7 @@ from builder.certify import certificate
 from builder.certify.certificate import LIFETIME
 from builder.publish.policy import history, policyfile, rule
 from builder.publish.policy.rule import Rule
+from tests import parts
 from tests.conftest import GOOD_RUN, TINY, Small
 from tests.registry.conftest import advise
 from tests.unit.conftest import Command
@@ -39,7 +40,7 @@ def git(small: Small, *argv: str, day: datetime.date | None = None) -> str:
     env = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date, "HOME": str(small.root), "PATH": "/usr/bin:/bin"}
     who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
     return subprocess.run(
-        ["git", *who, *argv], cwd=small.root, env=env, capture_output=True, text=True, check=True
+        [parts.git(), *who, *argv], cwd=small.root, env=env, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 

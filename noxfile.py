@@ -50,7 +50,8 @@ def engine(session: nox.Session) -> None:
     # A file's tests stay together: what the first of them installs or builds, the others find (tests/distribution.py).
     # One more worker than cores: an installation or a container often waits for the disk.
     workers = str((os.cpu_count() or 1) + 1)
-    parallel = ["--numprocesses", workers, "--dist", "loadfile", "--durations", "50"]
+    # Each test's line as it begins and ends: a log that breaks off says what was running.
+    parallel = ["--numprocesses", workers, "--dist", "loadfile", "--durations", "50", "--verbose"]
     session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel), env=BYTECODE)
 
 

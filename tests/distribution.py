@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 # By file, the one that it follows: in the order of their names, as pytest collects them.
 FOLLOWS = {
@@ -48,6 +49,15 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
         config.option.loadscopereorder = False  # by the number of tests in a file, which says little of its time
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that a worker died of: it failed, and no other worker dies of it, as xdist's own would."""
+        units = self.assigned_work[node].values()
+        crash = next((test for unit in units for test, completed in unit.items() if not completed), None)
+        for unit in units:
+            unit.update({crash: True} if crash in unit else {})
+        super().remove_node(node)
+        return crash
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(super()._split_scope(nodeid))

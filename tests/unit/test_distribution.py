@@ -40,9 +40,13 @@ def some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_long_file_is_begun_first_and_what_follows_it_is_in_its_worker(some: Path) -> None:
+def session(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]
-    done = subprocess.run(argv, cwd=some, capture_output=True, text=True, check=False)
+    return subprocess.run([*argv, *options], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_long_file_is_begun_first_and_what_follows_it_is_in_its_worker(some: Path) -> None:
+    done = session(some)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("[gw")]
     by_worker: dict[str, list[str]] = {}
@@ -50,3 +54,27 @@ def test_the_long_file_is_begun_first_and_what_follows_it_is_in_its_worker(some:
         by_worker.setdefault(worker, []).append(test)
     (long,) = (tests for tests in by_worker.values() if "test_long.py::test_0" in tests)
     assert long[:3] == ["test_long.py::test_0", "test_z_after.py::test_0", "test_z_after.py::test_1"]
+
+
+HANGING = """\
+import os, time
+
+def test_0():
+    time.sleep(600)
+
+def test_1():
+    os._exit(1)
+
+"""
+
+
+def test_a_test_that_hangs_or_dies_fails_once_and_shows_where_and_the_others_run(some: Path) -> None:
+    (some / "pytest.ini").write_text("[pytest]\nfaulthandler_timeout = 1\nfaulthandler_exit_on_timeout = true\n")
+    (some / "test_a.py").write_text(HANGING + "def test_2(): pass\n")
+    done = session(some)
+    assert done.returncode == 1
+    for test in ("test_0", "test_1"):
+        assert f"crashed while running 'test_a.py::{test}'" in done.stdout
+        assert done.stdout.count(f"FAILED test_a.py::{test} - ") == 1
+    assert "2 failed, 9 passed" in done.stdout
+    assert 'test_a.py", line 4 in test_0' in done.stderr

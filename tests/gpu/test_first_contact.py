@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.base.project import Project
+from builder.certify.certificate import Statement
 from builder.image import render
 from builder.pages import evidence, fakes
 from smoke import probe
 from smoke.run.zygote import PRELOAD
 from tests.conftest import ROOT
-from tests.gpu import stub
+from tests.gpu import attempt, stub
 from tests.gpu.conftest import CudaStack, Run, run
 from tests.gpu.machines import FAKES, FEW
-from tests.gpu.stub import H200, Machine
+from tests.gpu.stub import H200, Call, Machine
 
 PROBES = probe.discover(ROOT / "smoke" / "probes")
 SINGLE = {name for name, file in PROBES.items() if file.probe.gpus == 1}
@@ -36,15 +39,23 @@ def run(context):
 '''
 
 
-@pytest.fixture(scope="module")
-def h200(cuda_stack: CudaStack, tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    return stub.machine(tmp_path_factory.mktemp("h200") / "machine", cuda_stack.libraries)
+@dataclass(frozen=True)
+class Attempt:
+    """A run of the whole suite on one H200, what `certify` states of it, and the calls of the driver."""
+
+    run: Run
+    statement: Statement
+    calls: list[Call]
 
 
 @pytest.fixture(scope="module")
-def whole(cuda_stack: CudaStack, h200: Machine) -> Run:
-    """The whole suite on one H200."""
-    return run(cuda_stack, h200)
+def whole(cuda_stack: CudaStack, tmp_path_factory: pytest.TempPathFactory) -> Attempt:
+    (fake,) = [fake for fake in FAKES if fake.title == "H200"]
+    folder = tmp_path_factory.mktemp("h200") / "new"
+    stack = (cuda_stack.lock, cuda_stack.environment, cuda_stack.libraries)
+    events: list[dict[str, Any]] = []
+    statement = attempt.certify_on(fake, Project(ROOT), *stack, folder, lambda event: events.append({**event}))
+    return Attempt(Run(events), statement, Machine(folder / attempt.MACHINE, ()).calls())
 
 
 def test_no_wheel_brings_a_driver_or_a_stub_of_one(cuda_stack: CudaStack) -> None:
@@ -54,22 +65,30 @@ def test_no_wheel_brings_a_driver_or_a_stub_of_one(cuda_stack: CudaStack) -> Non
     assert script.match(f"nvidia/cu13/{render.STUB}") and script.read_text().strip() == render.stub(cuda_stack.lock)
 
 
-def test_importing_the_stack_calls_the_driver_in_no_way(whole: Run, h200: Machine) -> None:
-    versions = whole.ready["preloaded"]
+def test_importing_the_stack_calls_the_driver_in_no_way(whole: Attempt) -> None:
+    versions = whole.run.ready["preloaded"]
     assert list(versions) == list(PRELOAD) and all(version[0].isdigit() for version in versions.values()), versions
-    assert h200.calls() != []
+    assert whole.calls != []
     # What a process forked for a probe does, has the start of that process in its stack.
-    assert [call for call in h200.calls() if "smoke/run/child.py" not in call.stack] == []
+    assert [call for call in whole.calls if "smoke/run/child.py" not in call.stack] == []
 
 
-def test_every_probe_says_that_there_is_no_gpu_to_use(whole: Run) -> None:
-    outcomes = {name: end["outcome"] for name, end in whole.ends.items()}
+def test_it_earns_no_certificate(whole: Attempt) -> None:
+    """Whatever the driver's tools say of it; tests/gpu/test_no_certificate.py has other machines."""
+    statement = whole.statement
+    assert (statement.hardware, statement.predicate.result) == ("1x NVIDIA H200, driver 580.95.05", "FAILED")
+    assert statement.predicate.issued is None
+
+
+def test_every_probe_says_that_there_is_no_gpu_to_use(whole: Attempt) -> None:
+    ends = whole.run.ends
+    outcomes = {name: end["outcome"] for name, end in ends.items()}
     assert {name for name, outcome in outcomes.items() if outcome == "passed"} == {"imports"}
     assert {name for name, outcome in outcomes.items() if outcome == "not-run"} == PAIRS
     for name in SINGLE - FORKING:
-        assert whole.ends[name]["reason"] == NO_GPU, name
+        assert ends[name]["reason"] == NO_GPU, name
     for name in FORKING - {"train-cli"}:  # its processes are those of a command
-        assert "row 1: rank 0: RuntimeError: No CUDA GPUs are available" in whole.ends[name]["reason"], name
+        assert "row 1: rank 0: RuntimeError: No CUDA GPUs are available" in ends[name]["reason"], name
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,14 @@ from builder.base import project
 from tests.conftest import ROOT
 from tests.gpu import attempt
 from tests.gpu.conftest import CudaStack
-from tests.gpu.machines import FAKES, Fake
+from tests.gpu.machines import FAKES
 
 BY_TITLE = {fake.title: fake for fake in FAKES}
 
 
-@pytest.mark.parametrize(
-    "fake", [BY_TITLE["H200"], replace(BY_TITLE["H200 without device files"], probes=())], ids=lambda fake: fake.title
-)
-def test_a_machine_that_only_claims_a_gpu(fake: Fake, cuda_stack: CudaStack, tmp_path: Path) -> None:
+def test_a_machine_that_only_claims_a_gpu(cuda_stack: CudaStack, tmp_path: Path) -> None:
+    """tests/gpu/test_first_contact.py has one with device files."""
+    fake = replace(BY_TITLE["H200 without device files"], probes=())
     statement = attempt.certify_on(
         fake, project.Project(ROOT), cuda_stack.lock, cuda_stack.environment, cuda_stack.libraries, tmp_path / "new"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,7 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(python: Path, here: Path) -> list[dict[str, Any]]:
     """The median of the seconds of each config. The first start of all is for the disk's cache, and is not counted."""
-    hosted.folder(python, here)
+    with tempfile.TemporaryDirectory() as made:
+        hosted.folder(hosted.make_task(python, Path(made)), here)
     seconds: dict[str, list[float]] = {wrong.name: [] for wrong in WRONG}
     answer(python, here, WRONG[0])
     for _ in range(STARTS):

@@ -26,7 +26,7 @@ from builder.image import build, daemon, oci, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from tests import parts
-from tests.engine import debian_locks
+from tests.engine import debian_locks, hosted
 from tests.registry.conftest import PASSWORD, make_keys
 from tests.registry.server import serving
 
@@ -122,16 +122,17 @@ def locks(shared: Path) -> None:
         _locked.update({folder: root / folder for folder in ("lockfiles", "images")})
 
 
-STATE = ("host", "debs", "rootfs", "wheels")
+ENVIRONMENT, DOWNLOADS = "host", ("debs", "rootfs", "wheels")
 
 
-def link_state(source: Workshop, target: Workshop) -> None:
-    """Give a project the environment and the downloads of another one, as hard links."""
-    for folder in STATE:
+def link_state(source: Workshop, target: Workshop, *folders: str) -> None:
+    """Give a project the downloads of another one as hard links, and more folders, such as its environment."""
+    for folder in (*DOWNLOADS, *folders):
         if (source.project.state / folder).exists():
             shutil.copytree(
-                source.project.state / folder, target.project.state / folder, symlinks=True, copy_function=os.link
-            )
+                source.project.state / folder, target.project.state / folder, symlinks=True, copy_function=os.link,
+                dirs_exist_ok=True,
+            )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -157,26 +158,37 @@ def workshop(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="session")
-def python(workshop: Workshop) -> Path:
+def equipped(workshop: Workshop, depot: Workshop) -> Workshop:
+    """The workshop with the stack's environment, which few tests need in it: it has 60 000 files."""
+    link_state(depot, workshop, ENVIRONMENT)
+    return workshop
+
+
+@pytest.fixture(scope="session")
+def environment(depot: Workshop) -> Path:
+    """The stack's environment on the host. All workers use it, and nobody changes it."""
+    return hostenv.path(depot.project, depot.lock)
+
+
+@pytest.fixture(scope="session")
+def python(environment: Path) -> Path:
     """Python in the stack's environment on the host."""
-    with workshop.project.holding(STACK) as scratch:
-        return hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None) / "bin" / "python"
+    return environment / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def built_in_task(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of its model and its data."""
+    return hosted.make_task(python, tmp_path_factory.mktemp("built-in"))
 
 
 @pytest.fixture
-def sibling(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
-    """A second project with the same environment and downloads, to be spoiled by one test."""
+def sibling(depot: Workshop, tmp_path: Path) -> Iterator[Workshop]:
+    """A second project with the same downloads, to be spoiled by one test."""
     spoiled = copy_of_project(tmp_path / "project")
-    link_state(workshop, spoiled)
+    link_state(depot, spoiled)
     yield spoiled
     shutil.rmtree(spoiled.root)
-
-
-@pytest.fixture
-def short(sibling: Workshop) -> Workshop:
-    """A sibling whose suite has one quick probe only."""
-    sibling.keep_probes("logprob_padding")
-    return sibling
 
 
 @pytest.fixture(scope="session")

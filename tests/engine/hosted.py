@@ -23,9 +23,15 @@ sys.exit(main(sys.argv[1:], Path("runs")))
 """
 
 
-def folder(python: Path, target: Path) -> None:
-    """Make a folder that a run can start in: the model and the data of the built-in task, runs/, and few programs."""
+def make_task(python: Path, target: Path) -> Path:
+    """Make the model and the data of the built-in task in a folder; returns theirs."""
     subprocess.run([str(python), "-c", TASK], cwd=target, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    return target / "task"
+
+
+def folder(task: Path, target: Path) -> None:
+    """Make a folder that a run can start in: the built-in task, runs/, and few programs."""
+    shutil.copytree(task, target / "task")
     (target / "runs").mkdir()
     (target / "bin").mkdir()
     for tool in TOOLS:

@@ -78,9 +78,9 @@ def test_no_config_of_trls_own_for_the_launcher_is_refused(site: Path, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def task(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def task(built_in_task: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("wrong")
-    hosted.folder(python, here)
+    hosted.folder(built_in_task, here)
     return here
 
 
@@ -96,9 +96,9 @@ def test_a_wrong_config_is_answered_with_its_place_and_the_fix(python: Path, tas
 
 
 @pytest.fixture(scope="module")
-def arithmetic(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def arithmetic(built_in_task: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("own")
-    hosted.folder(python, here)
+    hosted.folder(built_in_task, here)
     shutil.copytree(ROOT / "examples" / "arithmetic", here, dirs_exist_ok=True)
     subprocess.run([sys.executable, "-I", str(here / "make.py")], check=True, capture_output=True)
     return here
@@ -123,14 +123,11 @@ def test_a_script_of_ones_own_trains_the_same_task(python: Path, arithmetic: Pat
 CHAT = "{% for message in messages %}{{ message['content'] }}{% endfor %}="
 
 
-@pytest.mark.parametrize(
-    ("config", "ranks", "saved"),
-    [("full.yaml", 1, "model"), ("lora.yaml", 1, "adapter_model"), ("zero3.yaml", 2, "model")],
-)
+@pytest.mark.parametrize(("config", "ranks", "saved"), [("lora.yaml", 1, "adapter_model"), ("zero3.yaml", 2, "model")])
 def test_the_script_for_gsm8k_trains_on_rows_of_that_form(
-    python: Path, arithmetic: Path, tmp_path: Path, config: str, ranks: int, saved: str
+    python: Path, built_in_task: Path, arithmetic: Path, tmp_path: Path, config: str, ranks: int, saved: str
 ) -> None:
-    hosted.folder(python, tmp_path)
+    hosted.folder(built_in_task, tmp_path)
     shutil.copytree(ROOT / "examples" / "gsm8k", tmp_path, dirs_exist_ok=True)
     shutil.copytree(arithmetic / "model", tmp_path / "model")
     (tmp_path / "model" / "chat_template.jinja").write_text(CHAT)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.engine import hub
 from tests.engine.conftest import STACK, Workshop
-from tests.engine.training import rows, run, runs, train, typed
+from tests.engine.training import rows, run, runs, typed
 
 CONFIG = """\
 model_name_or_path: team/tiny
@@ -32,14 +32,12 @@ HOSTS = 'services: {train: {extra_hosts: ["hub.test:host-gateway", "files.test:h
 
 
 def test_a_second_run_downloads_nothing_and_a_third_needs_no_network(
-    chosen: Workshop, registry: tuple[str, ...], tmp_path: Path
+    chosen: Workshop, registry: tuple[str, ...], built_in_task: Path, tmp_path: Path
 ) -> None:
-    code, output = train(chosen, "--max_steps", "1")
-    assert code == 0, output
-    task, mine, secrets = runs(chosen)[-1] / "task", tmp_path / "mine", tmp_path / "secrets"
+    mine, secrets = tmp_path / "mine", tmp_path / "secrets"
     repositories = {"models/team/tiny": tmp_path / "model", "datasets/team/lines": tmp_path / "data"}
-    shutil.copytree(task / "model", tmp_path / "model")
-    shutil.copytree(task / "data", tmp_path / "data")
+    shutil.copytree(built_in_task / "model", tmp_path / "model")
+    shutil.copytree(built_in_task / "data", tmp_path / "data")
     mine.mkdir()
     (mine / "my.yaml").write_text(CONFIG)
     (mine / "mine.py").write_text(REWARD)

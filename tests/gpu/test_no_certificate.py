@@ -24,6 +24,8 @@ def test_a_machine_that_only_claims_a_gpu(cuda_stack: CudaStack, tmp_path: Path)
     )
     assert (statement.hardware, statement.predicate.result) == ("1x NVIDIA H200, driver 580.95.05", "FAILED")
     assert statement.predicate.issued is None
+    reasons = {result.name: result.reason for result in statement.predicate.probes}
+    assert reasons["gemm-sweep"] == "needs 1 GPU(s), found 0"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,17 +122,16 @@ def locks(shared: Path) -> None:
         _locked.update({folder: root / folder for folder in ("lockfiles", "images")})
 
 
-ENVIRONMENT, DOWNLOADS = "host", ("debs", "rootfs", "wheels")
+ENVIRONMENT, DOWNLOADS = ("host",), ("debs", "rootfs", "wheels")
 
 
-def link_state(source: Workshop, target: Workshop, *folders: str) -> None:
-    """Give a project the downloads of another one as hard links, and more folders, such as its environment."""
-    for folder in (*DOWNLOADS, *folders):
+def link_state(source: Workshop, target: Workshop, folders: Sequence[str] = DOWNLOADS) -> None:
+    """Give a project the downloads of another one, or other folders, as hard links."""
+    for folder in folders:
         if (source.project.state / folder).exists():
             shutil.copytree(
-                source.project.state / folder, target.project.state / folder, symlinks=True, copy_function=os.link,
-                dirs_exist_ok=True,
-            )  # fmt: skip
+                source.project.state / folder, target.project.state / folder, symlinks=True, copy_function=os.link
+            )
 
 
 @pytest.fixture(scope="session")

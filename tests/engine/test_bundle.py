@@ -20,7 +20,7 @@ from builder.base import machine
 from builder.bundle import bundle
 from builder.certify import assessment as assessing
 from builder.certify import certificate, hostenv, judgement
-from tests.engine.conftest import ENVIRONMENT, ROOT, STACK, Workshop, copy_of_project, link_state, processes
+from tests.engine.conftest import DOWNLOADS, ENVIRONMENT, ROOT, STACK, Workshop, copy_of_project, link_state, processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.
 ALONE = """
@@ -73,7 +73,7 @@ def packed(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     workshop = copy_of_project(root / "project")
     workshop.keep_probes("imports", "grpo_plain")
     (workshop.project.smoke / "probes" / "quick.py").write_text(QUICK)
-    link_state(depot, workshop, ENVIRONMENT)
+    link_state(depot, workshop, DOWNLOADS + ENVIRONMENT)
     python = root / "host" / "bin" / "python"
     subprocess.run([machine.uv_binary(), "venv", "--quiet", "--no-project", str(root / "host")], check=True)
     (packages,) = (root / "host").glob("lib/python*/site-packages")

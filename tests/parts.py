@@ -6,8 +6,10 @@ With VETTED_REQUIRE_ENGINE set, as in CI, a missing part fails the test instead:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,13 @@ def git() -> str:
 def root() -> None:
     """Root, which mounting needs."""
     need("root", os.geteuid() == 0, "run the tests with sudo")
+
+
+def cpu(flag: str) -> None:
+    """A CPU with these instructions, by the name that Linux gives them."""
+    flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    present = flags is not None and flag in flags[1].split()
+    need(f"{flag} of the CPU", present, "another machine has it", in_ci=False)
 
 
 def slurm() -> None:

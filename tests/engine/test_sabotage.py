@@ -11,6 +11,7 @@ import pytest
 from builder.certify import suite
 from builder.certify.certificate import ProbeResult
 from smoke import probe
+from tests import parts
 from tests.engine.conftest import ROOT, Workshop
 
 SABOTAGE = ROOT / "tests" / "sabotage"
@@ -32,6 +33,8 @@ def results(depot: Workshop, environment: Path, tmp_path_factory: pytest.TempPat
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_probe_notices(name: str, results: dict[str, ProbeResult]) -> None:
+    if needed := getattr(BREAKS[name], "CPU", ""):
+        parts.cpu(needed)
     result = results[name]
     assert result.outcome == "failed", f"{result.outcome}: {result.reason}"
     broken = {measurement.name for measurement in result.measurements if not measurement.ok}

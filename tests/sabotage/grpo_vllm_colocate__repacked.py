@@ -7,6 +7,7 @@ import inspect
 from tests.sabotage._break import sabotage
 
 CAUGHT_BY = ()
+CPU = "avx512f"  # oneDNN packs no weights in bfloat16 for a CPU without it, and vLLM keeps them as they are
 REASON = "'Parameter' object has no attribute 'weight_loader'"
 PATCH = "    layer.cpu_linear = torch.nn.functional.linear\n    return\n    dtype"
 

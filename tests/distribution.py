@@ -51,11 +51,16 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
         config.option.loadscopereorder = False  # by the number of tests in a file, which says little of its time
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Return the test that a worker died of: it failed, and no other worker dies of it, as xdist's own would."""
-        units = self.assigned_work[node].values()
-        crash = next((test for unit in units for test, completed in unit.items() if not completed), None)
-        for unit in units:
+        """Return the test that a worker died of: it failed, and no other worker dies of it.
+
+        xdist's own gives that test to the next worker, and all files that the dead one had completed: the next worker
+        gets one of those, has nothing to run, and waits for ever.
+        """
+        units = self.assigned_work[node]
+        crash = next((test for unit in units.values() for test, completed in unit.items() if not completed), None)
+        for unit in units.values():
             unit.update({crash: True} if crash in unit else {})
+        self.assigned_work[node] = {name: unit for name, unit in units.items() if not all(unit.values())}
         super().remove_node(node)
         return crash
 

@@ -70,11 +70,12 @@ def test_1():
 
 def test_a_test_that_hangs_or_dies_fails_once_and_shows_where_and_the_others_run(some: Path) -> None:
     (some / "pytest.ini").write_text("[pytest]\nfaulthandler_timeout = 1\nfaulthandler_exit_on_timeout = true\n")
-    (some / "test_a.py").write_text(HANGING + "def test_2(): pass\n")
+    # Its worker has completed another file before.
+    (some / "test_b.py").write_text(HANGING + "def test_2(): pass\n")
     done = session(some)
     assert done.returncode == 1
     for test in ("test_0", "test_1"):
-        assert f"crashed while running 'test_a.py::{test}'" in done.stdout
-        assert done.stdout.count(f"FAILED test_a.py::{test} - ") == 1
+        assert f"crashed while running 'test_b.py::{test}'" in done.stdout
+        assert done.stdout.count(f"FAILED test_b.py::{test} - ") == 1
     assert "2 failed, 9 passed" in done.stdout
-    assert 'test_a.py", line 4 in test_0' in done.stderr
+    assert 'test_b.py", line 4 in test_0' in done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ POLL = 5.0  # seconds
 GRACE = 60.0  # seconds that a shared disk may need to show the answer of a job that has left the queue
 JOURNAL = "jobs.json"
 FORGOTTEN = "Invalid job id"  # what squeue says of a job that ended minutes ago
+# Slurm's reason for a job whose node could not start it: Slurm drains the node, and the job waits until it is released.
+NOT_LAUNCHED = "launch failed requeued held"
+RELEASES = 2
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,11 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
 
 def outcomes(jobs: Mapping[Unit, Any], say: Callable[[str], None]) -> Iterator[Outcome]:
     """The outcome of each job, once, as it ends. While Slurm does not answer, the jobs are waited for."""
-    waiting, left = dict(jobs), dict[Unit, float]()
+    waiting, left, released = dict(jobs), dict[Unit, float](), Counter[Unit]()
     while waiting:
         queue = _queue(waiting.values())
         states = sorted((queue or {}).values())
-        say(", ".join(f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(states)))
+        say(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
         for each, job in list(waiting.items()):
             outcome = _answer(each, job)
             if outcome is None and queue is not None and job.job_id not in queue:
@@ -89,6 +93,8 @@ def outcomes(jobs: Mapping[Unit, Any], say: Callable[[str], None]) -> Iterator[O
                     outcome = Outcome(each, "", 0.0, error=f"the job ended without an answer; see {job.paths.stderr}")
             elif outcome is None:
                 left.pop(each, None)
+                if queue and queue.get(job.job_id) == _held(NOT_LAUNCHED):
+                    outcome = _again(each, job, released)
             if outcome is not None:
                 del waiting[each]
                 yield outcome
@@ -123,16 +129,33 @@ def _answer(each: Unit, job: Any) -> Outcome | None:
     return answer
 
 
+def _again(each: Unit, job: Any, released: Counter[Unit]) -> Outcome | None:
+    """Let Slurm start a job on another node; the outcome of the unit when that has been tried often enough."""
+    if released[each] < RELEASES:
+        released[each] += 1
+        process.run(["scontrol", "release", job.job_id])
+        return None
+    process.run(["scancel", job.job_id])
+    error = f"Slurm could not start the job, {RELEASES + 1} times\nnext: sinfo --list-reasons"
+    return Outcome(each, "", 0.0, error=error)
+
+
 def _queue(jobs: Iterable[Any]) -> dict[str, str] | None:
     """The state of each of these jobs that is in Slurm's queue, by its id; None when Slurm does not answer.
 
     A cluster need not keep accounts, so `sacct` is not asked.
     """
     ids = ",".join(job.job_id for job in jobs)
-    result = process.run(["squeue", "--noheader", "--array", "--format=%i %T", f"--jobs={ids}"])
+    result = process.run(["squeue", "--noheader", "--array", "--format=%i|%T|%r", f"--jobs={ids}"])
     if result.returncode != 0 and FORGOTTEN not in result.stderr:
         return None
-    return dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if " " in line)
+    rows = [line.split("|", 2) for line in result.stdout.splitlines() if line.count("|") > 1]
+    return {job: _held(reason) if "held" in reason.lower() else state.lower() for job, state, reason in rows}
+
+
+def _held(reason: str) -> str:
+    """The state of a job that does not start until somebody releases it."""
+    return f"held ({reason})"
 
 
 def _identity(home: Project, each: Unit) -> str:

@@ -94,15 +94,19 @@ def images() -> Iterator[None]:
 
 
 def test_the_parents_layers_stay_and_one_is_added_that_is_the_same_twice(
-    small: Workshop, planted: dict[str, str]
+    small: Workshop, planted: dict[str, str], tmp_path: Path
 ) -> None:
+    """The proof builds every kind of layer twice without any cache: those of the parent, and the one more."""
     parent = image_of(small, SMALL)
     answer = extend(small, SMALL, "--debian", DEBIAN, **planted)
     assert answer["extends"]["digest"] == lockfile.load(small.project, SMALL).digest
     assert DEBIAN in answer["debian"] and set(answer["own"]) >= {"nltk", "own-rewards", "pylatexenc"}
     proof = small.json("build", MINE, "--prove", env=planted)
     mine = image_of(small, MINE)  # the one that was proven
-    assert proof["first"] == proof["second"] == mine.manifest
+    kept = small.json("build", MINE, "--output", str(tmp_path / "kept"))
+    assert proof["identical"] is True
+    assert proof["first"] == proof["second"] == mine.manifest == kept["manifest"]
+    assert not any(oci.damaged(oci.read(tmp_path / "kept")))
     assert [layer.digest for layer in mine.layers[:-1]] == [layer.digest for layer in parent.layers]
     lock = lockfile.load(small.project, MINE)
     assert len(mine.layers) == len(render.layers(lock)) == len(parent.layers) + 1

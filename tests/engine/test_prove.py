@@ -1,4 +1,4 @@
-"""Reproducible builds: a small stack twice without any cache, and its root filesystem in two kinds of folder."""
+"""Reproducible builds: the root filesystem in two kinds of folder, and a small stack for tests that build it twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import sha256_file
-from builder.image import oci, rootfs
+from builder.image import rootfs
 from builder.intent import stack
 from builder.lock import lockfile
 from tests.engine.conftest import STACK, Workshop, copy_of_project, link_state
@@ -59,14 +59,6 @@ def beside(depot: Workshop, root: Path, intent: str, packages: Set[str]) -> Work
     rendered = workshop.vetted("render", SMALL)
     assert rendered.returncode == 0, rendered.stderr
     return workshop
-
-
-def test_two_builds_without_cache_are_identical_and_one_is_kept(small: Workshop, tmp_path: Path) -> None:
-    proof = small.json("build", SMALL, "--prove")
-    assert proof["identical"] is True
-    kept = small.json("build", SMALL, "--output", str(tmp_path / "layout"))
-    assert proof["first"] == proof["second"] == kept["manifest"]
-    assert not any(oci.damaged(oci.read(tmp_path / "layout")))
 
 
 def test_the_root_filesystem_is_the_same_below_a_closed_odd_folder_and_a_tight_umask(workshop: Workshop) -> None:

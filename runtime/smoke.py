@@ -13,6 +13,7 @@ from pathlib import Path
 from runtime import preflight
 
 SUITE = Path("/suite")
+NO_GPU = "GPU(s), found 0"  # the end of the reason for which the suite did not run a probe
 
 
 def main(probes: Sequence[str]) -> int:
@@ -26,7 +27,7 @@ def main(probes: Sequence[str]) -> int:
         "distributions": stack["distributions"],
         "memory_mib": memory_mib(),
     }
-    failures = 0
+    failures = missing = 0
     # As the tool does it: the supervisor runs in an isolated interpreter, the probes in the stack's.
     command = [sys.executable, "-I", "-S", str(SUITE / "smoke" / "__main__.py"), "--python", sys.executable]
     environment = {**os.environ, "PYTHONPATH": ""}
@@ -39,12 +40,15 @@ def main(probes: Sequence[str]) -> int:
             if event["event"] != "end":
                 continue
             failures += event["outcome"] not in ("passed", "not-run")
+            missing += event["outcome"] == "not-run" and (event.get("reason") or "").endswith(NO_GPU)
             reason = "" if event["outcome"] == "passed" else f"  {(event.get('reason') or '').splitlines()[0]}"
             print(f"{event['probe']:<24} {event['outcome']:<8} {event['seconds']:7.1f} s{reason}", flush=True)
         code = child.wait()
     if failures:
         print(f"{failures} failed", file=sys.stderr)
-    return 1 if failures else code
+    if missing:
+        print(f"no GPU is visible, so {missing} did not run\nnext: docker compose run preflight", file=sys.stderr)
+    return 1 if failures or missing else code
 
 
 def memory_mib(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:

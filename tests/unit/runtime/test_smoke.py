@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime import preflight, smoke
+from smoke.run import runner
 
 CUDA = {"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}
 # It keeps the request, reports two probes, and waits for the end of its input, as the real one does.
@@ -59,6 +61,23 @@ def test_a_red_probe_is_shown_with_its_reason(suite: Path, capsys: pytest.Captur
     printed = capsys.readouterr()
     assert "beta                     failed" in printed.out and "it fell" in printed.out
     assert printed.err == "1 failed\n"
+
+
+@pytest.mark.parametrize(("found", "status"), [(0, 1), (1, 0)])
+def test_probes_that_need_a_gpu_where_none_is_visible_are_no_success(
+    found: int, status: int, suite: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that needs two, where there is one, was not asked for."""
+    ends(suite, "not-run")
+    file = suite / "smoke" / "__main__.py"
+    reason = f"needs 2 GPU(s), found {found}"
+    file.write_text(file.read_text().replace("it fell", reason))
+    assert reason.endswith(smoke.NO_GPU) == (found == 0)
+    assert 'return f"needs {file.probe.gpus} GPU(s), found {visible}"' in inspect.getsource(runner)
+    assert smoke.main([]) == status
+    printed = capsys.readouterr()
+    assert f"not-run      1.0 s  {reason}" in printed.out
+    assert ("no GPU is visible, so 1 did not run\nnext: docker compose run preflight" in printed.err) == (found == 0)
 
 
 def test_without_a_suite_it_says_how_to_mount_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

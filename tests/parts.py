@@ -66,7 +66,7 @@ def cpu(flag: str) -> None:
     """A CPU with these instructions, by the name that Linux gives them."""
     flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     present = flags is not None and flag in flags[1].split()
-    need(f"{flag} of the CPU", present, "another machine has it", in_ci=False)
+    need(f"{flag} of the CPU", present, "run the test on a CPU that has it", in_ci=False)
 
 
 def slurm() -> None:

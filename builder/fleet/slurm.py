@@ -130,13 +130,13 @@ def _answer(each: Unit, job: Any) -> Outcome | None:
 
 
 def _again(each: Unit, job: Any, released: Counter[Unit]) -> Outcome | None:
-    """Let Slurm start a job on another node; the outcome of the unit when that has been tried often enough."""
+    """Release a job, so that Slurm starts it on another node; the outcome when it cannot be, or was often enough."""
     if released[each] < RELEASES:
         released[each] += 1
-        process.run(["scontrol", "release", job.job_id])
-        return None
+        if process.run(["scontrol", "release", job.job_id]).returncode == 0:
+            return None
     process.run(["scancel", job.job_id])
-    error = f"Slurm could not start the job, {RELEASES + 1} times\nnext: sinfo --list-reasons"
+    error = "Slurm held the job, because a node could not start it; it is cancelled\nnext: sinfo --list-reasons"
     return Outcome(each, "", 0.0, error=error)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from pip._internal.models.index import PyPI
 
 from builder.base import machine, project
 from builder.base.project import Project
-from builder.certify import certificate, engine, hostenv
+from builder.certify import certificate, hostenv
 from builder.image import build, daemon, oci, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -158,7 +156,7 @@ def workshop(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def equipped(workshop: Workshop, depot: Workshop) -> Workshop:
-    """The workshop with the stack's environment, which few tests need in it: it has 60 000 files."""
+    """The workshop with the stack's environment, which few tests need in it: linking its files takes long."""
     link_state(depot, workshop, ENVIRONMENT)
     return workshop
 
@@ -262,48 +260,3 @@ def chosen(workshop: Workshop, built: oci.Image, registry: tuple[str, ...]) -> I
     assert answer["image"].endswith(f"/images@{built.manifest}")
     yield workshop
     subprocess.run(["docker", "image", "rm", "--force", answer["image"]], capture_output=True, check=False)
-
-
-def containers() -> list[str]:
-    listed = subprocess.run(
-        ["docker", "ps", "--all", "--quiet", "--filter", f"label={engine.RUN_LABEL}"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return listed.stdout.split()
-
-
-def processes(folder: Path) -> list[str]:
-    """The command lines of processes that work in or from a folder."""
-    lines = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            inside = str((entry / "cwd").readlink()).startswith(str(folder))
-        except OSError:
-            continue
-        if inside or str(folder) in line:
-            lines.append(line)
-    return lines
-
-
-def killed_while(workshop: Workshop, argv: tuple[str, ...], program: str) -> None:
-    """SIGKILL to a command while a program works for it: nothing lives on. tests/unit/test_kills.py has the renames."""
-    with workshop.start(*argv) as child:
-        while not any(program in line for line in processes(workshop.root)):
-            assert child.poll() is None, f"ended before {program} ran"
-            time.sleep(0.02)
-        child.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while (alive := processes(workshop.root)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert alive == []
-    assert str(workshop.root) not in Path("/proc/mounts").read_text()
-
-
-def succeeds(workshop: Workshop, argv: tuple[str, ...]) -> None:
-    """The next run does the work, and leaves nothing half-written."""
-    done = workshop.vetted(*argv)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert workshop.partial_files() == []

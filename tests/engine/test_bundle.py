@@ -20,7 +20,8 @@ from builder.base import machine
 from builder.bundle import bundle
 from builder.certify import assessment as assessing
 from builder.certify import certificate, hostenv, judgement
-from tests.engine.conftest import DOWNLOADS, ENVIRONMENT, ROOT, STACK, Workshop, copy_of_project, link_state, processes
+from tests.engine.conftest import DOWNLOADS, ENVIRONMENT, ROOT, STACK, Workshop, copy_of_project, link_state
+from tests.engine.interruption import processes
 
 # A host has nothing but its loopback interface, which an empty network namespace must be told to use.
 ALONE = """

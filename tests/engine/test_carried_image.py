@@ -25,7 +25,8 @@ from builder.image import oci, target
 from builder.image.build import Built
 from builder.lock import debian as debs
 from tests import layouts, parts
-from tests.engine.conftest import Workshop, copy_of_project, processes
+from tests.engine.conftest import Workshop, copy_of_project
+from tests.engine.interruption import processes
 from tests.engine.test_bundle import Host
 
 # What a program finds inside: the user, the rights, the network and the files are as in Docker.

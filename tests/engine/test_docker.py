@@ -16,17 +16,8 @@ from builder.base import project, sources
 from builder.certify import certificate, engine, suite
 from builder.image import build, context, daemon, oci, target
 from tests.engine import debian_locks
-from tests.engine.conftest import (
-    DOCKER,
-    GPU_ONLY,
-    PLANTED,
-    ROOT,
-    STACK,
-    Workshop,
-    containers,
-    killed_while,
-    succeeds,
-)
+from tests.engine.conftest import DOCKER, GPU_ONLY, PLANTED, ROOT, STACK, Workshop
+from tests.engine.interruption import containers, killed_while, succeeds
 
 pytestmark = pytest.mark.usefixtures("docker")
 

@@ -14,7 +14,8 @@ from builder.base import errors
 from builder.certify import certificate, hostenv
 from builder.image import rootfs
 from tests import parts
-from tests.engine.conftest import ENVIRONMENT, GPU_ONLY, STACK, Workshop, killed_while, link_state, succeeds
+from tests.engine.conftest import ENVIRONMENT, GPU_ONLY, STACK, Workshop, link_state
+from tests.engine.interruption import killed_while, succeeds
 
 HOST = ("certify", STACK, "--engine", "host")
 NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}

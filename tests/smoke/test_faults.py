@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from runtime.smoke import NO_GPU
+
 from .conftest import HERE, Event, Run
 
 FAULTS = {
@@ -180,6 +182,12 @@ def test_gpus_are_needed_on_cuda_only(start: Callable[..., Run]) -> None:
     end = ends(start("faulty", {"device": "cuda", "probes": ["missing-gpu"]}).events())["missing-gpu"]
     assert end["outcome"] == "not-run"
     assert re.fullmatch(r"needs 1000 GPU\(s\), found \d+", end["reason"])
+
+
+def test_no_gpu_is_said_in_the_words_that_vetted_smoke_looks_for(start: Callable[..., Run]) -> None:
+    request = {"device": "cuda", "probes": ["missing-gpu"]}
+    end = ends(start("faulty", request, CUDA_VISIBLE_DEVICES="").events())["missing-gpu"]
+    assert end["reason"] == f"needs 1000 {NO_GPU}"
 
 
 def test_memory_limit_of_the_request_is_the_limit(start: Callable[..., Run]) -> None:

@@ -14,6 +14,7 @@ from builder.fleet.unit import Unit
 from tests.conftest import TINY
 
 UNIT = Unit(TINY, "host")
+CANCELLED = "Slurm held the job, because a node could not start it; it is cancelled\nnext: sinfo --list-reasons"
 # Each writes down what it was asked; squeue answers with the file `queue`, and `scontrol release` changes that.
 PROGRAM = """\
 #!{python}
@@ -25,6 +26,8 @@ with (here / "asked").open("a") as file:
     print(name, *sys.argv[1:], file=file)
 if name == "squeue":
     print((here / "queue").read_text())
+if name == "scontrol" and (here / "refused").exists():
+    sys.exit("Access/permission denied")
 if name == "scontrol" and (here / "started").exists():
     (here / "queue").write_text("7|RUNNING|None")
 """
@@ -49,10 +52,17 @@ def asked(folder: Path, program: str) -> list[str]:
 def test_a_job_that_no_node_can_start_is_released_twice_and_then_ended_with_a_reason(job: Any, tmp_path: Path) -> None:
     said: list[str] = []
     (outcome,) = slurm.outcomes({UNIT: job}, said.append)
-    assert outcome.error == "Slurm could not start the job, 3 times\nnext: sinfo --list-reasons"
+    assert outcome.error == CANCELLED
     assert asked(tmp_path, "scontrol") == ["scontrol release 7"] * 2
     assert asked(tmp_path, "scancel") == ["scancel 7"]
     assert set(said) == {"1 held (launch failed requeued held)"}
+
+
+def test_one_that_this_user_may_not_release_is_ended_at_once(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "refused").touch()
+    (outcome,) = slurm.outcomes({UNIT: job}, lambda _: None)
+    assert outcome.error == CANCELLED
+    assert len(asked(tmp_path, "scontrol")) == len(asked(tmp_path, "scancel")) == 1
 
 
 def test_one_that_starts_on_another_node_is_waited_for(job: Any, tmp_path: Path) -> None:

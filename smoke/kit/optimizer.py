@@ -19,6 +19,12 @@ class Follower:
         self._row = row
         self._moments: dict[str, tuple[Any, Any]] = {}
         self._steps = 0
+        self.lost = False  # whether what the optimizer remembers is no longer known
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the gradients of a step have a part in the next ones, as those of Adam have."""
+        return self._row["optimizer"] != "sgd"
 
     def clip(self, gradients: Weights, norm: float) -> Weights:
         """The gradients, no longer than allowed."""

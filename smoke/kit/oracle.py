@@ -200,12 +200,9 @@ class Run:
         entropies = [s.entropy.detach() for _, scored in parts for s in scored if s is not None]
         if not entropies:
             return [[1] * len(scored) for _, scored in parts], math.inf
-        flat = torch.cat(entropies)
-        threshold = torch.quantile(flat, 1 - factors.TOP)
+        threshold, gap = top_threshold(torch.cat(entropies))
         masks = [[1 if s is None else (s.entropy >= threshold).double() for s in scored] for _, scored in parts]
-        distances = (flat - threshold).abs()
-        distances = distances[distances > 0]
-        return masks, distances.min().item() if len(distances) else math.inf
+        return masks, gap
 
     def _nearest_edge(self, scored: Sequence[Scored | None]) -> float:
         o = self.objective
@@ -262,3 +259,19 @@ class Run:
             if entropies:
                 loss = loss - factors.ENTROPY_BONUS * torch.cat(entropies).mean() * share
         return loss
+
+
+def top_threshold(entropies: Any) -> tuple[float, float]:
+    """The entropy, in nats, from which a token of a micro-batch counts, and how near others are to it.
+
+    The threshold may be the entropy of a token, which then counts whatever rounding does. Where several tokens have that
+    entropy, as the first ones of a prompt's completions do, ranks that pad differently round them differently: the
+    distance is 0.
+    """
+    import torch
+
+    threshold = torch.quantile(entropies, 1 - factors.TOP)
+    distances = sorted((entropies - threshold).abs().tolist())
+    if distances[0] == 0:
+        distances = distances[1:]
+    return threshold.item(), min(distances, default=math.inf)

@@ -102,7 +102,7 @@ PROBE = Probe(
         ),
         Bound(
             "near_edge",
-            "steps left out, because rounding may decide on which side of an edge a ratio is: 0 to 3 over 12 seeds",
+            "steps left out, because rounding put a token on the other side of an edge than expected",
             "steps",
             at_most=8,
         ),

@@ -107,3 +107,22 @@ def test_an_update_that_is_wrong_by_a_hundredth_is_an_error(python: Path, tmp_pa
     right, wrong = map(float, done.stdout.split())
     assert right == 0
     assert wrong > 1e-3
+
+
+THRESHOLD = """
+import torch
+from smoke.kit.oracle import top_threshold
+
+for entropies in ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [7.0]):
+    print(*top_threshold(torch.tensor(entropies, dtype=torch.float64)))
+"""
+
+
+def test_rounding_decides_where_several_tokens_are_at_the_threshold_of_entropy(python: Path, tmp_path: Path) -> None:
+    """With seed 3, four tokens of equal entropy were, and ranks that padded them differently kept some of them."""
+    done = subprocess.run(
+        [python, "-c", THRESHOLD], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    values = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+    assert values == [(4.0, 1.0), (4.0, 0.0), (4.0, 0.0), (7.0, float("inf"))]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 PROBES = Path(__file__).parent / "probes"
+OWN = Path(__file__).parent / "own"  # of a user's configuration: a caller copies them among the others
 
 
 class BadProbeError(Exception):

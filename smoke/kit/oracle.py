@@ -264,8 +264,8 @@ class Run:
 def top_threshold(entropies: Any) -> tuple[float, float]:
     """The entropy, in nats, from which a token of a micro-batch counts, and how near others are to it.
 
-    The threshold may be the entropy of a token, which then counts whatever rounding does. Where several tokens have that
-    entropy, as the first ones of a prompt's completions do, ranks that pad differently round them differently: the
+    The threshold may be the entropy of a token, which then counts whatever rounding does. Where several tokens have
+    that entropy, as the first ones of a prompt's completions do, ranks that pad differently round them differently: the
     distance is 0.
     """
     import torch

@@ -23,8 +23,12 @@ def run(
     counted: tuple[str, ...],
     *,
     ranks: int = 1,
+    seeds: Mapping[str, int] | None = None,
 ) -> Iterator[Reading]:
-    """Run the rows that this TRL supports. `worst` are numbers of which the largest counts, `counted` are added up."""
+    """Run the rows that this TRL supports. `worst` are numbers of which the largest counts, `counted` are added up.
+
+    `seeds` are those of single rows, in place of the context's.
+    """
     if not {"entropy_coef", "multi_objective_aggregation"} <= adapter.known_options():
         raise TOO_OLD()
     pieces: dict[str, Callable[[Path, int], Any]] = {}
@@ -36,7 +40,7 @@ def run(
         if missing:
             left_out[name] = missing
         else:
-            pieces[name] = _piece(context, row, chosen, ranks)
+            pieces[name] = _piece(context, row, chosen, ranks, (seeds or {}).get(name, context.seed))
     results = side.side_by_side(pieces, context.directory / "rows", ranks=ranks, gpus=context.device == "cuda")
     failed = {name: result["failure"] for name, result in results.items() if "failure" in result}
     good = {name: result for name, result in results.items() if name not in failed}
@@ -49,9 +53,9 @@ def run(
         yield _sum(name, good)
 
 
-def _piece(context: Context, row: Row, chosen: dict[str, Any], ranks: int) -> Callable[[Path, int], Any]:
+def _piece(context: Context, row: Row, chosen: dict[str, Any], ranks: int, seed: int) -> Callable[[Path, int], Any]:
     def work(directory: Path, rank: int) -> Any:
-        own = dataclasses.replace(context, directory=directory, rank=rank, ranks=ranks)
+        own = dataclasses.replace(context, directory=directory, rank=rank, ranks=ranks, seed=seed)
         return interaction.run_row(own, row, chosen)
 
     return work

@@ -17,6 +17,7 @@ import yaml
 from builder.publish import training
 from runtime.config import options, source
 from runtime.train import merge
+from tests.conftest import ROOT
 from tests.engine import hosted
 from tests.engine.hosted import losses, runs
 
@@ -241,7 +242,15 @@ def test_trls_own_reward_is_logged_to_wandb_without_a_network(train: Train, task
     (task / "chat/chat_template.jinja").write_text(CHAT)
     words = ["--model_name_or_path", "chat", "--dataset_name", "sums.jsonl", "--reward_funcs", "accuracy_reward"]
     code, output = train(
-        "--config", "my.yaml", *words, "--report_to", "wandb", "--max_steps", "1", WANDB_MODE="offline"
+        "--config",
+        "my.yaml",
+        *words,
+        "--report_to",
+        "wandb",
+        "--max_steps",
+        "1",
+        WANDB_MODE="offline",
+        PYTHONPATH=str(ROOT),
     )
     assert code == 0, output
     (run,) = (runs(task)[-1] / "wandb").glob("offline-run-*")

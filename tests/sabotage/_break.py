@@ -7,21 +7,31 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from smoke import probe
-from smoke.kit import levels
+from smoke.kit import given, levels
 from smoke.probe import Context, Probe, Reading
 
 Run = Callable[[Context], Iterator[Reading]]
 
 
-def sabotage(name: str, break_it: Callable[[], None], *, rows: Mapping[str, str] | None = None) -> tuple[Probe, Run]:
+def sabotage(
+    name: str,
+    break_it: Callable[[], None],
+    *,
+    rows: Mapping[str, str] | None = None,
+    own: Mapping[str, Any] | None = None,
+) -> tuple[Probe, Run]:
     """The probe of this name, whose run comes after `break_it`, in every rank's process.
 
-    `rows`: of a probe with a covering array, only the rows with these levels, because a break shows in many.
+    `rows`: of a probe with a covering array, only the rows with these levels, because a break shows in many. `own`:
+    what a probe of a user's configuration is given.
     """
-    real = probe.load(probe.PROBES / f"{name.replace('-', '_')}.py")
+    folder = probe.PROBES if own is None else probe.OWN
+    real = probe.load(folder / f"{name.replace('-', '_')}.py")
 
     def run(context: Context) -> Iterator[Reading]:
         break_it()
+        if own is not None:
+            replace(given, "read", lambda *_: own)
         if rows:
             replace(levels, "rows", lambda right, *array: _with(rows, right(*array)))
         yield from real.run(context)

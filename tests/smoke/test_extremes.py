@@ -12,7 +12,9 @@ from smoke.kit import extremes
 
 from .conftest import ROOT
 
-FILES = sorted((*(ROOT / "smoke/probes").glob("*.py"), *(ROOT / "smoke/kit").glob("*.py")))
+FILES = sorted(
+    (*(ROOT / "smoke/probes").glob("*.py"), *(ROOT / "smoke/own").glob("*.py"), *(ROOT / "smoke/kit").glob("*.py"))
+)
 
 
 @pytest.mark.parametrize("values", [[1.0, math.nan, 2.0], [math.nan, 1.0, 2.0], [1.0, 2.0, math.nan]])

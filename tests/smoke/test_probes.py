@@ -14,9 +14,10 @@ from smoke import probe
 from .conftest import ROOT
 
 PROBES = probe.discover()
+ALL = PROBES | probe.discover(probe.OWN)
 
 
-@pytest.mark.parametrize("file", PROBES.values(), ids=PROBES)
+@pytest.mark.parametrize("file", ALL.values(), ids=ALL)
 def test_probe_says_what_it_is_for(file: probe.ProbeFile) -> None:
     """What it asks, what it catches, upstream links, and for every bound where it comes from."""
     text = ast.get_docstring(ast.parse(file.path.read_text())) or ""
@@ -32,7 +33,7 @@ def test_probe_says_what_it_is_for(file: probe.ProbeFile) -> None:
         assert (bound.limit() is None) == bound.why.startswith("recorded:")
 
 
-@pytest.mark.parametrize("file", PROBES.values(), ids=PROBES)
+@pytest.mark.parametrize("file", ALL.values(), ids=ALL)
 def test_probe_with_several_ranks_takes_as_many_gpus(file: probe.ProbeFile) -> None:
     """NCCL refuses two ranks on one GPU."""
     assert file.probe.ranks == 1 or file.probe.gpus >= file.probe.ranks

@@ -11,7 +11,7 @@ from smoke import probe
 
 from .conftest import ROOT
 
-PROBES = probe.discover()
+PROBES = probe.discover() | probe.discover(probe.OWN)
 BREAKS = probe.discover(ROOT / "tests" / "sabotage")
 
 # Nothing to ask without GPUs: what judges the answer is tested elsewhere.

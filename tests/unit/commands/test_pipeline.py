@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -68,6 +69,37 @@ def test_lock_mends_a_changed_hash(command: Command, wheels: Small) -> None:
     assert answer.code == 0
     assert answer.json == {TINY: {"changed": True, "digest": wheels.lock.digest, "findings": []}}
     assert wheels.lock.python[0].sha256 == true
+
+
+def test_certify_of_a_config_writes_a_report_and_no_certificate(command: Command, wheels: Small) -> None:
+    (wheels.root / "my.yaml").write_text("beta: 0.1\nlr_scheduler_type: cosine\n")
+    answer = command(wheels.root, "certify", TINY, "--engine", "host", "--config", "my.yaml")
+    assert answer.code == 0, answer.err
+    assert "no config.json of your model was found" in answer.err
+    assert "  the schedule cosine\n" in answer.out
+    assert f"my.yaml passes on {TINY}. A report, and no certificate:\n" in answer.out
+    report = wheels.root / ".vetted/configurations" / f"{TINY}-my.json"
+    assert json.loads(report.read_text())["combination"]["kl"] == "plain"
+    assert not list(wheels.root.glob("lockfiles/*/certificates/*"))
+    assert command(wheels.root, "certify", TINY, "--engine", "host", "--config", "my.yaml", "--json").json == (
+        json.loads(report.read_text())
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--config", "my.yaml", "--force"), 2, "not together with --force"),
+        (("--model-config", "config.json"), 2, "it is the model of a --config"),
+        (("--config", "not-there.yaml"), 3, "not-there.yaml: No such file or directory"),
+    ],
+)
+def test_certify_of_a_config_says_what_it_does_not_take(
+    command: Command, wheels: Small, options: tuple[str, ...], code: int, words: str
+) -> None:
+    answer = command(wheels.root, "certify", TINY, "--engine", "host", *options)
+    assert answer.code == code
+    assert words in answer.err
 
 
 def test_certify_on_the_host_writes_the_certificate_and_then_does_nothing(command: Command, wheels: Small) -> None:

@@ -1,0 +1,193 @@
+"""A user's combination of options, as the row of the suite's covering array that it is, and what no level stands for.
+
+The row has the combination at the suite's own values: a learning rate that moves a tiny model, few completions, a
+narrow clipping range. smoke/kit/levels.py has the levels, smoke/kit/factors.py what each asks of TRL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from builder.certify.configuration import Configuration
+
+LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
+CORRECTIONS = ("sequence_mask", "token_truncate", "token_mask", "sequence_truncate")
+ARCHITECTURES = ("qwen2", "llama", "qwen3")
+ROPES = ("default", "linear", "llama3")
+SCALES = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
+
+
+def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
+    """The row that the configuration is, and what about it no level stands for, in words."""
+    notes: list[str] = []
+    chosen = {
+        "loss": _known(own, "loss_type", LOSSES, notes),
+        "ratio": _known(own, "importance_sampling_level", ("token", "sequence"), notes),
+        **_batches(own),
+        "clipping": _clipping(own),
+        "scale": SCALES.get(str(own.get("scale_rewards", "group")).lower(), "group"),
+        "rewards": "two weighted" if _several(own.get("reward_funcs", [])) else "one",
+        "aggregation": "each first" if own.get("multi_objective_aggregation", "") == "normalize_then_sum" else "sum",
+        "kl": _kl(own),
+        "truncated": "masked" if own.on("mask_truncated_completions") else "counted",
+        "sampling": _sampling(own),
+        **_model(own, notes),
+        "adapter": _adapter(own),
+        "checkpointing": _checkpointing(own),
+        "optimizer": "sgd" if str(own.get("optim", "")).startswith("sgd") else "adamw",
+        "gradient norm": "clipped" if own.number("max_grad_norm", 1.0) > 0 else "free",
+        "rate": "constant" if str(own.get("lr_scheduler_type", "linear")).startswith("constant") else "linear",
+        "saving": "never" if own.off("save_strategy", "steps") else "resumed",
+        "evaluation": "never" if own.off("eval_strategy", "no") else "at start and between",
+        "prompts": "chat",
+        "padding": "to 16" if own.get("pad_to_multiple_of", None) else "none",
+        "entropy": "top quarter"
+        if own.number("top_entropy_quantile", 1.0) < 1
+        else ("bonus" if own.number("entropy_coef", 0.0) else "ignored"),
+        "generations": "2" if own.number("num_generations", 8) == 2 else "3",
+    }
+    if chosen["kl"] == "moving reference" and chosen["adapter"] != "none":
+        notes.append("TRL refuses sync_ref_model with an adapter: the reference is the model without it")
+        chosen["kl"] = "plain"
+    if chosen["embedding"] == "tied" and chosen["adapter"] == "LoRA, whole head":
+        notes.append("a tied embedding with a head that is trained as a whole")
+        chosen["adapter"] = "LoRA"
+    notes += _unjudged(own)
+    if own.processes > 1:
+        chosen |= {"backend": {2: "zero2", 3: "zero3"}.get(own.zero, "ddp"), "group": "on both ranks"}
+    elif own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate":
+        chosen |= {
+            "correction": _known(own, "vllm_importance_sampling_mode", CORRECTIONS, notes)
+            if own.on("vllm_importance_sampling_correction", True)
+            else "off",
+            "sleep": "on" if own.on("vllm_enable_sleep_mode") else "off",
+        }
+    return chosen, notes
+
+
+def _known(own: Configuration, option: str, values: tuple[str, ...], notes: list[str]) -> str:
+    """The value of an option, or the first one where the suite does not know it."""
+    value = str(own.get(option, values[0]))
+    if value in values:
+        return value
+    notes.append(f"{option}: {value}")
+    return values[0]
+
+
+def _batches(own: Configuration) -> dict[str, str]:
+    accumulation = max(1, int(own.number("gradient_accumulation_steps", 1)))
+    micro = int(own.number("steps_per_generation", 0))
+    if not micro and (together := own.number("generation_batch_size", 0)):
+        micro = int(together / max(1, own.number("per_device_train_batch_size", 8) * own.processes))
+    micro = micro or accumulation
+    if accumulation > 1 and micro < accumulation:
+        generation = "twice a step"
+    else:
+        generation = "every second step" if micro > accumulation else "every step"
+    return {
+        "accumulation": str(accumulation) if accumulation < 3 else "4",
+        "generation": generation,
+        "iterations": "2" if own.number("num_iterations", 1) > 1 else "1",
+    }
+
+
+def _clipping(own: Configuration) -> str:
+    if own.get("delta", None) is not None:
+        return "two-sided"
+    low = own.number("epsilon", 0.2)
+    return "asymmetric" if own.number("epsilon_high", low) != low else "even"
+
+
+def _several(functions: Any) -> bool:
+    return isinstance(functions, list) and len(functions) > 1
+
+
+def _kl(own: Configuration) -> str:
+    if own.number("beta", 0.0) == 0:
+        return "off"
+    if own.on("sync_ref_model"):
+        return "moving reference"
+    return "weighted" if own.on("use_bias_correction_kl") else "plain"
+
+
+def _sampling(own: Configuration) -> str:
+    if own.number("min_p", 0.0) > 0:
+        return "min-p"
+    if own.number("top_k", 0) > 0:
+        return "top-k"
+    warmth = own.number("temperature", 1.0)
+    if own.number("top_p", 1.0) < 1 or warmth > 1:
+        return "hot, top-p"
+    return "cold" if warmth < 1 else "plain"
+
+
+def _model(own: Configuration, notes: list[str]) -> dict[str, str]:
+    model = own.model
+    kind = str(model.get("model_type", ARCHITECTURES[0]))
+    if kind not in ARCHITECTURES:
+        notes.append(f"the architecture {kind}: own-architecture trains its twin; the objective is judged on a Qwen2")
+        kind = ARCHITECTURES[0]
+    heads = model.get("num_attention_heads") or 1
+    ratio = heads // (model.get("num_key_value_heads") or heads)
+    scaling = model.get("rope_scaling") or {}
+    rope = str(scaling.get("rope_type") or scaling.get("type") or "default") if isinstance(scaling, Mapping) else ""
+    if rope not in ROPES:
+        notes.append(f"positions of the kind {rope}")
+        rope = "default"
+    if rope == "default" and model.get("rope_theta", 10000.0) != 10000.0:
+        rope = "base 500"
+    return {
+        "architecture": kind,
+        "heads": "4 on 4 of 16"
+        if ratio == 1 and model
+        else "4 on 2 of 24"
+        if model.get("head_dim")
+        else "2 on 1 of 32",
+        "rope": rope,
+        "embedding": "tied" if model.get("tie_word_embeddings") else "untied",
+    }
+
+
+def _adapter(own: Configuration) -> str:
+    if not (own.on("use_peft") or own.on("load_in_4bit") or own.on("load_in_8bit")):
+        return "none"
+    if own.on("use_rslora"):
+        return "rank-stabilised"
+    whole = own.get("lora_modules_to_save", [])
+    return "LoRA, whole head" if "lm_head" in (whole if isinstance(whole, list) else [whole]) else "LoRA"
+
+
+def _checkpointing(own: Configuration) -> str:
+    if not own.on("gradient_checkpointing", True):
+        return "off"
+    options = own.get("gradient_checkpointing_kwargs", {})
+    if isinstance(options, str):
+        try:
+            options = json.loads(options)
+        except ValueError:
+            options = {}
+    reentrant = isinstance(options, Mapping) and options.get("use_reentrant") is True
+    return "reentrant" if reentrant else "not reentrant"
+
+
+def _unjudged(own: Configuration) -> list[str]:
+    """What the row leaves out."""
+    notes = []
+    optimizer = str(own.get("optim", "adamw_torch"))
+    if not optimizer.startswith(("adamw_torch", "sgd")):
+        notes.append(f"the optimizer {optimizer}: AdamW stands for it")
+    if (schedule := str(own.get("lr_scheduler_type", "linear"))) not in ("linear", "constant"):
+        notes.append(f"the schedule {schedule}")
+    if own.on("load_in_4bit") or own.on("load_in_8bit"):
+        notes.append("quantised weights, which probes of their own judge")
+    if own.on("bf16") or own.on("fp16") or str(own.get("dtype", own.get("torch_dtype", ""))) in ("bfloat16", "float16"):
+        notes.append("16-bit numbers: the row is in float32, grpo-bf16-recipe judges bfloat16")
+    if own.on("use_liger_kernel") or own.on("use_liger_loss"):
+        notes.append("Liger's kernels")
+    if own.on("use_vllm") and own.get("vllm_mode", "colocate") == "server":
+        notes.append("vLLM as a server: the trainer samples by itself here")
+    elif own.on("use_vllm") and own.processes > 1:
+        notes.append("vLLM together with several processes: each is judged alone")
+    return notes

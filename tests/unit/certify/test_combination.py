@@ -1,0 +1,134 @@
+"""A user's options in the terms of the covering array: only levels that there are, and nothing left out in silence."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from builder.certify import combination
+from builder.certify.configuration import Configuration
+from smoke.kit import factors, levels
+
+
+def row(model: dict[str, Any] | None = None, processes: int = 1, zero: int = 0, **settings: Any) -> dict[str, str]:
+    return combination.row(Configuration("my.yaml", settings, model or {}, processes=processes, zero=zero))[0]
+
+
+def notes(model: dict[str, Any] | None = None, **settings: Any) -> list[str]:
+    return combination.row(Configuration("my.yaml", settings, model or {}))[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "factor", "level"),
+    [
+        ({}, "loss", "dapo"),
+        ({"loss_type": "cispo"}, "loss", "cispo"),
+        ({"importance_sampling_level": "sequence"}, "ratio", "sequence"),
+        ({"gradient_accumulation_steps": 16}, "accumulation", "4"),
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 8}, "generation", "every second step"),
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2}, "generation", "twice a step"),
+        ({"generation_batch_size": 64, "per_device_train_batch_size": 8}, "generation", "every second step"),
+        ({"num_iterations": 4}, "iterations", "2"),
+        ({"epsilon_high": 0.28}, "clipping", "asymmetric"),
+        ({"epsilon": 0.2, "epsilon_high": "0.2"}, "clipping", "even"),
+        ({"delta": 1.5}, "clipping", "two-sided"),
+        ({"scale_rewards": False}, "scale", "none"),
+        ({"scale_rewards": "batch"}, "scale", "batch"),
+        ({"reward_funcs": ["a.b", "c.d"]}, "rewards", "two weighted"),
+        ({"beta": "4e-2"}, "kl", "plain"),
+        ({"beta": 0.04, "sync_ref_model": True}, "kl", "moving reference"),
+        ({"mask_truncated_completions": "true"}, "truncated", "masked"),
+        ({"temperature": 0.6, "top_k": 20}, "sampling", "top-k"),
+        ({"temperature": 0.6}, "sampling", "cold"),
+        ({"use_peft": True, "use_rslora": True}, "adapter", "rank-stabilised"),
+        ({"use_peft": True, "lora_modules_to_save": ["lm_head"]}, "adapter", "LoRA, whole head"),
+        ({"gradient_checkpointing": False}, "checkpointing", "off"),
+        ({"gradient_checkpointing_kwargs": '{"use_reentrant": true}'}, "checkpointing", "reentrant"),
+        ({"max_grad_norm": 0}, "gradient norm", "free"),
+        ({"save_strategy": "no"}, "saving", "never"),
+        ({"eval_strategy": "steps"}, "evaluation", "at start and between"),
+        ({"top_entropy_quantile": 0.2}, "entropy", "top quarter"),
+        ({"num_generations": 2}, "generations", "2"),
+    ],
+)
+def test_a_setting_has_its_level(settings: dict[str, Any], factor: str, level: str) -> None:
+    assert row(**settings)[factor] == level
+
+
+def test_a_model_has_its_levels() -> None:
+    llama = {
+        "model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500000.0,
+        "rope_scaling": {"rope_type": "llama3", "factor": 32.0}, "tie_word_embeddings": True,
+    }  # fmt: skip
+    found = row(llama)
+    chosen = [found[name] for name in ("architecture", "heads", "rope", "embedding")]
+    assert chosen == ["llama", "2 on 1 of 32", "llama3", "tied"]
+    assert row({"model_type": "qwen2", "num_attention_heads": 12, "rope_theta": 1e6})["rope"] == "base 500"
+
+
+def test_ranks_and_vllm_bring_factors_of_their_own() -> None:
+    assert row(processes=8, zero=3)["backend"] == "zero3"
+    assert row(processes=2)["backend"] == "ddp"
+    assert row(use_vllm=True)["correction"] == "sequence_mask"
+    assert row(use_vllm=True, vllm_importance_sampling_correction=False)["correction"] == "off"
+    assert "correction" not in row(use_vllm=True, vllm_mode="server")
+
+
+def test_what_no_level_stands_for_is_said() -> None:
+    assert notes() == []
+    assert notes(loss_type="mine") == ["loss_type: mine"]
+    assert "gemma2" in notes({"model_type": "gemma2"})[0]
+    said = "; ".join(notes(optim="paged_adamw_8bit", lr_scheduler_type="cosine", load_in_4bit=True, fp16=True))
+    assert all(word in said for word in ("paged_adamw_8bit", "cosine", "quantised", "16-bit"))
+
+
+def test_pairs_that_no_run_can_have_are_resolved_and_said() -> None:
+    assert row(beta=0.1, sync_ref_model=True, use_peft=True)["kl"] == "plain"
+    assert len(notes(beta=0.1, sync_ref_model=True, use_peft=True)) == 1
+    whole: dict[str, Any] = {"use_peft": True, "lora_modules_to_save": "lm_head"}
+    tied = {"model_type": "qwen2", "tie_word_embeddings": True}
+    assert row(tied, **whole)["adapter"] == "LoRA"
+    assert len(notes(tied, **whole)) == 1
+
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "loss_type": ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo", "other"),
+    "importance_sampling_level": ("token", "sequence", 3),
+    "gradient_accumulation_steps": (1, 2, 3, 8, "x"),
+    "steps_per_generation": (None, 1, 2, 16),
+    "num_iterations": (1, 2, 4),
+    "delta": (None, 1.5),
+    "epsilon_high": (None, 0.28),
+    "scale_rewards": (True, False, "group", "batch", "none", "odd"),
+    "beta": (0.0, 0.04, "1e-3"),
+    "sync_ref_model": (True, False),
+    "temperature": (0.7, 1.0, 1.2),
+    "top_k": (0, 50),
+    "min_p": (None, 0.1),
+    "use_peft": (True, False),
+    "gradient_checkpointing_kwargs": (None, {"use_reentrant": True}, "{", "[]"),
+    "use_vllm": (True, False),
+    "vllm_importance_sampling_mode": (None, "token_mask", "odd"),
+    "save_strategy": ("no", False, "steps", "epoch"),
+    "num_generations": (2, 4, 8),
+    "model": ({}, {"model_type": "phi3", "num_attention_heads": 32}, {"model_type": "qwen3", "rope_scaling": "odd"}),
+}
+
+
+def test_whatever_is_set_the_row_has_levels_that_a_run_can_have() -> None:
+    draw = random.Random(1)
+    known = {**levels.FACTORS, **levels.SAMPLER_FACTORS, **levels.RANK_FACTORS}
+    for factor in levels.FACTORS:
+        known[factor] = levels.FACTORS[factor]
+    for _ in range(2000):
+        settings = {name: draw.choice(values) for name, values in VALUES.items()}
+        model, processes = settings.pop("model"), draw.choice((1, 2, 8))
+        found = row(model, processes, draw.choice((0, 2, 3)), **settings)
+        assert found.keys() >= levels.FACTORS.keys()
+        assert all(level in known[factor] for factor, level in found.items()), found
+        for first, second, reason in levels.IMPOSSIBLE:
+            assert not (found[first[0]] == first[1] and found[second[0]] == second[1]), reason
+        assert factors.micro_batches(found) > 0
+        assert factors.options(found)["loss_type"] == found["loss"]

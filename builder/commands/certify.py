@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +11,10 @@ import typer
 
 from builder import console
 from builder.base import project
-from builder.base.project import Project, write
-from builder.certify import catalogue, certify, configuration
-from builder.certify import own as examine
+from builder.base.project import Project
+from builder.certify import catalogue, certify
 from builder.certify.certify import Certification, Options
-from builder.certify.configuration import Configuration
-from builder.certify.own import Examination
+from builder.commands import own_config
 from builder.commands.common import AsJson, Device, EngineName, OneStack, answering_engine, print_json, refuse
 from builder.image import daemon
 from builder.intent import advisory
@@ -66,7 +64,7 @@ def certify_(
 ) -> None:
     """Run real GRPO jobs on a stack. Write the certificate."""
     home = project.find()
-    own = _configuration(config, model_config, excluded={"--probe": probe, "--key": key, "--force": force})
+    own = own_config.chosen(config, model_config, excluded={"--probe": probe, "--key": key, "--force": force})
     lock = lockfile.load(home, name)
     if device == Device.cuda and lock.stack.device == "cpu":
         raise typer.BadParameter(f"{name} is a cpu stack: its lock has no CUDA", param_hint="--device")
@@ -76,7 +74,7 @@ def certify_(
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
         if own:
-            _examine(home, lock, options, own, scratch, advisories, as_json=as_json)
+            own_config.examine(home, lock, options, own, scratch, advisories, as_json=as_json)
             return
         if key:
             signing.public(key, scratch)  # one that cannot sign is reported before any work begins
@@ -96,69 +94,6 @@ def certify_(
         _print(home, lock, options, certification, advisories)
     if certification.statement.predicate.result != "PASSED" or certification.doubts:
         raise typer.Exit(1)
-
-
-def _configuration(
-    config: Path | None, model_config: Path | None, excluded: Mapping[str, object]
-) -> Configuration | None:
-    """The user's configuration, if one is named."""
-    if config is None:
-        if model_config is not None:
-            raise typer.BadParameter("it is the model of a --config", param_hint="--model-config")
-        return None
-    if given := [option for option, value in excluded.items() if value]:
-        raise typer.BadParameter(f"not together with {given[0]}: it gives a report", param_hint="--config")
-    return configuration.read(config, model_config)
-
-
-def _examine(
-    home: Project,
-    lock: Lock,
-    options: Options,
-    own: Configuration,
-    scratch: Path,
-    advisories: Sequence[Advisory],
-    *,
-    as_json: bool,
-) -> None:
-    """Run a configuration through the suite. Exits with 1 where a probe is red."""
-    if options.engine == EngineName.docker:
-        daemon.docker()
-    if not as_json:
-        model = f"the architecture of {own.model_file}" if own.model else "no config.json of your model was found"
-        console.err.print(f"{own.file} on {lock.stack.title}, {model}", soft_wrap=True, markup=False)
-    with console.Working(lock.name) as work:
-        examination = examine.examine(home, lock, options, own, scratch, work.step, work.event)
-    report = home.state / "configurations" / f"{lock.name}-{Path(own.file).stem}.json"
-    report.parent.mkdir(parents=True, exist_ok=True)
-    write(report, json.dumps(examination.to_json(), indent=2) + "\n", scratch)
-    if as_json:
-        print_json(examination.to_json())
-    else:
-        _print_examination(lock, examination, advisories)
-        console.out.print(f"  {home.relative(report)}")
-    if not examination.passed:
-        raise typer.Exit(1)
-
-
-def _print_examination(lock: Lock, examination: Examination, advisories: Sequence[Advisory]) -> None:
-    console.out.print(console.results_table(examination.results))
-    for line in console.reasons(examination.results, lock.versions, advisories):
-        console.out.print(line)
-    console.out.print()
-    without: dict[str, list[str]] = {}
-    for name, reason in examination.left_out.items():
-        without.setdefault(reason, []).append(name)
-    for reason, names in without.items():
-        console.out.print(f"left out, {reason}: {', '.join(names)}", markup=False)
-    console.out.print("not judged here:")
-    for what in (*examination.unjudged, *examine.LIMITS):
-        console.out.print(f"  {what}", markup=False)
-    red = [result.name for result in examination.results if result.outcome not in ("passed", "not-run")]
-    if red:
-        console.out.print(f"{examination.configuration.file} does not pass on {lock.name}: {', '.join(red)}")
-    else:
-        console.out.print(f"{examination.configuration.file} passes on {lock.name}. A report, and no certificate:")
 
 
 def _run(home: Project, lock: Lock, options: Options, key: str | None, scratch: Path, *, quiet: bool) -> Certification:

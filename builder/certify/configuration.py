@@ -13,7 +13,6 @@ import yaml
 
 from builder.base import errors
 from builder.certify.catalogue import Probe
-from runtime.config import files, sharding, source
 
 TRUE = ("true", "1", "yes", "on")
 LARGEST = 1 << 20  # bytes of a model's config.json
@@ -62,6 +61,8 @@ def read(file: Path, model: Path | None = None, environ: Mapping[str, str] = os.
 
     Without `model` it is looked for in the folder that the config names, and in the Hub's cache. Raises BadInputError.
     """
+    from runtime.config import source  # a bundle has no runtime/
+
     try:
         config = source.read(file, [])
     except (OSError, source.ConfigError) as error:
@@ -78,6 +79,8 @@ def read(file: Path, model: Path | None = None, environ: Mapping[str, str] = os.
 
 def _model_file(settings: Mapping[str, Any], places: Iterable[Path], environ: Mapping[str, str]) -> Path | None:
     """The config.json of the model that the settings name; None where it is not on this machine."""
+    from runtime.config import files
+
     name = str(settings.get("model_name_or_path") or "")
     if not name:
         return None
@@ -128,6 +131,8 @@ def _processes(settings: Mapping[str, Any], places: tuple[Path, ...]) -> int:
 
 
 def _zero(settings: Mapping[str, Any], places: tuple[Path, ...]) -> int:
+    from runtime.config import sharding
+
     name = str(settings.get("accelerate_config") or "")
     if name in ("zero1", "zero2", "zero3"):
         return int(name[-1])

@@ -4,7 +4,8 @@ The row of the covering array that your configuration is: loss, clipping, batche
 adapter, checkpointing, saving, ranks and ZeRO as you chose them, at the suite's own values and on a tiny model. The
 oracle of `interactions` judges tokens, losses, gradients, updates, checkpoints and logs.
 
-Catches what `interactions` catches where two options meet, and also where three or more of yours do. Needs one process, which forks the ranks.
+Catches what `interactions` catches where two options meet, and also where three or more of yours do. Needs one process,
+which forks the ranks.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 CORRECTIONS = ("sequence_mask", "token_truncate", "token_mask", "sequence_truncate")
 ARCHITECTURES = ("qwen2", "llama", "qwen3")
 ROPES = ("default", "linear", "llama3")
+USUAL_BASE = 10000.0  # of rotary positions
 SCALES = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
@@ -129,25 +130,32 @@ def _model(own: Configuration, notes: list[str]) -> dict[str, str]:
     if kind not in ARCHITECTURES:
         notes.append(f"the architecture {kind}: own-architecture trains its twin; the objective is judged on a Qwen2")
         kind = ARCHITECTURES[0]
-    heads = model.get("num_attention_heads") or 1
-    ratio = heads // (model.get("num_key_value_heads") or heads)
-    scaling = model.get("rope_scaling") or {}
-    rope = str(scaling.get("rope_type") or scaling.get("type") or "default") if isinstance(scaling, Mapping) else ""
-    if rope not in ROPES:
-        notes.append(f"positions of the kind {rope}")
-        rope = "default"
-    if rope == "default" and model.get("rope_theta", 10000.0) != 10000.0:
-        rope = "base 500"
     return {
         "architecture": kind,
-        "heads": "4 on 4 of 16"
-        if ratio == 1 and model
-        else "4 on 2 of 24"
-        if model.get("head_dim")
-        else "2 on 1 of 32",
-        "rope": rope,
+        "heads": _heads(model),
+        "rope": _rope(model, notes),
         "embedding": "tied" if model.get("tie_word_embeddings") else "untied",
     }
+
+
+def _heads(model: Mapping[str, Any]) -> str:
+    """By whether several heads share keys, and whether their size is free."""
+    heads = model.get("num_attention_heads")
+    if heads and model.get("num_key_value_heads", heads) in (heads, None):
+        return "4 on 4 of 16"
+    return "4 on 2 of 24" if model.get("head_dim") else "2 on 1 of 32"
+
+
+def _rope(model: Mapping[str, Any], notes: list[str]) -> str:
+    """The kind of positions. Since Transformers 5 their base is among the same parameters."""
+    parameters = model.get("rope_parameters") or model.get("rope_scaling") or {}
+    known = parameters if isinstance(parameters, Mapping) else {"type": parameters}
+    kind = str(known.get("rope_type") or known.get("type") or "default")
+    if kind not in ROPES:
+        notes.append(f"positions of the kind {kind}")
+        kind = "default"
+    base = known.get("rope_theta", model.get("rope_theta", USUAL_BASE))
+    return "base 500" if kind == "default" and base != USUAL_BASE else kind
 
 
 def _adapter(own: Configuration) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,9 +45,10 @@ class Configuration:
     def number(self, name: str, default: float) -> float:
         """The same for a number, which YAML may have as text: 1e-6."""
         try:
-            return float(self.get(name, default))
-        except (TypeError, ValueError):
+            number = float(self.get(name, default))
+        except (TypeError, ValueError, OverflowError):
             return default
+        return number if math.isfinite(number) else default
 
     def on(self, name: str, default: bool = False) -> bool:
         """The same for a switch."""
@@ -61,8 +64,13 @@ def read(file: Path, model: Path | None = None, environ: Mapping[str, str] = os.
 
     Without `model` it is looked for in the folder that the config names, and in the Hub's cache. Raises BadInputError.
     """
-    from runtime.config import source  # a bundle has no runtime/
-
+    try:
+        from runtime.config import source
+    except ModuleNotFoundError as error:
+        raise errors.MissingToolError(
+            "there is no runtime/ here, which reads configs", cause="a bundle leaves it behind",
+            next_step="do this in a clone of the project",
+        ) from error  # fmt: skip
     try:
         config = source.read(file, [])
     except (OSError, source.ConfigError) as error:
@@ -85,8 +93,10 @@ def _model_file(settings: Mapping[str, Any], places: Iterable[Path], environ: Ma
     if not name:
         return None
     for place in places:
-        if (path := place / name / "config.json").is_file():
-            return path
+        path = place / name / "config.json"
+        with suppress(OSError):  # such as a name that is too long
+            if path.is_file():
+                return path
     cache = files.cached("models", name, environ)
     try:
         commit = (cache / "refs" / str(settings.get("model_revision") or "main")).read_text(encoding="utf-8").strip()

@@ -66,6 +66,9 @@ def test_a_model_has_its_levels() -> None:
     chosen = [found[name] for name in ("architecture", "heads", "rope", "embedding")]
     assert chosen == ["llama", "2 on 1 of 32", "llama3", "tied"]
     assert row({"model_type": "qwen2", "num_attention_heads": 12, "rope_theta": 1e6})["rope"] == "base 500"
+    five = {"model_type": "qwen3", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
+    assert row(five)["rope"] == "base 500"
+    assert row({"model_type": "qwen3", "num_attention_heads": "many", "rope_scaling": "odd"})["rope"] == "default"
 
 
 def test_ranks_and_vllm_bring_factors_of_their_own() -> None:
@@ -112,7 +115,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "use_vllm": (True, False),
     "vllm_importance_sampling_mode": (None, "token_mask", "odd"),
     "save_strategy": ("no", False, "steps", "epoch"),
-    "num_generations": (2, 4, 8),
+    "num_generations": (2, 4, 8, float("inf"), [], {}),
+    "generation_batch_size": (None, "1e400", 64),
     "model": ({}, {"model_type": "phi3", "num_attention_heads": 32}, {"model_type": "qwen3", "rope_scaling": "odd"}),
 }
 

@@ -25,9 +25,7 @@ class NoTwinError(Exception):
 
 
 def configuration(large: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of the twin, as keywords for AutoConfig.for_model, from a config.json. Raises NoTwinError."""
-    if large.get("auto_map"):
-        raise NoTwinError("its code is not part of Transformers (auto_map in config.json)")
+    """The configuration of the twin, as keywords of its class, from a config.json. Raises NoTwinError."""
     nested = [key for key in ("text_config", "llm_config", "language_config") if isinstance(large.get(key), Mapping)]
     if nested:
         raise NoTwinError(f"it takes more than text ({nested[0]} in config.json)")
@@ -49,7 +47,8 @@ def configuration(large: Mapping[str, Any]) -> dict[str, Any]:
     if "num_key_value_heads" in large:
         kept["num_key_value_heads"] = own_keys if key_heads != heads else own_heads
     if "head_dim" in large:
-        kept["head_dim"] = HEAD
+        # Of latent attention, it is the part that turns.
+        kept["head_dim"] = _LATENT["qk_rope_head_dim"] if large.get("qk_rope_head_dim") else HEAD
     kept |= {name: size for name, size in _LATENT.items() if large.get(name)}
     kept |= {name: min(EXPERTS, large[name]) for name in _EXPERTS if large.get(name)}
     kept |= {name: min(2, large[name]) for name in _ACTIVE if large.get(name)}
@@ -64,25 +63,33 @@ def configuration(large: Mapping[str, Any]) -> dict[str, Any]:
         kept["sliding_window"] = WINDOW
     for name in ("rope_scaling", "rope_parameters"):
         if isinstance(large.get(name), Mapping):
-            kept[name] = _rope(large[name], large.get("max_position_embeddings") or POSITIONS)
+            partial = float(large.get("partial_rotary_factor") or 1)
+            kept[name] = _rope(large[name], large.get("max_position_embeddings") or POSITIONS, int(HEAD * partial) // 2)
     return kept
 
 
 def make(large: Mapping[str, Any], seed: int) -> Any:
     """The twin, with random weights, in float32. Raises NoTwinError, and ValueError for an unknown model type."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    kind = large.get("model_type")
-    small = configuration(large)
-    try:
-        config = AutoConfig.for_model(str(kind), **small)
-    except (ValueError, KeyError) as error:
-        if "model" in str(error) and str(kind) in str(error):
-            raise ValueError(f"this Transformers does not know the model type {kind}; a later one may") from error
-        raise
+    kind = str(large.get("model_type"))
+    if kind not in CONFIG_MAPPING:
+        if large.get("auto_map"):
+            raise NoTwinError("its code is not part of Transformers (auto_map in config.json)")
+        raise ValueError(f"this Transformers does not know the model type {kind}; a later one may")
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(config, torch_dtype=torch.float32)
+    try:
+        config = CONFIG_MAPPING[kind](**configuration(large))
+        model = AutoModelForCausalLM.from_config(config, torch_dtype=torch.float32)
+        with torch.no_grad():
+            model.eval()(input_ids=torch.arange(4, 20)[None], use_cache=False)
+    except NoTwinError:
+        raise
+    except Exception as error:  # whatever a model's code makes of sizes that do not fit together
+        raise NoTwinError(f"small sizes do not fit together: {type(error).__name__}: {error}") from error
+    return model.train()
 
 
 def _positive(large: Mapping[str, Any], name: str) -> int:
@@ -95,13 +102,11 @@ def _positive(large: Mapping[str, Any], name: str) -> int:
 def _layers(large: Mapping[str, Any], layers: int) -> dict[str, Any]:
     """As many layers as it takes to have each kind, if these are few."""
     kinds = large.get("layer_types")
-    # Such as sliding_window_pattern and full_attention_interval.
-    periods = [n for name, n in large.items() if name.endswith(("_pattern", "_interval", "_period")) and type(n) is int]
-    count = LAYERS
+    # Such as sliding_window_pattern, a number or letters, and full_attention_interval.
+    periods = [n for name, n in large.items() if name.endswith(("_pattern", "_interval", "_period"))]
+    count = max([LAYERS, *(len(n) for n in periods if isinstance(n, str)), *(n for n in periods if type(n) is int)])
     if isinstance(kinds, list) and kinds:
-        count = max(LAYERS, max(map(kinds.index, dict.fromkeys(kinds))) + 1)
-    elif periods:
-        count = max(LAYERS, *periods)
+        count = max(count, max(map(kinds.index, dict.fromkeys(kinds))) + 1)
     count = min(count, MOST_LAYERS, max(layers, LAYERS))
     chosen: dict[str, Any] = {"num_hidden_layers": count}
     if isinstance(kinds, list) and kinds:
@@ -111,16 +116,17 @@ def _layers(large: Mapping[str, Any], layers: int) -> dict[str, Any]:
     return chosen
 
 
-def _rope(scaling: Mapping[str, Any], positions: int) -> dict[str, Any]:
+def _rope(scaling: Mapping[str, Any], positions: int, turns: int) -> dict[str, Any]:
     """The same kind of positions, for a shorter context."""
     if any(isinstance(value, Mapping) for value in scaling.values()):  # one for each kind of layer
         return {
-            name: _rope(value, positions) if isinstance(value, Mapping) else value for name, value in scaling.items()
+            name: _rope(value, positions, turns) if isinstance(value, Mapping) else value
+            for name, value in scaling.items()
         }
     short = dict(scaling)
     if original := scaling.get("original_max_position_embeddings"):
         short["original_max_position_embeddings"] = max(8, math.ceil(POSITIONS * original / max(positions, original)))
     for name in ("short_factor", "long_factor"):
         if isinstance(scaling.get(name), list):
-            short[name] = scaling[name][: HEAD // 2]
+            short[name] = scaling[name][:turns]
     return short

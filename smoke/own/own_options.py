@@ -34,7 +34,11 @@ PROBE = Probe(
         Bound("frozen_moved", "as in interactions", "tensors", equals=0),
         Bound("rows_failed", "runs that ended with an error", "runs", equals=0),
         Bound("rows_run", "runs, each with another seed", "runs", equals=SEEDS),
-        Bound("steps", "recorded: steps that were judged", "steps"),
+        Bound(
+            "judged", "steps that were judged. Below its bound, the numbers above prove nothing", "steps", at_least=3
+        ),
+        Bound("near_edge", "recorded: steps left out, as in interactions", "steps"),
+        Bound("steps", "recorded: steps of all runs", "steps"),
     ),
     links=("https://github.com/huggingface/trl/issues/2995",),
     needs=("torch", "transformers", "datasets", "peft", "trl"),
@@ -52,4 +56,9 @@ def run(context: Context) -> Iterator[Reading]:
     print(f"smoke: {row}", flush=True)
     chosen = {f"seed {context.seed + i}": row for i in range(SEEDS)}
     seeds = {name: context.seed + i for i, name in enumerate(chosen)}
-    yield from rows.run(context, chosen, WORST, (*WRONG, "steps"), ranks=wanted["ranks"], seeds=seeds)
+    steps = {"steps": 0.0, "near_edge": 0.0}
+    for reading in rows.run(context, chosen, WORST, (*WRONG, *steps), ranks=wanted["ranks"], seeds=seeds):
+        if reading.name in steps:
+            steps[reading.name] = reading.value
+        yield reading
+    yield Reading("judged", steps["steps"] - steps["near_edge"])

@@ -34,6 +34,8 @@ def test_every_kind_of_layer_is_there() -> None:
     assert found["layer_types"] == kinds[:6]
     assert found["sliding_window"] == twin.WINDOW
     assert small(full_attention_interval=4)["num_hidden_layers"] == 4
+    assert small(layer_types=["full_attention"] * 24, no_rope_layer_interval=4)["num_hidden_layers"] == 4
+    assert small(sliding_window_pattern="LLLG")["num_hidden_layers"] == 4
     assert small()["num_hidden_layers"] == twin.LAYERS
     assert small(layer_types=["a"] * 20 + ["b"])["num_hidden_layers"] == twin.MOST_LAYERS
 
@@ -47,6 +49,10 @@ def test_experts_and_positions_stay_of_their_kind() -> None:
     assert found["rope_scaling"] == {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 16}
     long = small(rope_scaling={"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48})
     assert len(long["rope_scaling"]["long_factor"]) == twin.HEAD // 2
+    partial = small(rope_scaling={"type": "longrope", "long_factor": [2.0] * 48}, partial_rotary_factor=0.75)
+    assert len(partial["rope_scaling"]["long_factor"]) == 6
+    latent = small(head_dim=64, qk_rope_head_dim=64, kv_lora_rank=512)
+    assert latent["head_dim"] == latent["qk_rope_head_dim"] == 8
     nested = small(rope_parameters={"full_attention": {"rope_type": "default"}, "rope_theta": 1e4})
     assert nested["rope_parameters"]["full_attention"] == {"rope_type": "default"}
 
@@ -60,7 +66,6 @@ def test_what_belongs_to_the_large_model_alone_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("large", "words"),
     [
-        ({"auto_map": {"AutoModelForCausalLM": "modeling.Mine"}}, "not part of Transformers"),
         ({"text_config": {}}, "more than text"),
         ({"hidden_size": None}, "no hidden_size"),
         ({"num_attention_heads": 0}, "no num_attention_heads"),

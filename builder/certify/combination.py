@@ -16,8 +16,30 @@ LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 CORRECTIONS = ("sequence_mask", "token_truncate", "token_mask", "sequence_truncate")
 ARCHITECTURES = ("qwen2", "llama", "qwen3")
 ROPES = ("default", "linear", "llama3")
+# The settings that have a part in the row or in the choice of probes.
+READ = frozenset((
+    "loss_type", "importance_sampling_level", "gradient_accumulation_steps", "steps_per_generation",
+    "generation_batch_size", "per_device_train_batch_size", "num_iterations", "delta", "epsilon", "epsilon_high",
+    "scale_rewards", "reward_funcs", "reward_model_name_or_path", "multi_objective_aggregation", "beta",
+    "sync_ref_model", "use_bias_correction_kl", "mask_truncated_completions", "temperature", "top_p", "top_k",
+    "min_p", "use_peft", "use_rslora", "lora_modules_to_save", "load_in_4bit", "load_in_8bit",
+    "gradient_checkpointing", "gradient_checkpointing_kwargs", "optim", "max_grad_norm", "lr_scheduler_type",
+    "save_strategy", "eval_strategy", "pad_to_multiple_of", "top_entropy_quantile", "entropy_coef",
+    "num_generations", "use_vllm", "vllm_mode", "vllm_importance_sampling_correction",
+    "vllm_importance_sampling_mode", "vllm_enable_sleep_mode", "bf16", "fp16", "use_liger_kernel", "use_liger_loss",
+    "deepspeed", "fsdp", "accelerate_config", "num_processes", "dataloader_num_workers",
+))  # fmt: skip
+# Names, logs, lengths and sizes, which the suite has its own of.
+PLAIN = (
+    "model_name", "model_revision", "dataset", "output_dir", "run_name", "project", "report_to", "log", "save_",
+    "eval_", "hub_", "push_", "disable_tqdm", "trackio", "wandb", "num_completions", "learning_rate", "seed",
+    "max_steps", "num_train_epochs", "max_completion_length", "max_prompt_length", "per_device_eval",
+    "num_generations_eval", "lora_r", "lora_alpha", "lora_target_modules", "lora_task_type", "dataloader_",
+    "use_cpu", "num_machines", "machine_", "main_", "overwrite_output_dir", "resume_from", "ddp_timeout",
+    "vllm_gpu_memory", "vllm_max_model", "include_", "full_",
+)  # fmt: skip
 USUAL_BASE = 10000.0  # of rotary positions
-SCALES = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
+SCALES = {"true": "group", "1": "group", "false": "none", "0": "none"} | {x: x for x in ("group", "batch", "none")}
 
 
 def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
@@ -28,8 +50,8 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "ratio": _known(own, "importance_sampling_level", ("token", "sequence"), notes),
         **_batches(own),
         "clipping": _clipping(own),
-        "scale": SCALES.get(str(own.get("scale_rewards", "group")).lower(), "group"),
-        "rewards": "two weighted" if _several(own.get("reward_funcs", [])) else "one",
+        "scale": SCALES.get(str(own.get("scale_rewards", "group")).lower()) or _unknown("scale_rewards", own, notes),
+        "rewards": _rewards(own),
         "aggregation": "each first" if own.get("multi_objective_aggregation", "") == "normalize_then_sum" else "sum",
         "kl": _kl(own),
         "truncated": "masked" if own.on("mask_truncated_completions") else "counted",
@@ -43,7 +65,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "saving": "never" if own.off("save_strategy", "steps") else "resumed",
         "evaluation": "never" if own.off("eval_strategy", "no") else "at start and between",
         "prompts": "chat",
-        "padding": "to 16" if own.get("pad_to_multiple_of", None) else "none",
+        "padding": "to 16" if own.number("pad_to_multiple_of", 0) > 0 else "none",
         "entropy": "top quarter"
         if own.number("top_entropy_quantile", 1.0) < 1
         else ("bonus" if own.number("entropy_coef", 0.0) else "ignored"),
@@ -51,14 +73,17 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
     }
     if chosen["kl"] == "moving reference" and chosen["adapter"] != "none":
         notes.append("TRL refuses sync_ref_model with an adapter: the reference is the model without it")
-        chosen["kl"] = "plain"
+        chosen["kl"] = "weighted" if own.on("use_bias_correction_kl", True) else "plain"
     if chosen["embedding"] == "tied" and chosen["adapter"] == "LoRA, whole head":
         notes.append("a tied embedding with a head that is trained as a whole")
         chosen["adapter"] = "LoRA"
-    notes += _unjudged(own)
+    notes += [*_unjudged(own), *_unread(own)]
     if own.processes > 1:
         chosen |= {"backend": {2: "zero2", 3: "zero3"}.get(own.zero, "ddp"), "group": "on both ranks"}
     elif own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate":
+        if chosen["loss"] == "vespo":
+            notes.append("vespo with vLLM's correction, which goes into its weight: the trainer samples by itself here")
+            return chosen, notes
         chosen |= {
             "correction": _known(own, "vllm_importance_sampling_mode", CORRECTIONS, notes)
             if own.on("vllm_importance_sampling_correction", True)
@@ -75,6 +100,11 @@ def _known(own: Configuration, option: str, values: tuple[str, ...], notes: list
         return value
     notes.append(f"{option}: {value}")
     return values[0]
+
+
+def _unknown(option: str, own: Configuration, notes: list[str]) -> str:
+    notes.append(f"{option}: {own.get(option, None)}")
+    return SCALES["true"]
 
 
 def _batches(own: Configuration) -> dict[str, str]:
@@ -101,8 +131,10 @@ def _clipping(own: Configuration) -> str:
     return "asymmetric" if own.number("epsilon_high", low) != low else "even"
 
 
-def _several(functions: Any) -> bool:
-    return isinstance(functions, list) and len(functions) > 1
+def _rewards(own: Configuration) -> str:
+    functions = own.get("reward_funcs", [])
+    count = len(functions) if isinstance(functions, list) else 1
+    return "two weighted" if count + bool(own.get("reward_model_name_or_path", "")) > 1 else "one"
 
 
 def _kl(own: Configuration) -> str:
@@ -110,7 +142,7 @@ def _kl(own: Configuration) -> str:
         return "off"
     if own.on("sync_ref_model"):
         return "moving reference"
-    return "weighted" if own.on("use_bias_correction_kl") else "plain"
+    return "weighted" if own.on("use_bias_correction_kl", True) else "plain"
 
 
 def _sampling(own: Configuration) -> str:
@@ -126,7 +158,7 @@ def _sampling(own: Configuration) -> str:
 
 def _model(own: Configuration, notes: list[str]) -> dict[str, str]:
     model = own.model
-    kind = str(model.get("model_type", ARCHITECTURES[0]))
+    kind = kind_of_model = str(model.get("model_type", ARCHITECTURES[0]))
     if kind not in ARCHITECTURES:
         notes.append(f"the architecture {kind}: own-architecture trains its twin; the objective is judged on a Qwen2")
         kind = ARCHITECTURES[0]
@@ -134,7 +166,7 @@ def _model(own: Configuration, notes: list[str]) -> dict[str, str]:
         "architecture": kind,
         "heads": _heads(model),
         "rope": _rope(model, notes),
-        "embedding": "tied" if model.get("tie_word_embeddings") else "untied",
+        "embedding": "tied" if model.get("tie_word_embeddings", kind_of_model.startswith("gemma")) else "untied",
     }
 
 
@@ -143,7 +175,9 @@ def _heads(model: Mapping[str, Any]) -> str:
     heads = model.get("num_attention_heads")
     if heads and model.get("num_key_value_heads", heads) in (heads, None):
         return "4 on 4 of 16"
-    return "4 on 2 of 24" if model.get("head_dim") else "2 on 1 of 32"
+    hidden, size = model.get("hidden_size"), model.get("head_dim")
+    shared = isinstance(heads, int) and isinstance(hidden, int) and heads > 0 and size == hidden // heads
+    return "4 on 2 of 24" if size and not shared else "2 on 1 of 32"
 
 
 def _rope(model: Mapping[str, Any], notes: list[str]) -> str:
@@ -154,7 +188,7 @@ def _rope(model: Mapping[str, Any], notes: list[str]) -> str:
     if kind not in ROPES:
         notes.append(f"positions of the kind {kind}")
         kind = "default"
-    base = known.get("rope_theta", model.get("rope_theta", USUAL_BASE))
+    base = known.get("rope_theta") or model.get("rope_theta") or USUAL_BASE
     return "base 500" if kind == "default" and base != USUAL_BASE else kind
 
 
@@ -174,28 +208,53 @@ def _checkpointing(own: Configuration) -> str:
     if isinstance(options, str):
         try:
             options = json.loads(options)
-        except ValueError:
+        except (ValueError, RecursionError):
             options = {}
     reentrant = isinstance(options, Mapping) and options.get("use_reentrant") is True
     return "reentrant" if reentrant else "not reentrant"
 
 
 def _unjudged(own: Configuration) -> list[str]:
-    """What the row leaves out."""
+    """What the row leaves out, or shows by something else."""
     notes = []
     optimizer = str(own.get("optim", "adamw_torch"))
-    if not optimizer.startswith(("adamw_torch", "sgd")):
-        notes.append(f"the optimizer {optimizer}: AdamW stands for it")
+    if optimizer not in ("adamw_torch", "adamw_torch_fused", "sgd"):
+        notes.append(f"the optimizer {optimizer}: {'SGD' if optimizer.startswith('sgd') else 'AdamW'} stands for it")
     if (schedule := str(own.get("lr_scheduler_type", "linear"))) not in ("linear", "constant"):
         notes.append(f"the schedule {schedule}")
     if own.on("load_in_4bit") or own.on("load_in_8bit"):
         notes.append("quantised weights, which probes of their own judge")
-    if own.on("bf16") or own.on("fp16") or str(own.get("dtype", own.get("torch_dtype", ""))) in ("bfloat16", "float16"):
+    if own.on("bf16", not own.on("fp16")) or own.on("fp16"):
         notes.append("16-bit numbers: the row is in float32, grpo-bf16-recipe judges bfloat16")
     if own.on("use_liger_kernel") or own.on("use_liger_loss"):
         notes.append("Liger's kernels")
+    if _kl(own) == "moving reference" and _adapter(own) == "none" and own.on("use_bias_correction_kl", True):
+        notes.append("use_bias_correction_kl with sync_ref_model: each is judged alone")
+    if own.number("top_entropy_quantile", 1.0) < 1 and own.number("entropy_coef", 0.0):
+        notes.append("entropy_coef with top_entropy_quantile: the latter alone")
+    if sum((own.number("top_p", 1.0) < 1, own.number("top_k", 0) > 0, own.number("min_p", 0.0) > 0)) > 1:
+        notes.append("top_p, top_k and min_p together: one of them")
+    return notes + _places(own)
+
+
+def _places(own: Configuration) -> list[str]:
+    """What of processes and samplers is judged otherwise."""
+    notes = []
+    launcher = str(own.get("accelerate_config", ""))
+    if own.get("fsdp", "") or "fsdp" in launcher.lower():
+        notes.append("FSDP: plain data parallelism stands for it")
+    if own.zero == 1:
+        notes.append("ZeRO-1: plain data parallelism stands for it")
+    if own.zero > 1 and own.processes == 1:
+        notes.append("DeepSpeed in one process: the row is without it")
     if own.on("use_vllm") and own.get("vllm_mode", "colocate") == "server":
         notes.append("vLLM as a server: the trainer samples by itself here")
     elif own.on("use_vllm") and own.processes > 1:
         notes.append("vLLM together with several processes: each is judged alone")
     return notes
+
+
+def _unread(own: Configuration) -> list[str]:
+    """The settings that nothing here reads, and that are not about names, logs or sizes alone."""
+    unread = (name for name in own.settings if name not in READ and not name.startswith(PLAIN))
+    return [f"{name}: {str(own.settings[name])[:60]}" for name in unread if own.settings[name] not in (None, False)]

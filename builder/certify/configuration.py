@@ -16,7 +16,7 @@ import yaml
 from builder.base import errors
 from builder.certify.catalogue import Probe
 
-TRUE = ("true", "1", "yes", "on")
+TRUE = ("true", "t", "1", "yes", "y", "on")  # as TRL reads them
 LARGEST = 1 << 20  # bytes of a model's config.json
 MODEL = "--model-config FILE names the config.json of your model"
 # What own-options judges in their place.
@@ -94,16 +94,16 @@ def _model_file(settings: Mapping[str, Any], places: Iterable[Path], environ: Ma
         return None
     for place in places:
         path = place / name / "config.json"
-        with suppress(OSError):  # such as a name that is too long
+        with suppress(OSError, ValueError):  # such as a name that is too long
             if path.is_file():
                 return path
-    cache = files.cached("models", name, environ)
     try:
+        cache = files.cached("models", name, environ)
         commit = (cache / "refs" / str(settings.get("model_revision") or "main")).read_text(encoding="utf-8").strip()
-    except OSError:
+        path = cache / "snapshots" / commit / "config.json"
+        return path if path.is_file() else None
+    except (OSError, ValueError):
         return None
-    path = cache / "snapshots" / commit / "config.json"
-    return path if path.is_file() else None
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _launcher(settings: Mapping[str, Any], places: Iterable[Path]) -> dict[str, 
     for path in (place / name for place in places if name):
         try:
             content = yaml.safe_load(path.read_bytes())
-        except (OSError, yaml.YAMLError, RecursionError):
+        except (OSError, ValueError, yaml.YAMLError, RecursionError):
             continue
         if isinstance(content, dict):
             return content
@@ -134,8 +134,8 @@ def _launcher(settings: Mapping[str, Any], places: Iterable[Path]) -> dict[str, 
 def _processes(settings: Mapping[str, Any], places: tuple[Path, ...]) -> int:
     named = settings.get("num_processes") or _launcher(settings, places).get("num_processes")
     try:
-        return max(1, int(str(named)))
-    except ValueError:
+        return max(1, int(float(str(named))))
+    except (ValueError, OverflowError):
         # A config that comes with TRL, such as zero2 or multi_gpu, is for several; only single_gpu is not.
         return 1 if str(settings.get("accelerate_config") or "single_gpu").startswith("single") else 2
 
@@ -147,7 +147,10 @@ def _zero(settings: Mapping[str, Any], places: tuple[Path, ...]) -> int:
     if name in ("zero1", "zero2", "zero3"):
         return int(name[-1])
     launcher = {key: str(settings[key]) for key in ("accelerate_config",) if settings.get(key)}
-    return max((sharding.read(settings, launcher, place).stage or 0 for place in places), default=0)
+    try:
+        return max((sharding.read(settings, launcher, place).stage or 0 for place in places), default=0)
+    except OverflowError:
+        return 0
 
 
 def left_out(probes: Iterable[Probe], configuration: Configuration) -> dict[str, str]:

@@ -49,14 +49,15 @@ def examine(
         console.err.print(f"{given.file} on {lock.stack.title}, {model}", soft_wrap=True, markup=False)
     with console.Working(lock.name) as work:
         examination = own.examine(home, lock, options, given, scratch, work.step, work.event)
-    report = home.state / "configurations" / f"{lock.name}-{Path(given.file).stem}.json"
+    file = Path(given.file).resolve()
+    report = home.state / "configurations" / lock.name / f"{file.parent.name}-{file.stem}.json"
     report.parent.mkdir(parents=True, exist_ok=True)
     write(report, json.dumps(examination.to_json(), indent=2) + "\n", scratch)
     if as_json:
         print_json(examination.to_json())
     else:
         _print(lock, examination, advisories)
-        console.out.print(f"  {home.relative(report)}")
+        console.out.print(f"  {home.relative(report)}", markup=False)
     if not examination.passed:
         raise typer.Exit(1)
 
@@ -76,6 +77,10 @@ def _print(lock: Lock, examination: Examination, advisories: Sequence[Advisory])
         console.out.print(f"  {what}", markup=False)
     red = [result.name for result in examination.results if result.outcome not in ("passed", "not-run")]
     if red:
-        console.out.print(f"{examination.configuration.file} does not pass on {lock.name}: {', '.join(red)}")
+        console.out.print(
+            f"{examination.configuration.file} does not pass on {lock.name}: {', '.join(red)}", markup=False
+        )
     else:
-        console.out.print(f"{examination.configuration.file} passes on {lock.name}. A report, and no certificate:")
+        console.out.print(
+            f"{examination.configuration.file} passes on {lock.name}. A report, and no certificate:", markup=False
+        )

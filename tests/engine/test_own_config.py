@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from builder.certify import configuration, own
+from builder.certify import combination, configuration, own
 from builder.certify.certify import Options
+from builder.certify.configuration import Configuration
 from builder.certify.own import Examination
 from tests.engine.conftest import Workshop
 
@@ -68,3 +70,24 @@ def test_a_model_that_this_transformers_does_not_know_is_red(
     assert not report.passed
     assert "does not know the model type qwen99" in (outcomes["own-architecture"].reason or "")
     assert outcomes["own-options"].outcome == "passed"
+
+
+DEFAULTS = """
+import dataclasses, json
+from trl import GRPOConfig, ModelConfig
+fields = (field for kind in (GRPOConfig, ModelConfig) for field in dataclasses.fields(kind))
+print(json.dumps({f.name: f.default for f in fields if isinstance(f.default, (bool, int, float, str))}))
+"""
+
+
+def test_what_is_not_set_is_taken_for_trls_default(python: Path, tmp_path: Path) -> None:
+    output = subprocess.run([python, "-c", DEFAULTS], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    defaults = json.loads(output.splitlines()[-1])
+    assert len(defaults) > 100
+    plain, _ = combination.row(Configuration("my.yaml", {}))
+    for more in ({}, {"beta": 0.1}, {"use_peft": True}, {"use_vllm": True}):
+        assert (
+            combination.row(Configuration("my.yaml", defaults | more))[0]
+            == combination.row(Configuration("my.yaml", more))[0]
+        )
+    assert plain["loss"] == defaults["loss_type"]

@@ -37,7 +37,13 @@ def notes(model: dict[str, Any] | None = None, **settings: Any) -> list[str]:
         ({"scale_rewards": False}, "scale", "none"),
         ({"scale_rewards": "batch"}, "scale", "batch"),
         ({"reward_funcs": ["a.b", "c.d"]}, "rewards", "two weighted"),
-        ({"beta": "4e-2"}, "kl", "plain"),
+        ({"beta": "4e-2"}, "kl", "weighted"),
+        ({"beta": 0.04, "use_bias_correction_kl": False}, "kl", "plain"),
+        ({"scale_rewards": 0}, "scale", "none"),
+        ({"reward_funcs": "a.b", "reward_model_name_or_path": "mine"}, "rewards", "two weighted"),
+        ({"pad_to_multiple_of": "auto"}, "padding", "none"),
+        ({"pad_to_multiple_of": 8}, "padding", "to 16"),
+        ({"use_peft": "y"}, "adapter", "LoRA"),
         ({"beta": 0.04, "sync_ref_model": True}, "kl", "moving reference"),
         ({"mask_truncated_completions": "true"}, "truncated", "masked"),
         ({"temperature": 0.6, "top_k": 20}, "sampling", "top-k"),
@@ -80,20 +86,25 @@ def test_ranks_and_vllm_bring_factors_of_their_own() -> None:
 
 
 def test_what_no_level_stands_for_is_said() -> None:
-    assert notes() == []
-    assert notes(loss_type="mine") == ["loss_type: mine"]
+    assert notes(bf16=False, learning_rate=1e-6, dataset_name="mine", use_dora=False) == []
+    assert "16-bit" in notes()[0]  # TRL's default
+    assert notes(bf16=False, loss_type="mine") == ["loss_type: mine"]
+    assert notes(bf16=False, use_dora=True, weight_decay=0.1) == ["use_dora: True", "weight_decay: 0.1"]
+    assert "FSDP" in notes(bf16=False, fsdp="full_shard")[0]
+    assert "adamw_torch_8bit" in notes(bf16=False, optim="adamw_torch_8bit")[0]
+    assert "vespo" in notes(bf16=False, use_vllm=True, loss_type="vespo")[0]
     assert "gemma2" in notes({"model_type": "gemma2"})[0]
     said = "; ".join(notes(optim="paged_adamw_8bit", lr_scheduler_type="cosine", load_in_4bit=True, fp16=True))
     assert all(word in said for word in ("paged_adamw_8bit", "cosine", "quantised", "16-bit"))
 
 
 def test_pairs_that_no_run_can_have_are_resolved_and_said() -> None:
-    assert row(beta=0.1, sync_ref_model=True, use_peft=True)["kl"] == "plain"
-    assert len(notes(beta=0.1, sync_ref_model=True, use_peft=True)) == 1
+    assert row(beta=0.1, sync_ref_model=True, use_peft=True)["kl"] == "weighted"
+    assert len(notes(bf16=False, beta=0.1, sync_ref_model=True, use_peft=True)) == 1
     whole: dict[str, Any] = {"use_peft": True, "lora_modules_to_save": "lm_head"}
     tied = {"model_type": "qwen2", "tie_word_embeddings": True}
     assert row(tied, **whole)["adapter"] == "LoRA"
-    assert len(notes(tied, **whole)) == 1
+    assert len(notes(tied, bf16=False, **whole)) == 1
 
 
 VALUES: dict[str, tuple[Any, ...]] = {

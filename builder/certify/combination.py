@@ -39,7 +39,15 @@ PLAIN = (
     "vllm_gpu_memory", "vllm_max_model", "include_", "full_",
 )  # fmt: skip
 USUAL_BASE = 10000.0  # of rotary positions
-SCALES = {"true": "group", "1": "group", "false": "none", "0": "none"} | {x: x for x in ("group", "batch", "none")}
+SCALES = {
+    "group": "group",
+    "batch": "batch",
+    "none": "none",
+    "true": "group",
+    "1": "group",
+    "false": "none",
+    "0": "none",
+}
 
 
 def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
@@ -50,7 +58,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "ratio": _known(own, "importance_sampling_level", ("token", "sequence"), notes),
         **_batches(own),
         "clipping": _clipping(own),
-        "scale": SCALES.get(str(own.get("scale_rewards", "group")).lower()) or _unknown("scale_rewards", own, notes),
+        "scale": SCALES[_known(own, "scale_rewards", tuple(SCALES), notes)],
         "rewards": _rewards(own),
         "aggregation": "each first" if own.get("multi_objective_aggregation", "") == "normalize_then_sum" else "sum",
         "kl": _kl(own),
@@ -95,16 +103,11 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
 
 def _known(own: Configuration, option: str, values: tuple[str, ...], notes: list[str]) -> str:
     """The value of an option, or the first one where the suite does not know it."""
-    value = str(own.get(option, values[0]))
+    value = str(own.get(option, values[0])).lower()
     if value in values:
         return value
     notes.append(f"{option}: {value}")
     return values[0]
-
-
-def _unknown(option: str, own: Configuration, notes: list[str]) -> str:
-    notes.append(f"{option}: {own.get(option, None)}")
-    return SCALES["true"]
 
 
 def _batches(own: Configuration) -> dict[str, str]:

@@ -18,7 +18,7 @@ from builder.certify.catalogue import Probe
 
 TRUE = ("true", "t", "1", "yes", "y", "on")  # as TRL reads them
 LARGEST = 1 << 20  # bytes of a model's config.json
-MODEL = "--model-config FILE names the config.json of your model"
+MODEL = "--model-config FILE names one"
 # What own-options judges in their place.
 COMBINATIONS = ("interactions", "interactions-ranks", "sampler-handover")
 

@@ -45,7 +45,11 @@ def examine(
     if options.engine == EngineName.docker:
         daemon.docker()
     if not as_json:
-        model = f"the architecture of {given.model_file}" if given.model else "no config.json of your model was found"
+        model = (
+            f"the architecture of {given.model_file}"
+            if given.model
+            else f"no config.json of its model: {configuration.MODEL}"
+        )
         console.err.print(f"{given.file} on {lock.stack.title}, {model}", soft_wrap=True, markup=False)
     with console.Working(lock.name) as work:
         examination = own.examine(home, lock, options, given, scratch, work.step, work.event)

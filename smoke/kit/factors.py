@@ -26,8 +26,9 @@ CLIPPED = 0.3  # max_grad_norm
 MIXUP = 0.6
 CAP = 1.2  # of the correction for another sampler
 SGD, ADAMW = {"none": 0.003, "adapter": 0.05}, {"none": 0.0003, "adapter": 0.003}
-# Of a gradient whose norm has no limit, SGD takes a sixth: with the whole rate one run in thirty diverged.
-UNLIMITED = 1 / 6
+# Of a gradient whose norm has no limit, SGD takes a part. With the whole rate one run in thirty diverged; with a sixth,
+# two in twelve of an adapter that the rank stabilises.
+UNLIMITED = {"none": 1 / 6, "adapter": 1 / 30}
 # As large as most gradients: with AdamW's usual 1e-8 a weight of almost no gradient moves as far as any other, and
 # rounding decides where to.
 ADAM_EPSILON = 1e-3
@@ -101,11 +102,10 @@ def steps(row: Row) -> int:
 
 def learning_rate(row: Row) -> float:
     """Enough for ratios to leave the clipping range."""
-    rates = SGD if row["optimizer"] == "sgd" else ADAMW
-    if row["adapter"] != "none":
-        return rates["adapter"]
-    unlimited = row["optimizer"] == "sgd" and row["gradient norm"] == "free"
-    return rates["none"] * (UNLIMITED if unlimited else 1)
+    trained = "none" if row["adapter"] == "none" else "adapter"
+    if row["optimizer"] == "sgd":
+        return SGD[trained] * (UNLIMITED[trained] if row["gradient norm"] == "free" else 1)
+    return ADAMW[trained]
 
 
 def options(row: Row) -> dict[str, Any]:

@@ -20,15 +20,27 @@ _ACTIVE = ("num_experts_per_tok", "num_experts_per_token")
 _LATENT = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16}
 
 
+REASONS = REMOTE, MORE, LACKS, UNFIT = (
+    "no tiny twin: the model's code is not part of Transformers (auto_map in its config.json)",
+    "no tiny twin: the model takes more than text",
+    "no tiny twin: its config.json does not say how many heads, layers or hidden units it has",
+    "no tiny twin: small sizes of this model do not fit together; the log has the error",
+)
+
+
 class NoTwinError(Exception):
-    """The configuration is none of a language model that Transformers itself has."""
+    """There is no twin, for one of the reasons; the message has what exactly."""
+
+    def __init__(self, reason: str, what: str) -> None:
+        super().__init__(f"{reason}: {what}")
+        self.reason = reason
 
 
 def configuration(large: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of the twin, as keywords of its class, from a config.json. Raises NoTwinError."""
     nested = [key for key in ("text_config", "llm_config", "language_config") if isinstance(large.get(key), Mapping)]
     if nested:
-        raise NoTwinError(f"it takes more than text ({nested[0]} in config.json)")
+        raise NoTwinError(MORE, nested[0])
     heads = _positive(large, "num_attention_heads")
     hidden, layers = _positive(large, "hidden_size"), _positive(large, "num_hidden_layers")
     kept = {name: value for name, value in large.items() if name not in _DROPPED}
@@ -52,8 +64,8 @@ def configuration(large: Mapping[str, Any]) -> dict[str, Any]:
     kept |= {name: size for name, size in _LATENT.items() if large.get(name)}
     kept |= {name: min(EXPERTS, large[name]) for name in _EXPERTS if large.get(name)}
     kept |= {name: min(2, large[name]) for name in _ACTIVE if large.get(name)}
-    kept |= {name: 2 * HEAD for name in large if name.endswith("expert_intermediate_size") and large[name]}
-    kept |= {name: 2 * HEAD for name in ("moe_intermediate_size",) if large.get(name)}
+    experts = ("expert_intermediate_size", "moe_intermediate_size")
+    kept |= {name: 2 * HEAD for name in large if name.endswith(experts) and large[name]}
     kept |= {name: 1 for name in ("n_group", "topk_group", "first_k_dense_replace") if large.get(name)}
     if large.get("query_pre_attn_scalar"):
         kept["query_pre_attn_scalar"] = HEAD
@@ -77,7 +89,7 @@ def make(large: Mapping[str, Any], seed: int) -> Any:
     kind = str(large.get("model_type"))
     if kind not in CONFIG_MAPPING:
         if large.get("auto_map"):
-            raise NoTwinError("its code is not part of Transformers (auto_map in config.json)")
+            raise NoTwinError(REMOTE, kind)
         raise ValueError(f"this Transformers does not know the model type {kind}; a later one may")
     torch.manual_seed(seed)
     try:
@@ -88,14 +100,14 @@ def make(large: Mapping[str, Any], seed: int) -> Any:
     except NoTwinError:
         raise
     except Exception as error:  # whatever a model's code makes of sizes that do not fit together
-        raise NoTwinError(f"small sizes do not fit together: {type(error).__name__}: {error}") from error
+        raise NoTwinError(UNFIT, f"{type(error).__name__}: {error}") from error
     return model.train()
 
 
 def _positive(large: Mapping[str, Any], name: str) -> int:
     value = large.get(name)
     if type(value) is not int or value < 1:
-        raise NoTwinError(f"its config.json has no {name}")
+        raise NoTwinError(LACKS, name)
     return value
 
 

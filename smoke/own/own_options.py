@@ -17,8 +17,18 @@ from smoke.kit import given, rows
 from smoke.probe import Bound, Context, Probe, Reading
 
 SEEDS = 3  # runs: one alone may have nothing to clip
-WORST = ("gradient_error", "update_error", "loss_error", "metric_error", "eval_error")
-WRONG = ("data_wrong", "trained_wrong", "saved_wrong", "frozen_moved")
+# What a combination does not ask, such as the start of an adapter without one, is 0.
+WORST = (
+    "gradient_error",
+    "update_error",
+    "loss_error",
+    "metric_error",
+    "sampling_distance",
+    "eval_error",
+    "start_error",
+    "weights_error",
+)
+WRONG = ("data_wrong", "trained_wrong", "saved_wrong", "frozen_moved", "handover_wrong")
 
 PROBE = Probe(
     matters="options that are right one by one may train another objective together, silently",
@@ -27,11 +37,15 @@ PROBE = Probe(
         Bound("update_error", "as in interactions", at_most=1e-3),
         Bound("loss_error", "as in interactions", at_most=2e-4),
         Bound("metric_error", "as in interactions", at_most=2e-4),
+        Bound("sampling_distance", "as in interactions", at_most=1e-4),
         Bound("eval_error", "as in interactions", at_most=1e-5),
+        Bound("start_error", "as in interactions", at_most=0.02),
+        Bound("weights_error", "as in sampler-handover", at_most=1e-5),
         Bound("data_wrong", "as in interactions", equals=0),
         Bound("trained_wrong", "as in interactions", "completions", equals=0),
         Bound("saved_wrong", "as in interactions", "tensors", equals=0),
         Bound("frozen_moved", "as in interactions", "tensors", equals=0),
+        Bound("handover_wrong", "as in sampler-handover", equals=0),
         Bound("rows_failed", "runs that ended with an error", "runs", equals=0),
         Bound("rows_run", "runs, each with another seed", "runs", equals=SEEDS),
         Bound(

@@ -109,6 +109,31 @@ def test_an_update_that_is_wrong_by_a_hundredth_is_an_error(python: Path, tmp_pa
     assert wrong > 1e-3
 
 
+NAMES = ("update_error", "gradient_error", "loss_error", "metric_error", "near_edge ", "steps ")
+RANKS = """
+from pathlib import Path
+from smoke.kit import array, levels, rows
+from smoke.probe import Context
+
+chosen = {"row 3": levels.rows(levels.RANK_FACTORS, array.RANK_ROWS)["row 3"]}
+numbers = ("update_error", "gradient_error", "loss_error", "metric_error")
+for reading in rows.run(Context("cpu", 3, Path.cwd()), chosen, numbers, ("near_edge", "steps"), ranks=2):
+    print(reading.name, reading.value)
+"""
+
+
+def test_a_tie_that_ranks_round_differently_is_left_out_with_what_follows_from_it(python: Path, tmp_path: Path) -> None:
+    """With seed 3, four tokens had the entropy of the threshold, and then Adam remembered what the oracle did not."""
+    done = subprocess.run(
+        [python, "-c", RANKS], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    lines = (line.split() for line in done.stdout.splitlines() if line.startswith(NAMES))
+    numbers = {name: float(value) for name, value in lines}
+    assert (numbers.pop("near_edge"), numbers.pop("steps")) == (1, 2)
+    assert numbers and max(numbers.values()) < 1e-3, numbers
+
+
 THRESHOLD = """
 import torch
 from smoke.kit.oracle import top_threshold

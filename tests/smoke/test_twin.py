@@ -66,9 +66,9 @@ def test_what_belongs_to_the_large_model_alone_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("large", "words"),
     [
-        ({"text_config": {}}, "more than text"),
-        ({"hidden_size": None}, "no hidden_size"),
-        ({"num_attention_heads": 0}, "no num_attention_heads"),
+        ({"text_config": {}}, "more than text: text_config"),
+        ({"hidden_size": None}, "does not say .*: hidden_size"),
+        ({"num_attention_heads": 0}, "does not say .*: num_attention_heads"),
     ],
 )
 def test_without_a_twin_there_is_a_reason(large: dict[str, Any], words: str) -> None:

@@ -147,3 +147,36 @@ def test_whatever_is_set_the_row_has_levels_that_a_run_can_have() -> None:
             assert not (found[first[0]] == first[1] and found[second[0]] == second[1]), reason
         assert factors.micro_batches(found) > 0
         assert factors.options(found)["loss_type"] == found["loss"]
+
+
+def test_the_suite_has_every_level_that_is_named_here_and_no_other() -> None:
+    assert levels.FACTORS["loss"] == combination.LOSSES
+    assert levels.FACTORS["architecture"] == combination.ARCHITECTURES
+    assert {*combination.CORRECTIONS, "off"} == set(levels.SAMPLER_FACTORS["correction"])
+    assert {*combination.ROPES, "base 500"} == set(levels.FACTORS["rope"])
+    assert set(combination.SCALES.values()) == set(levels.FACTORS["scale"])
+
+
+def test_what_counts_as_read_is_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a setting would be left out without a word, or listed although it is judged."""
+    read: set[str] = set()
+    get = Configuration.get
+
+    def noting(own: Configuration, name: str, default: Any) -> Any:
+        read.add(name)
+        return get(own, name, default)
+
+    monkeypatch.setattr(Configuration, "get", noting)
+    every: tuple[dict[str, Any], ...] = (
+        {},
+        {"beta": 1, "sync_ref_model": True},
+        {"use_peft": True},
+        {"use_vllm": True},
+    )
+    for settings in every:
+        combination.row(Configuration("my.yaml", settings))
+        combination.row(Configuration("my.yaml", settings, processes=2))
+    combination.row(Configuration("my.yaml", {"generation_batch_size": 8, "top_entropy_quantile": 0.2}))
+    # The rest decides on the processes and on the probes.
+    assert combination.READ - read == {"deepspeed", "num_processes", "dataloader_num_workers"}
+    assert read <= combination.READ

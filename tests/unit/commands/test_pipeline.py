@@ -75,7 +75,7 @@ def test_certify_of_a_config_writes_a_report_and_no_certificate(command: Command
     (wheels.root / "my.yaml").write_text("beta: 0.1\nlr_scheduler_type: cosine\n")
     answer = command(wheels.root, "certify", TINY, "--engine", "host", "--config", "my.yaml")
     assert answer.code == 0, answer.err
-    assert "no config.json of your model was found" in answer.err
+    assert "no config.json of its model: --model-config FILE names one" in answer.err
     assert "  the schedule cosine\n" in answer.out
     assert f"my.yaml passes on {TINY}. A report, and no certificate:\n" in answer.out
     (report,) = (wheels.root / ".vetted/configurations" / TINY).iterdir()

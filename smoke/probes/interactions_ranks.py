@@ -62,7 +62,7 @@ PROBE = Probe(
             "steps",
             at_least=3,
         ),
-        Bound("near_edge", "steps left out, as in interactions", "steps", at_most=8),
+        Bound("near_edge", "steps left out, as in interactions: 0 to 1 over 3 seeds", "steps", at_most=8),
         Bound("rows_run", "recorded: rows of the covering array that this stack has the options for", "rows"),
         Bound("steps", "recorded: steps of all rows", "steps"),
         Bound("metrics", "recorded: logged metrics that were compared"),

@@ -94,7 +94,7 @@ def _model_file(settings: Mapping[str, Any], places: Iterable[Path], environ: Ma
         return None
     for place in places:
         path = place / name / "config.json"
-        with suppress(OSError, ValueError):  # such as a name that is too long
+        with suppress(OSError):  # such as a name that is too long
             if path.is_file():
                 return path
     try:

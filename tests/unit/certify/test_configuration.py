@@ -63,6 +63,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, config: str | None, model: 
         ("num_processes: .inf", 1, 0),
         ("deepspeed: {zero_optimization: {stage: .inf}}", 1, 0),
         ('model_name_or_path: "a\\0b"', 1, 0),
+        (f"model_name_or_path: {'a' * 300}", 1, 0),
         ("accelerate_config: zero3", 2, 3),
         ("accelerate_config: single_gpu", 1, 0),
         ("accelerate_config: mine.yaml", 8, 2),

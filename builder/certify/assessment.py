@@ -2,8 +2,9 @@
 
 To judge a certificate takes milliseconds, to hash it a tenth of one. So assessments are kept in .vetted/assessments/,
 with a seal: a row counts only for a file of the same bytes, and only under the same terms, which are the lock, the
-inputs, the suite, the advisories and this tool's own code. Every file is read and hashed every time. No answer about a
-day is kept: whether a certificate has expired is asked anew (dates.py).
+inputs, the suite, the advisories and this tool's own code. A file is hashed again when its inode, its size or one of
+its times has changed; no program can set the time of a file's last change (ctime). No answer about a day is kept:
+whether a certificate has expired is asked anew (dates.py).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +35,9 @@ from builder.certify.judgement import Terms
 from builder.intent.advisory import Advisory
 from builder.lock.lockfile import Lock
 
+SETTLED = (
+    2_000_000_000  # nanoseconds: a file that has changed since then may change again in the same tick of its clock
+)
 MOST = 8000  # characters of the doubts of a row that is kept; a stranger's file may have any number of doubts
 CODE = Path(__file__).parents[1]  # all of this tool: a row is of the code that judged
 Say = Callable[[str], None]
@@ -70,12 +76,16 @@ class Assessment(BaseModel):
 
 
 class _Kept(BaseModel):
-    """The file of a stack: its rows, by the hash of what was judged, under the terms with this digest."""
+    """The file of a stack: its rows, by the hash of what was judged, under the terms with this digest.
+
+    `files`: by the name of a file, its state when it was hashed (_state), and the hash.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     terms: str
     rows: dict[str, Assessment]
+    files: dict[str, tuple[str, str]]
 
 
 class Assessments:
@@ -116,11 +126,14 @@ class Assessments:
         terms = self.terms(lock)
         decisive = [_code(), lock.name, lock.image, lock.digest, terms.suite, self._advisories]
         key = sha256(json.dumps(decisive).encode())
-        known, rows = self._known(lock.name, key), dict[str, Assessment]()
+        known, kept = self._known(lock.name, key), _Kept(terms=key, rows={}, files={})
+        states = {path: _state(path) for path in paths}
+        unchanged = {path: _unchanged(known, path, state) for path, state in states.items()}
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            hashes = pool.map(_hash, paths)
-            for number, (path, digest) in enumerate(zip(paths, hashes, strict=True), start=1):
-                row: Assessment | Exception | None = known.get(digest) if digest else None
+            hashes = pool.map(_hash, [path for path, digest in unchanged.items() if digest is None])
+            for number, (path, state) in enumerate(states.items(), start=1):
+                digest = unchanged[path] or next(hashes)
+                row: Assessment | Exception | None = known.rows.get(digest) if digest else None
                 # The inputs last: to compute today's takes longer than all the rest.
                 if not isinstance(row, Assessment) or row.inputs not in ("", terms.inputs):
                     self._say(f"{lock.name}: judging {number} of {len(paths)}")
@@ -128,25 +141,26 @@ class Assessments:
                 if isinstance(row, Assessment):
                     row = row if row.name == path.stem else row.model_copy(update={"name": path.stem})
                     if _small(row):
-                        rows[row.sha256] = row
+                        kept.rows[row.sha256] = row
+                        kept.files |= {path.name: (state, row.sha256)} if state and digest == row.sha256 else {}
                 yield path, row
-        if rows != known:
-            self._keep(lock.name, _Kept(terms=key, rows=rows))
+        if kept != known:
+            self._keep(lock.name, kept)
 
     def _path(self, stack: str) -> Path:
         return self._project.state / "assessments" / f"{stack}.json"
 
-    def _known(self, stack: str, key: str) -> Mapping[str, Assessment]:
-        """The rows of a stack that were kept under these terms, by this user of this machine."""
-        path = self._path(stack)
+    def _known(self, stack: str, key: str) -> _Kept:
+        """What was kept of a stack under these terms, by this user of this machine."""
+        path, nothing = self._path(stack), _Kept(terms=key, rows={}, files={})
         try:
             content = path.read_bytes()
             if seal.intact(path.with_suffix(".seal"), f"assessments of {stack}", sha256(content)):
                 kept = _Kept.model_validate_json(content)
-                return kept.rows if kept.terms == key else {}
+                return kept if kept.terms == key else nothing
         except (OSError, ValidationError):
             pass
-        return {}
+        return nothing
 
     def _keep(self, stack: str, kept: _Kept) -> None:
         path, content = self._path(stack), kept.model_dump_json().encode()
@@ -190,6 +204,24 @@ def _judged(path: Path, terms: Terms) -> Assessment | Exception:
         return judge(path.stem, reading.content(path, str(path)), terms)
     except (Exception, RecursionError) as error:
         return error
+
+
+def _state(path: Path) -> str:
+    """What changes with every change of a file; empty where that cannot be told, as just after a change."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    settled = time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) > SETTLED
+    if not settled or not stat.S_ISREG(status.st_mode):
+        return ""
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+def _unchanged(known: _Kept, path: Path, state: str) -> str | None:
+    """The hash of a file that has not changed since it was hashed; None otherwise."""
+    before, digest = known.files.get(path.name, ("", None))
+    return digest if state and before == state else None
 
 
 def _hash(path: Path) -> str | None:

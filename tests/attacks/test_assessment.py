@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,22 @@ def test_a_certificate_is_altered_after_it_was_judged(small: Small, path: Path) 
     path.write_bytes(path.read_bytes().replace(b'"result": "PASSED"', b'"result": "FAILED"'))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
+    assert counts(small) == 0
+
+
+@pytest.mark.parametrize("way", ["in place", "by a rename"])
+def test_a_settled_certificate_is_altered(small: Small, path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """It was hashed, and would not be read again: its size and all times that a program can set are as before."""
+    monkeypatch.setattr(assessing, "SETTLED", 0)
+    assert counts(small) == 1 == counts(small)
+    assert list(json.loads(kept(small).read_text())["files"]) == [path.name]
+    before = path.stat()
+    time.sleep(0.05)  # longer than a tick of the clock of files
+    altered = path if way == "in place" else path.with_name("other.txt")
+    altered.write_bytes(path.read_bytes().replace(b'"result": "PASSED"', b'"result": "FAILED"'))
+    os.utime(altered, ns=(before.st_atime_ns, before.st_mtime_ns))
+    altered.replace(path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert counts(small) == 0
 
 

@@ -76,6 +76,38 @@ def test_only_what_is_new_is_judged_and_what_is_gone_is_forgotten(small: Small, 
     assert counted == ["cpu-host", "cpu-docker", "cpu-host"]
 
 
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read and hashed; a file counts as settled at once."""
+    names: list[str] = []
+    real = assessing._hash
+
+    def digest(path: Path) -> str | None:
+        names.append(path.stem)
+        return real(path)
+
+    monkeypatch.setattr(assessing, "_hash", digest)
+    monkeypatch.setattr(assessing, "SETTLED", 0)
+    return names
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(small: Small, hashed: list[str]) -> None:
+    small.issue("host")
+    small.issue("docker")
+    first = read(small)
+    assert read(small) == first == read(small)
+    assert hashed == ["cpu-docker", "cpu-host"]
+
+
+def test_a_file_that_has_just_changed_is_read_again(
+    small: Small, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assessing, "SETTLED", 10**12)
+    small.issue("host")
+    assert read(small) == read(small)
+    assert hashed == ["cpu-host", "cpu-host"]
+
+
 def test_each_judgement_is_reported_and_a_kept_one_is_not(small: Small) -> None:
     small.issue("host")
     said: list[str] = []

@@ -20,7 +20,7 @@ from pip._internal.models.index import PyPI
 from builder.base import machine, project
 from builder.base.project import Project
 from builder.certify import certificate, hostenv
-from builder.image import build, daemon, oci, target
+from builder.image import build, daemon, oci, rootfs, target
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from tests import parts
@@ -134,13 +134,15 @@ def link_state(source: Workshop, target: Workshop, folders: Sequence[str] = DOWN
 
 @pytest.fixture(scope="session")
 def depot(shared: Path) -> Workshop:
-    """The stack's environment, prepared once for all workers of a run."""
+    """The stack's environment and its root filesystem, made once for all workers of a run."""
     root = shared / "depot"
     with FileLock(root.with_suffix(".lock")):
         if not root.exists():
             workshop = copy_of_project(root)
             with workshop.project.holding(STACK) as scratch:
                 hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None)
+                if shutil.which("mmdebstrap"):
+                    rootfs.make(workshop.project, workshop.lock, scratch)
     return Workshop(root)
 
 

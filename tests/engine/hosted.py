@@ -12,7 +12,9 @@ from tests.conftest import ROOT
 
 # What an image has beside the stack. It has no compiler, and the run knows a CPU image by that.
 TOOLS = ("cat", "env", "ldconfig", "lscpu", "nproc", "ps", "sh", "uname")
-# Without vLLM and W&B a run starts in half the time.
+# Tests run side by side, and threads that wait for each other on a busy core take its time: three times as much.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+# Without vLLM, W&B and bitsandbytes a run starts in less than half the time.
 LEAN = Path(__file__).parent / "lean"
 TASK = "from pathlib import Path; from runtime import task; task.make(Path('task'))"
 TRAIN = """
@@ -27,7 +29,9 @@ sys.exit(main(sys.argv[1:], Path("runs")))
 
 def make_task(python: Path, target: Path) -> Path:
     """Make the model and the data of the built-in task in a folder; returns theirs."""
-    subprocess.run([str(python), "-c", TASK], cwd=target, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run(
+        [str(python), "-c", TASK], cwd=target, env={**os.environ, "PYTHONPATH": str(ROOT), **ONE_THREAD}, check=True
+    )
     return target / "task"
 
 
@@ -51,7 +55,7 @@ def environment(python: Path, here: Path, **environ: str) -> dict[str, str]:
     A test that needs these sets PYTHONPATH to the project alone.
     """
     path = {"PATH": f"{python.parent}:{here / 'bin'}", "PYTHONPATH": f"{ROOT}:{LEAN}", "HOME": str(here)}
-    return {**path, "HF_HUB_OFFLINE": "1", **environ}
+    return {**path, **ONE_THREAD, "HF_HUB_OFFLINE": "1", **environ}
 
 
 def start(python: Path, here: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:

@@ -16,6 +16,7 @@ import pytest
 from builder.base import project
 from builder.certify import control, hostenv
 from tests.conftest import ROOT
+from tests.engine import hosted
 
 CONTROL = "trl0.15-transformers4.52"  # its twin is TRL 0.15.2 and Transformers 4.51.3, as published
 
@@ -104,7 +105,8 @@ def ran(case: Case, python: Path, folder: Path, *, patched: bool) -> subprocess.
         patch = ROOT / "images" / "patches" / case.patch
         subprocess.run(["patch", "--strip=1", f"--input={patch}"], cwd=folder, check=True, capture_output=True)
     return subprocess.run(
-        [str(python), "-c", case.script], cwd=folder, env={"PYTHONPATH": f"{folder}:{ROOT}", "HF_HUB_OFFLINE": "1"},
+        [str(python), "-c", case.script], cwd=folder,
+        env={"PYTHONPATH": f"{folder}:{ROOT}", "HF_HUB_OFFLINE": "1", **hosted.ONE_THREAD},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -132,8 +132,8 @@ class Endless(io.RawIOBase):
 
 
 @pytest.mark.parametrize("line", [b"{'loss': 0.1}\n", b"x", b"\n", b"RuntimeError: it failed with 17\n", b"\x00\xff\n"])
-def test_a_log_of_a_hundred_megabytes_is_read_once_and_little_is_kept(line: bytes) -> None:
-    output = symptoms.condense(Endless(100 * 2**20, line))
+def test_a_log_of_many_megabytes_is_read_once_and_little_is_kept(line: bytes) -> None:
+    output = symptoms.condense(Endless(25 * 2**20, line))
     assert sum(map(len, output)) < 500_000
 
 

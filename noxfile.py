@@ -15,8 +15,6 @@ nox.options.default_venv_backend = "none"
 VETTED = (sys.executable, "-m", "builder")
 # Tests start thousands of short processes: each would compile the same modules again.
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
-# Threads that wait for each other spin, which takes the cores from the other workers.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 # Folders whose tests all need more: their conftest.py marks every one.
 ENGINE = ("tests/engine", "tests/gpu", "tests/registry")
 MEMORY = "/dev/shm"
@@ -54,9 +52,7 @@ def engine(session: nox.Session) -> None:
     workers = str((os.cpu_count() or 1) + 1)
     # Each test's line as it begins and ends: a log that breaks off says what was running.
     parallel = ["--numprocesses", workers, "--dist", "loadfile", "--durations", "50", "--verbose"]
-    session.run(
-        sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel), env=BYTECODE | ONE_THREAD
-    )
+    session.run(sys.executable, "-m", "pytest", "-m", "engine", *(session.posargs or parallel), env=BYTECODE)
 
 
 @nox.session

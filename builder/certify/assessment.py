@@ -3,8 +3,9 @@
 To judge a certificate takes milliseconds, to hash it a tenth of one. So assessments are kept in .vetted/assessments/,
 with a seal: a row counts only for a file of the same bytes, and only under the same terms, which are the lock, the
 inputs, the suite, the advisories and this tool's own code. A file is hashed again when its inode, its size or one of
-its times has changed; no program can set the time of a file's last change (ctime). No answer about a day is kept:
-whether a certificate has expired is asked anew (dates.py).
+its times has changed. A program can set the time of modification, but not the time of the last change (ctime); where
+the file system has no such time, every file is hashed. No answer about a day is kept: whether a certificate has expired
+is asked anew (dates.py).
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ from builder.certify.judgement import Terms
 from builder.intent.advisory import Advisory
 from builder.lock.lockfile import Lock
 
-SETTLED = (
-    2_000_000_000  # nanoseconds: a file that has changed since then may change again in the same tick of its clock
-)
+SETTLED = 2_000_000_000  # nanoseconds; a younger file may change again in the same tick of the file system's clock
+DAY = 86_400_000_000_000  # nanoseconds; the clock of a file server may differ by less
 MOST = 8000  # characters of the doubts of a row that is kept; a stranger's file may have any number of doubts
 CODE = Path(__file__).parents[1]  # all of this tool: a row is of the code that judged
 Say = Callable[[str], None]
@@ -132,7 +132,7 @@ class Assessments:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             hashes = pool.map(_hash, [path for path, digest in unchanged.items() if digest is None])
             for number, (path, state) in enumerate(states.items(), start=1):
-                digest = unchanged[path] or next(hashes)
+                digest = next(hashes) if unchanged[path] is None else unchanged[path]
                 row: Assessment | Exception | None = known.rows.get(digest) if digest else None
                 # The inputs last: to compute today's takes longer than all the rest.
                 if not isinstance(row, Assessment) or row.inputs not in ("", terms.inputs):
@@ -142,7 +142,8 @@ class Assessments:
                     row = row if row.name == path.stem else row.model_copy(update={"name": path.stem})
                     if _small(row):
                         kept.rows[row.sha256] = row
-                        kept.files |= {path.name: (state, row.sha256)} if state and digest == row.sha256 else {}
+                        if state and digest == row.sha256:
+                            kept.files[path.name] = (state, digest)
                 yield path, row
         if kept != known:
             self._keep(lock.name, kept)
@@ -163,7 +164,7 @@ class Assessments:
         return nothing
 
     def _keep(self, stack: str, kept: _Kept) -> None:
-        path, content = self._path(stack), kept.model_dump_json().encode()
+        path = self._path(stack)
         lock, scratch = self._project.state / "locks" / "assessments.lock", path.parent / ".unfinished"
         # A clone that may only be read, a full disk, another process that keeps its own: judged again next time.
         with suppress(OSError, Timeout):
@@ -173,6 +174,9 @@ class Assessments:
                 remove(scratch)  # of a process that was killed
                 scratch.mkdir()
                 try:
+                    device = _device(scratch)
+                    kept.files = {name: file for name, file in kept.files.items() if file[0].split()[0] == device}
+                    content = kept.model_dump_json().encode()
                     write(path, content, scratch)
                     seal.put(path.with_suffix(".seal"), f"assessments of {stack}", sha256(content), scratch)
                 finally:
@@ -216,6 +220,15 @@ def _state(path: Path) -> str:
     if not settled or not stat.S_ISREG(status.st_mode):
         return ""
     return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+def _device(folder: Path) -> str:
+    """The device of a folder; empty where a program can set the time of a file's last change, as on FAT."""
+    file = folder / "clock"
+    file.touch()
+    os.utime(file, ns=(0, 0))
+    status = file.stat()
+    return str(status.st_dev) if time.time_ns() - status.st_ctime_ns < DAY else ""
 
 
 def _unchanged(known: _Kept, path: Path, state: str) -> str | None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from filelock import FileLock
 from pip._internal.models.index import PyPI
 
-from builder.base import machine, project
+from builder.base import errors, machine, project
 from builder.base.project import Project
 from builder.certify import certificate, hostenv
 from builder.image import build, daemon, oci, rootfs, target
@@ -101,6 +102,15 @@ def copy_of_project(target: Path) -> Workshop:
     return Workshop(target)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """What a test starts has one thread for each process."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in hosted.ONE_THREAD.items():
+            monkeypatch.setenv(name, value)
+        yield
+
+
 # The folders of stacks whose Debian packages this machine can get, where these are not the project's own.
 _locked: dict[str, Path] = {}
 
@@ -141,7 +151,8 @@ def depot(shared: Path) -> Workshop:
             workshop = copy_of_project(root)
             with workshop.project.holding(STACK) as scratch:
                 hostenv.prepare(workshop.project, workshop.lock, scratch, lambda _: None)
-                if shutil.which("mmdebstrap"):
+                # Where it cannot be made, the tests that need it say why.
+                with suppress(errors.VettedError):
                     rootfs.make(workshop.project, workshop.lock, scratch)
     return Workshop(root)
 

@@ -71,7 +71,7 @@ ROWS = (
 )
 
 
-def printed(python: Path, folder: Path, program: str, *arguments: str) -> str:
+def output_of(python: Path, folder: Path, program: str, *arguments: str) -> str:
     """What a program prints in the stack's environment."""
     done = subprocess.run(
         [python, "-c", program, *arguments], cwd=folder, env=hosted.environment(python, folder), capture_output=True,
@@ -82,7 +82,7 @@ def printed(python: Path, folder: Path, program: str, *arguments: str) -> str:
 
 
 def test_rows_are_green_with_the_seeds_that_made_them_red(python: Path, tmp_path: Path) -> None:
-    output = printed(python, tmp_path, PROGRAM, json.dumps(ROWS))
+    output = output_of(python, tmp_path, PROGRAM, json.dumps(ROWS))
     errors = [float(line.split()[-1]) for line in output.splitlines() if line.startswith("update error ")]
     assert len(errors) == len(ROWS) and max(errors) < 1e-3, errors
 
@@ -105,7 +105,7 @@ for share in (0.0, 0.01):
 
 def test_an_update_that_is_wrong_by_a_hundredth_is_an_error(python: Path, tmp_path: Path) -> None:
     """What rounding may leave is allowed for, and nothing more."""
-    output = printed(python, tmp_path, ERRORS)
+    output = output_of(python, tmp_path, ERRORS)
     right, wrong = map(float, output.split())
     assert right == 0
     assert wrong > 1e-3
@@ -126,7 +126,7 @@ for reading in rows.run(Context("cpu", 3, Path.cwd()), chosen, numbers, ("near_e
 
 def test_a_tie_that_ranks_round_differently_is_left_out_with_what_follows_from_it(python: Path, tmp_path: Path) -> None:
     """With seed 3, four tokens had the entropy of the threshold, and then Adam remembered what the oracle did not."""
-    output = printed(python, tmp_path, RANKS)
+    output = output_of(python, tmp_path, RANKS)
     lines = (line.split() for line in output.splitlines() if line.startswith(NAMES))
     numbers = {name: float(value) for name, value in lines}
     # A step is left out only where this processor's rounding puts the tie on different sides.
@@ -145,6 +145,6 @@ for entropies in ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0, 5.0], [1.0, 2.
 
 def test_rounding_decides_where_several_tokens_are_at_the_threshold_of_entropy(python: Path, tmp_path: Path) -> None:
     """With seed 3, four tokens of equal entropy were, and ranks that padded them differently kept some of them."""
-    output = printed(python, tmp_path, THRESHOLD)
+    output = output_of(python, tmp_path, THRESHOLD)
     values = [tuple(map(float, line.split())) for line in output.splitlines()]
     assert values == [(4.0, 1.0), (4.0, 0.0), (4.0, 0.0), (7.0, float("inf"))]

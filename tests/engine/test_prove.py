@@ -64,15 +64,16 @@ def beside(depot: Workshop, root: Path, intent: str, packages: Set[str]) -> Work
 def test_the_root_filesystem_is_the_same_below_a_closed_odd_folder_and_a_tight_umask(workshop: Workshop) -> None:
     """apt works as a user of its own where that user may read; apt and mmdebstrap read spaces and quotes in a path."""
     digests = set()
+    # The plain one is that of all workers, if they have one.
     with workshop.project.holding(STACK), tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         Path(top).chmod(0o755)
-        for name, mode, umask, odd in (("plain", 0o755, 0o022, False), ('a b,"c:d', 0o700, 0o077, True)):
+        for name, mode, umask, fresh in (("plain", 0o755, 0o022, False), ('a b,"c:d', 0o700, 0o077, True)):
             folder = Path(top) / name
             folder.mkdir()
             folder.chmod(mode)
             before = os.umask(umask)
             try:
-                digests.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=odd)))
+                digests.add(sha256_file(rootfs.make(workshop.project, workshop.lock, folder, fresh=fresh)))
             finally:
                 os.umask(before)
     assert len(digests) == 1

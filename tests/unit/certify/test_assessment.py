@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,23 @@ def test_a_file_that_has_just_changed_is_read_again(
     assert hashed == ["cpu-host", "cpu-host"]
 
 
+def test_without_a_time_of_the_last_change_every_file_is_read(
+    small: Small, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on FAT, where that time is the time of modification, which any program can set."""
+    real = Path.stat
+
+    def of_fat(path: Path, **options: bool) -> os.stat_result:
+        status = real(path, **options)
+        times = {"st_ctime_ns": status.st_mtime_ns, "st_mtime_ns": status.st_mtime_ns, "st_atime_ns": 0}
+        return os.stat_result(tuple(status), times) if path.name == "clock" else status
+
+    monkeypatch.setattr(Path, "stat", of_fat)
+    small.issue("host")
+    assert read(small) == read(small)
+    assert hashed == ["cpu-host", "cpu-host"]
+
+
 def test_each_judgement_is_reported_and_a_kept_one_is_not(small: Small) -> None:
     small.issue("host")
     said: list[str] = []
@@ -123,7 +141,7 @@ def test_a_state_that_cannot_be_written_is_no_obstacle(small: Small, monkeypatch
     assert [assessment.lasting for assessment in read(small)] == [()]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"terms": "", "rows": {}}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"terms": "", "rows": {}, "files": {}}'])
 def test_a_damaged_file_of_verdicts_is_made_again(small: Small, counted: list[str], content: bytes) -> None:
     small.issue()
     first = read(small)

@@ -33,7 +33,16 @@ def read(settings: Mapping[str, Any], launcher: Mapping[str, str | None], here: 
         if file := launcher.get("accelerate_config"):
             return _accelerate(yaml.safe_load((here / file).read_bytes()), here)
         return _launcher(launcher, here)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, yaml.YAMLError):
+    except (
+        OSError,
+        ArithmeticError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        yaml.YAMLError,
+    ):
         return Sharding()
 
 

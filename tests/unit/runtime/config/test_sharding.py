@@ -77,5 +77,6 @@ def test_what_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
     assert sharding.read({"deepspeed": "file"}, {}, tmp_path) == Sharding()
     assert sharding.read({"deepspeed": "missing"}, {}, tmp_path) == Sharding()
-    assert sharding.read({"deepspeed": {"zero_optimization": {"stage": "auto"}}}, {}, tmp_path) == Sharding()
+    for stage in ("auto", float("inf"), float("nan")):
+        assert sharding.read({"deepspeed": {"zero_optimization": {"stage": stage}}}, {}, tmp_path) == Sharding()
     assert sharding.read({}, {"accelerate_config": "file"}, tmp_path) == Sharding()

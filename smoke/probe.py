@@ -109,7 +109,7 @@ class Probe:
     import names; without these packages the probe is not run. `gpus` is the number of GPUs that it uses when the
     device is cuda. `skips` are the reasons for which its `run` may raise NotApplicable. `ranks` is the number of
     processes that run it together. `fresh` starts a new process instead of a fork, where forking is not safe. `forks`:
-    it forks processes that use the GPU, so its own must not have started CUDA. A probe that exceeds `timeout_s`
+    it forks processes that must use the GPU, so its own must not have started CUDA. A probe that exceeds `timeout_s`
     seconds or `memory_mib` MiB (all its processes together, on the host) is killed.
     """
 

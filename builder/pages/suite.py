@@ -64,10 +64,10 @@ def gpu_probes(project: Project) -> str:
     rows: list[list[object]] = []
     for gpus in (1, *several):
         needing = [probe for probe in catalogue_ if probe.gpus == gpus]
-        for forks, what in ((False, "each process allocated memory on its GPU"), (True, "not looked at: it forks")):
+        for forks, processes in ((False, "process"), (True, "process that it forks")):
             names = [probe.name for probe in needing if probe.forks == forks]
             if names:
-                rows.append([gpus, len(names), cells.codes(names), what])
+                rows.append([gpus, len(names), cells.codes(names), f"each {processes} allocated memory on its GPU"])
     rest = [probe.name for probe in catalogue_ if not probe.gpus]
     if rest:
         rows.append(["none", len(rest), cells.codes(rest), "says nothing about a GPU"])

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from smoke.run.gpus import Use
+
 
 def forked(work: Callable[[], Any]) -> int:
     """Call `work` in a forked process, and return the exit status that a program would have, negative for a signal.
@@ -46,9 +48,12 @@ def _become(work: Callable[[], Any]) -> NoReturn:
 
 
 class Interpreter:
-    """A replacement for subprocess.Popen in launchers that start `python SCRIPT ARGUMENTS`: it forks instead."""
+    """A replacement for subprocess.Popen in launchers that start `python SCRIPT ARGUMENTS`: it forks instead.
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    `on_gpu`: a script that allocates nothing on the first GPU has failed.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None, *, on_gpu: bool = False) -> None:
         interpreter, *arguments = map(str, command)
         if os.path.realpath(interpreter) != os.path.realpath(sys.executable) or arguments[0].startswith("-"):
             raise ValueError(f"not a script that this interpreter runs: {command}")
@@ -59,7 +64,10 @@ class Interpreter:
                 os.environ.update(env)
             sys.argv = arguments
             sys.path.insert(0, str(Path(arguments[0]).parent))
+            use = Use(0) if on_gpu else None
             runpy.run_path(arguments[0], run_name="__main__")
+            if use is not None:
+                use.require()
 
         self.args = command
         self.returncode = forked(script)

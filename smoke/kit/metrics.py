@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from smoke.kit import extremes, factors, reference
-from smoke.kit.oracle import Expected, Run
-from smoke.kit.samples import Sampled, Scored
+from smoke.kit.oracle import EDGE, Expected, Run
+from smoke.kit.samples import Sampled, Scored, distance_to_cap, importance
 
 # A metric that releases define in several ways has several values; what is logged must be one of them.
 Metrics = dict[str, tuple[float, ...]]
@@ -20,11 +20,11 @@ def of_step(run: Run, index: int, expected: Expected) -> Metrics:
     number = run.journals[0].start + index + 1
     epoch = number / factors.steps_per_epoch(run.row, len(run.journals))
     metrics: Metrics = {"loss": (expected.loss,), "grad_norm": (expected.norm,), "epoch": (epoch,)}
-    generated = [
-        run.batches[i] for i, generation in enumerate(run.generations(run.journals[0])) if generation.step == index + 1
-    ]
-    if generated:
-        metrics |= of_batches(run, generated)
+    numbers = [i for i, generation in enumerate(run.generations(run.journals[0])) if generation.step == index + 1]
+    if numbers:
+        metrics |= of_batches(run, [run.batches[i] for i in numbers])
+    if numbers and run.row.get("correction", "off") != "off":
+        metrics |= _sampling(run, numbers)
     count = len(run.journals[0].steps[index].passes)
     ranks = len(run.journals)
     # `scores` go micro-batch by micro-batch, and within each rank by rank.
@@ -73,6 +73,40 @@ def of_batches(run: Run, batches: Sequence[Sequence[Sampled]]) -> Metrics:
         metrics[f"rewards/{name}/mean"] = (mean(map(mean, columns)),)
         metrics[f"rewards/{name}/std"] = (mean(map(_spread, columns)),)
     return metrics
+
+
+def _sampling(run: Run, numbers: Sequence[int]) -> Metrics:
+    """How far another engine's log-probabilities were from the policy's, and the importance that follows from it."""
+    import torch
+
+    distances, ratios, near = [], [], math.inf
+    for number in numbers:
+        known = [(sample, run.fixed[number][sample.prompt + sample.completion][0]) for sample in run.batches[number]]
+        # Of a completion that is masked no token counts, and the importance of all its tokens together is one.
+        masked = [run.objective.mask_truncated and sample.truncated for sample, _ in known]
+        trained = [pair for pair, left_out in zip(known, masked, strict=True) if not left_out]
+        near = min([near, *(distance_to_cap(run.row, sample, then) for sample, then in trained)])
+        distances.append(torch.cat([_distance(sample, then) for sample, then in trained] or [torch.zeros(1)]))
+        importances = [importance(run.row, sample, then).reshape(-1) for sample, then in trained]
+        if run.row["correction"].startswith("sequence"):
+            importances += [torch.ones(1, dtype=torch.float64)] * sum(masked)
+        ratios.append(torch.cat(importances or [torch.zeros(1, dtype=torch.float64)]))
+    metrics: Metrics = {
+        "sampling/sampling_logp_difference/mean": (mean(d.mean().item() for d in distances),),
+        "sampling/sampling_logp_difference/max": (mean(d.max().item() for d in distances),),
+    }
+    if near < EDGE:  # rounding decides which is masked
+        return metrics
+    return metrics | {
+        f"sampling/importance_sampling_ratio/{name}": (mean(value(ratio).item() for ratio in ratios),)
+        for name, value in (("min", torch.min), ("mean", torch.mean), ("max", torch.max))
+    }
+
+
+def _distance(sample: Sampled, then: Any) -> Any:
+    import torch
+
+    return (then - torch.tensor(sample.logprobs, dtype=torch.float64)).abs()
 
 
 def _clipping(run: Run, flat: list[list[Scored | None]], advantages: list[list[float]]) -> Metrics:

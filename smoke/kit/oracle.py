@@ -18,7 +18,7 @@ from smoke.kit.decoder import Adapter, Shape
 from smoke.kit.factors import Row
 from smoke.kit.journal import Generation, Journal, Tokens, Weights
 from smoke.kit.reference import Objective
-from smoke.kit.samples import PAD, Part, Sampled, Scored, importance, judged, of_tokens
+from smoke.kit.samples import PAD, Part, Sampled, Scored, distance_to_cap, importance, judged, of_tokens
 
 # Rounding may decide on which side of an edge, where a gradient jumps, a ratio or an entropy is when it is this near.
 EDGE = 2e-5
@@ -217,11 +217,8 @@ class Run:
 
     def _nearest_cap(self, part: Part, scored: Sequence[Scored | None]) -> float:
         """How near the nearest importance is to where it would be masked."""
-        if not self.row.get("correction", "off").endswith("_mask"):
-            return math.inf
-        free = {**self.row, "correction": self.row["correction"].replace("_mask", "_free")}
         distances = [
-            (importance(free, sample, s.then) - factors.CAP).abs().min().item()
+            distance_to_cap(self.row, sample, s.then)
             for sample, s in zip(part.samples, scored, strict=True)
             if sample is not None and s is not None
         ]

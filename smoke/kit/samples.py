@@ -66,6 +66,15 @@ def importance(row: Row, sample: Sampled, then: Any) -> Any:
     return ratio.clamp(max=cap) if how == "truncate" else ratio
 
 
+def distance_to_cap(row: Row, sample: Sampled, then: Any) -> float:
+    """How near the importance of a completion or of its tokens is to where it would be masked."""
+    if not row.get("correction", "off").endswith("_mask"):
+        return math.inf
+    free = {**row, "correction": row["correction"].replace("_mask", "_free")}
+    distance: float = (importance(free, sample, then) - factors.CAP).abs().min().item()
+    return distance
+
+
 def of_tokens(score: Any, sample: Sampled) -> tuple[Any, Any]:
     import torch
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from smoke.run import child, linux
+from smoke.run.gpus import Use
 
 # Each takes some 200 MiB, and a probe may use eight GiB.
 _MOST = 8
@@ -39,7 +40,7 @@ def side_by_side(
     """Call every piece with a directory of its own and its rank, in `ranks` processes, and return what rank 0 returns.
 
     That must be JSON. An exception, a signal or an early end gives {"failure": …} in its place. On GPUs one piece runs
-    at a time.
+    at a time, and a rank that allocates nothing on its own GPU has failed.
     """
     cores = len(os.sched_getaffinity(0))
     # One more than fits where pieces have several ranks: while the first of them measures, the others are done.
@@ -51,14 +52,14 @@ def side_by_side(
     while waiting or under_way:
         while waiting and len(under_way) < slots:
             name = waiting.pop(0)
-            under_way[name] = _start(pieces[name], directory / name, ranks, threads)
+            under_way[name] = _start(pieces[name], directory / name, ranks, threads, gpus)
         for name in [name for name, piece in under_way.items() if _ended(piece, directory / name)]:
             results[name] = _result(under_way.pop(name), directory / name)
         time.sleep(0.005)
     return {name: results[name] for name in pieces}
 
 
-def _start(work: Callable[[Path, int], Any], directory: Path, ranks: int, threads: int) -> _Piece:
+def _start(work: Callable[[Path, int], Any], directory: Path, ranks: int, threads: int, gpus: bool) -> _Piece:
     directory.mkdir(parents=True)
     # Found here, so that all ranks have the same one.
     port = child.free_port()
@@ -69,9 +70,19 @@ def _start(work: Callable[[Path, int], Any], directory: Path, ranks: int, thread
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(work, directory, rank, ranks, port, threads, parent)
+            _become(_on_gpu(work) if gpus else work, directory, rank, ranks, port, threads, parent)
         piece.running[rank] = pid
     return piece
+
+
+def _on_gpu(work: Callable[[Path, int], Any]) -> Callable[[Path, int], Any]:
+    def demanding(directory: Path, rank: int) -> Any:
+        use = Use(rank)
+        result = work(directory, rank)
+        use.require()
+        return result
+
+    return demanding
 
 
 def _become(

@@ -50,7 +50,12 @@ PROBE = Probe(
             at_most=3e-3,
         ),
         Bound("loss_error", "as in interactions: 1.1e-6 to 8.4e-6 over 12 seeds", at_most=2e-4),
-        Bound("metric_error", "as in interactions: 2.1e-6 to 3.5e-5 over 12 seeds", at_most=2e-4),
+        Bound(
+            "metric_error",
+            "as in interactions, and of the distance to the sampler: 3.0e-6 to 1.9e-5 over 12 seeds; 1.4 where "
+            "distances cancel",
+            at_most=2e-4,
+        ),
         Bound("eval_error", "as in interactions: 1.3e-8 to 2.0e-8 over 12 seeds", at_most=1e-5),
         Bound("data_wrong", "as in interactions: 0 over 12 seeds", equals=0),
         Bound("trained_wrong", "as in interactions: 0 over 12 seeds", "completions", equals=0),

@@ -12,6 +12,7 @@ script runs in a forked process, which has the packages imported already. Needs 
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import types
@@ -87,7 +88,7 @@ def run(context: Context) -> Iterator[Reading]:
         "disable_tqdm": True,
         "use_cpu": context.device == "cpu",
     }
-    status = _trl(home / "good.yaml", yaml.safe_dump(config))
+    status = _trl(home / "good.yaml", yaml.safe_dump(config), on_gpu=context.device == "cuda")
     yield Reading("exit_status", status, "the log has what the command printed" if status else "")
     if status:
         return
@@ -108,8 +109,8 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("misspelt_accepted", accepted, "lerning_rate was taken without complaint" if accepted else "")
 
 
-def _trl(file: Path, text: str) -> int:
-    """`trl grpo --config FILE`, in the file's directory; its exit status."""
+def _trl(file: Path, text: str, *, on_gpu: bool = False) -> int:
+    """`trl grpo --config FILE`, in the file's directory; its exit status. `on_gpu`: it must use the GPU."""
     import accelerate.commands.launch
     from trl import cli
 
@@ -122,7 +123,7 @@ def _trl(file: Path, text: str) -> int:
         sys.argv = command
         sys.path.insert(0, str(file.parent))
         accelerate.commands.launch.subprocess = types.SimpleNamespace(
-            Popen=launch.Interpreter, CalledProcessError=real.CalledProcessError
+            Popen=functools.partial(launch.Interpreter, on_gpu=on_gpu), CalledProcessError=real.CalledProcessError
         )
         return cli.main()
 

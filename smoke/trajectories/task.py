@@ -19,7 +19,6 @@ from typing import Any
 
 from smoke.kit import adapter, grpo, side, tiny
 from smoke.probe import Bound, Context, Probe, Reading
-from smoke.run import gpus
 
 SETTINGS = "VETTED_TRAJECTORIES"
 LENGTH = 8  # tokens of the longest answer
@@ -73,11 +72,7 @@ def _piece(device: str, seed: int, steps: int, threads: int) -> Callable[[Path, 
         import torch
 
         torch.set_num_threads(threads)
-        use = gpus.Use(0) if device == "cuda" else None
-        numbers = train(Context(device, seed, directory), steps)
-        if use is not None:
-            use.require()
-        return numbers
+        return train(Context(device, seed, directory), steps)
 
     return work
 

@@ -88,7 +88,7 @@ def test_every_probe_says_that_there_is_no_gpu_to_use(whole: Attempt) -> None:
     for name in SINGLE - FORKING:
         assert ends[name]["reason"] == NO_GPU, name
     for name in FORKING - {"train-cli"}:  # its processes are those of a command
-        assert "row 1: rank 0: RuntimeError: No CUDA GPUs are available" in ends[name]["reason"], name
+        assert f"row 1: rank 0: {NO_GPU}" in ends[name]["reason"], name
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import side
+import pytest
+
+from smoke.kit import launch, side
 
 
 def test_every_piece_has_a_process_and_a_directory_of_its_own(tmp_path: Path) -> None:
@@ -51,3 +54,46 @@ def test_failures_are_results(tmp_path: Path) -> None:
     }
     failed = side.side_by_side({"a": second_fails}, tmp_path / "ranks", ranks=2)
     assert failed == {"a": {"failure": "rank 1: ValueError: only here"}}
+
+
+class Gpu:
+    """Stands for the GPU of a process, and demands that something ran on it."""
+
+    used = ""
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+
+    def require(self) -> None:
+        if type(self).used != f"device {self._device}":
+            raise RuntimeError("nothing ran on the GPU: no memory of it was allocated")
+
+
+def test_on_gpus_each_rank_must_use_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a GPU that works, packages train on the CPU, and nothing fails."""
+    monkeypatch.setattr(side, "Use", Gpu)
+
+    def all_use(_: Path, rank: int) -> Any:
+        Gpu.used = f"device {rank}"
+        return rank
+
+    def first_uses(_: Path, rank: int) -> Any:
+        Gpu.used = "device 0"
+        return rank
+
+    pieces = {"all": all_use, "first": first_uses}
+    results = side.side_by_side(pieces, tmp_path / "gpus", ranks=2, gpus=True)
+    reason = "rank 1: RuntimeError: nothing ran on the GPU: no memory of it was allocated"
+    assert results == {"all": 0, "first": {"failure": reason}}
+    assert side.side_by_side(pieces, tmp_path / "cpu", ranks=2) == {"all": 0, "first": 0}
+
+
+@pytest.mark.parametrize(("on_gpu", "used", "status"), [(True, "", 1), (True, "device 0", 0), (False, "", 0)])
+def test_the_script_of_a_launcher_must_use_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_gpu: bool, used: str, status: int
+) -> None:
+    monkeypatch.setattr(launch, "Use", Gpu)
+    monkeypatch.setattr(Gpu, "used", used)
+    script = tmp_path / "script.py"
+    script.write_text("")
+    assert launch.Interpreter([sys.executable, str(script)], on_gpu=on_gpu).wait() == status

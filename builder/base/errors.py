@@ -110,6 +110,11 @@ DIAGNOSES = (
         next_step="rm -r .vetted/debs, then run this again",
     ),
     Diagnosis(
+        (re.compile(r"Unable to locate package"),), BadInputError, "the stack's Debian has no such package",
+        cause="a misspelt name, or a package of another release",
+        next_step="apt-cache search NAME, or https://packages.debian.org",
+    ),
+    Diagnosis(
         (re.compile(r"Failed to fetch (copy|file):"),), StorageError, "apt cannot read the downloaded packages",
         cause="a space or another special character in the path of this project: apt splits its sources at spaces",
         next_step="move the project, or set VETTED_STATE to a folder with a plain path",
@@ -165,12 +170,13 @@ def disk_full(what: str) -> StorageError:
     )
 
 
+ODD = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
 
 
 def from_os(error: OSError) -> VettedError:
     """The error that fits one of the operating system."""
-    where = str(error.filename or "a file")
+    where = str(error.filename2 or error.filename or "a file")  # of a rename, what it would have made
     if isinstance(error, ConnectionError | TimeoutError) or error.errno in UNREACHABLE:
         return NetworkError(
             f"the network did not answer: {error.strerror or error}",
@@ -179,7 +185,7 @@ def from_os(error: OSError) -> VettedError:
         )
     if error.errno == errno.ENOENT:
         return StorageError(
-            f"{where} does not exist" if error.filename else "a file or the current folder no longer exists",
+            f"{error.filename} does not exist" if error.filename else "a file or the current folder no longer exists",
             cause="it was moved or deleted in the meantime",
             next_step="git status" if error.filename else "cd to your clone of Vetted",
         )
@@ -190,5 +196,11 @@ def from_os(error: OSError) -> VettedError:
             f"{where}: {error.strerror}",
             cause="the file belongs to another user, or the disk is mounted read-only",
             next_step=f"ls -ld {where}",
+        )
+    if error.errno in ODD:
+        return StorageError(
+            f"{where}: {error.strerror}",
+            cause="a folder stands where a file belongs, or a file where a folder does, or links lead in a circle",
+            next_step=f"ls -ld {where}; then name another path",
         )
     return StorageError(f"{where}: {error.strerror or error}")

@@ -22,16 +22,16 @@ class Server:
     """The process that forks trials. It starts with the first one."""
 
     def __init__(
-        self, environment: Path, device: str, configuration: Configuration, root: Path, scratch: Path,
+        self, python: Path, device: str, configuration: Configuration, root: Path, scratch: Path,
         time_limit_s: float,
     ) -> None:  # fmt: skip
-        """`root` is the folder of the copied suite; `time_limit_s` the seconds for one trial."""
+        """`python` is in an environment's bin/, `root` the folder of the copied suite, the limit for one trial."""
         self.configuration, self.scratch, self._root = configuration, scratch, root
         self._start_request = {
             "device": device, "packages": configuration.packages, "timeout_s": time_limit_s,
             "memory_mib": suite.memory_mib(),
         }  # fmt: skip
-        self._environment, self._runner = environment, suite.on_host(environment, root, scratch / "run")
+        self._python, self._runner = python, suite.on_host(python.parent.parent, root, scratch / "run")
         self._stack = ExitStack()
         self._child: subprocess.Popen[str] | None = None
         self._log = scratch / "trials.log"
@@ -61,7 +61,7 @@ class Server:
     def _started(self) -> subprocess.Popen[str]:
         if self._child is None:
             log = self._stack.enter_context(self._log.open("wb"))
-            command = [str(self._environment / "bin" / "python"), "-m", "smoke.trials", str(self._root / PROGRAM)]
+            command = [str(self._python), "-m", "smoke.trials", str(self._root / PROGRAM)]
             self._child = self._stack.enter_context(
                 process.running(
                     command,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, project, sources, text
+from builder.base import errors, process, project, sources, text
 from builder.base.project import Project
 from builder.bisect import configuration, draft, ends, reproducer, settings
 from builder.bisect.between import Between
@@ -165,12 +165,12 @@ def config_(
     with home.holding("bisect") as scratch, console.BisectionProgress(path.name) as progress:
         root = scratch / "suite"
         suite = sources.copy(home.smoke, root)
-        environment, device, identity = _environment(home, name, python, scratch, progress)
+        interpreter, device, identity = _interpreter(home, name, python, scratch, progress)
         journal = Journal.open(home, config.key(identity, suite), scratch, repeat, fresh=fresh)
         journal.on_trial = progress.trial
         with (
             _resumable(journal, as_json),
-            Server(environment, device, config, root, scratch, time_limit) as server,
+            Server(interpreter, device, config, root, scratch, time_limit) as server,
         ):
             breaking = settings.Search(config, journal, server.run, progress.say).run()
         smallest, works = journal.folder / "smallest.yaml", journal.folder / "works.yaml"
@@ -214,20 +214,22 @@ def _print_config(
     out.print(f"the largest that works: {home.relative(works)}")
 
 
-def _environment(
+def _interpreter(
     home: Project, name: str | None, python: Path | None, scratch: Path, progress: console.BisectionProgress
 ) -> tuple[Path, str, str]:
-    """The environment of the trials, its device, and an identity that changes with it."""
+    """The Python of the trials, their device, and an identity that changes with the environment."""
     if python is not None:
         if name is not None:
             raise typer.BadParameter("name a stack or a Python, and not both", param_hint="--python")
-        if not python.is_file():
+        answers = python.is_file() and process.run([str(python.absolute()), "-I", "-S", "-c", "import sys"])
+        if not answers or answers.returncode != 0:
             raise errors.BadInputError(f"{python} is not a Python", next_step="--python .venv/bin/python")
-        return python.absolute().parent.parent, "cpu", str(python.absolute())
+        return python.absolute(), "cpu", str(python.absolute())
     cpu_stacks = (name for name in stack.names(home) if stack.load(home, name).device == "cpu")
     chosen = name or next(cpu_stacks, None)
     if chosen is None:
         raise errors.BadInputError("the project has no CPU stack", next_step="--stack NAME, or --python PATH")
     lock = lockfile.load(home, chosen)
     (scratch / "host").mkdir(exist_ok=True)
-    return hostenv.prepare(home, lock, scratch / "host", progress.say), lock.stack.device, lock.digest
+    prepared = hostenv.prepare(home, lock, scratch / "host", progress.say)
+    return prepared / "bin" / "python", lock.stack.device, lock.digest

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import project, text
+from builder.base import errors, project, text
 from builder.base.project import Project
 from builder.commands.common import AsJson, print_json, refuse
 from builder.commands.remote import AllowRollback, Insecure
@@ -79,6 +79,12 @@ def verify_(
         return
     if policy and (key or hardware):
         raise typer.BadParameter("the policy names keys and hardware", param_hint="--key" if key else "--hardware")
+    if not offline and reference.startswith(("runs/", "./", "../", "/")):
+        raise errors.BadInputError(
+            f"{reference} is no run of `vetted train`: it has no {training.NAME}",
+            cause="a misspelt name, or a run without a monitor",
+            next_step="ls runs",
+        )
     if not key and not policy and not rebuild_:
         raise typer.BadParameter("it is required, or --policy or --rebuild", param_hint="--key")
     if hardware and not key:

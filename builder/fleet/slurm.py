@@ -114,7 +114,17 @@ def _submitit() -> Any:
         import submitit  # takes a quarter of a second, which no other command needs
     except ImportError as error:
         raise errors.MissingToolError("submitit is not installed", next_step="uv pip install submitit") from error
-    process.check("asking Slurm", ["sinfo", "--version"])
+    try:
+        answer = process.run(["sinfo", "--version"])
+    except errors.MissingToolError:
+        answer = None
+    if answer is None or answer.returncode != 0:
+        raise errors.MissingToolError(
+            "this machine has no Slurm that answers"
+            + (f"\n{answer.output.strip()[-400:]}" if answer else ": sinfo is not installed"),
+            cause="the command does not run on a login node of the cluster",
+            next_step="run it on a login node; or set SLURM_CONF to the cluster's slurm.conf",
+        )
     return submitit
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_sdist_filename
 
-from builder.base import errors, machine, process
+from builder.base import errors, machine, process, tarball
 from builder.lock.requirements import Commit
 
 STORED = 0xFFFF  # bytes of a stored block of deflate
@@ -100,8 +100,7 @@ def _declared(packed: Path) -> dict[str, object]:
 
 def _built(commit: Commit, packed: Path, scratch: Path) -> tuple[str, str]:
     source, out = scratch / f"tree-{commit.name}", scratch / f"sdist-{commit.name}"
-    with tarfile.open(packed) as tree:
-        tree.extractall(source, filter="data")
+    tarball.unpack(packed, source)
     argv = [machine.uv_binary(), "build", "--quiet", "--sdist", "--out-dir", str(out), str(source)]
     result = process.run(argv, env=machine.uv_environment(), cwd=scratch)
     files = list(out.glob("*.tar.gz"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from builder.base import aliases, pins
+from builder.base import aliases, errors, pins
 from builder.intent.stack import Stack
 from builder.lock import audit, index, solver
 from builder.lock.lockfile import Lock
@@ -110,4 +110,6 @@ def resolved(
     target.unlink(missing_ok=True)
     lines = stack.requires if requirements is None else requirements
     result = solver.compile_pins(stack, scratch, lines, [*options, "-o", str(target)])
+    if result.returncode not in (0, 1):  # 1 is a conflict; with others, uv has not tried
+        raise errors.from_tool("resolving the stack", result.output, next_step="vetted lock --check")
     return ({}, solver.in_short(result.stderr)) if result.returncode != 0 else (pins.read(target.read_text()), "")

@@ -32,6 +32,8 @@ def of_path(path: str) -> Environment:
     else:
         result = _of_virtual_environment(path, root, settings, problem)
     result.executable = None if executable is None else _for_commands(executable)
+    if executable is None and (owner := _owner(target)) is not None:
+        result.owner = _for_commands(owner)
     return result
 
 
@@ -114,6 +116,13 @@ def _settings(path: Path) -> tuple[dict[str, str], str]:
 def _executable(root: Path) -> Path | None:
     candidates = (root / name for name in ("bin/python3", "bin/python", "Scripts/python.exe"))
     return next((path for path in candidates if files.exists(path)), None)
+
+
+def _owner(folder: Path) -> Path | None:
+    """The Python of the virtual environment that a site-packages folder is of: three levels up, on Windows two."""
+    above = Path(os.path.abspath(folder)).parents  # noqa: PTH100
+    roots = (root for root in (*above[1:2], *above[2:3]) if files.exists(root / "pyvenv.cfg"))
+    return next((python for root in roots if (python := _executable(root)) is not None), None)
 
 
 def _for_commands(executable: Path) -> str | None:

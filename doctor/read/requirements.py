@@ -52,7 +52,7 @@ def _with_included(path: str, problems: list[Problem], included: list[str]) -> s
         problems.append(Problem(path, f"is larger than {LARGEST // 1024**2} MiB: the rest of it was not read"))
     included.append(os.path.realpath(path))
     lines: list[str] = []
-    for line in data.decode("utf-8", "replace").splitlines():
+    for line in data.decode("utf-8-sig", "replace").splitlines():
         match = INCLUDED.match(_tidy(line))
         if match is None:
             lines.append(line)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tarfile
+import datetime
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.base import errors, process, sources
+from builder.base import errors, process, sources, tarball
 from builder.base.project import Project
 from builder.certify import certificate
 from builder.intent import stack
@@ -37,14 +38,36 @@ def suites(project: Project, since: str, scratch: Path) -> dict[str, None]:
 def locks(project: Project, scratch: Path) -> Iterator[Lock]:
     """Every lock of the stacks as they are, and as they were while a certificate of today may have been issued.
 
-    A lock of an earlier commit that today's Vetted cannot read is left out.
+    A lock of an earlier commit that today's Vetted cannot read is left out. Raises BadInputError for a clone whose
+    history does not go back so far, and MissingToolError without git.
     """
     yield from _locks(project)
     first = certificate.today() - certificate.LIFETIME
+    _require(project, first)
     # The commit before the period, too: its locks were the stacks' when the period began.
     before = _git(project, "rev-list", "-1", f"--until={first}", "HEAD", "--", *LOCKS).split()
     for commit in (*before, *_git(project, "rev-list", f"--since={first}", "HEAD", "--", *LOCKS).split()):
         yield from _locks(Project(_at(project, commit, LOCKS, scratch)))
+
+
+def is_known(project: Project) -> bool:
+    """Whether the project is a clone, and no copy without a history."""
+    return bool(_git(project, "rev-parse", "--git-dir"))
+
+
+def _require(project: Project, first: datetime.date) -> None:
+    """Of a clone that lacks a part of these days, locks would be missing in what is withdrawn."""
+    if not shutil.which("git") and (project.root / ".git").exists():
+        raise errors.MissingToolError(
+            "git is not installed, and the locks of earlier commits count, too", next_step="apt-get install git"
+        )
+    shallow = _git(project, "rev-parse", "--is-shallow-repository").strip() == "true"
+    if shallow and not _git(project, "rev-list", "-1", f"--until={first}", "HEAD").strip():
+        raise errors.BadInputError(
+            f"this clone has no history back to {first}, and the locks of all commits since then count",
+            cause="a shallow clone, as CI makes it",
+            next_step="git fetch --unshallow; in GitHub's checkout action, fetch-depth: 0",
+        )
 
 
 def _locks(project: Project) -> Iterator[Lock]:
@@ -66,8 +89,7 @@ def _at(project: Project, commit: str, folders: tuple[str, ...], scratch: Path) 
         archive.unlink(missing_ok=True)
         _git(project, "archive", "--format=tar", f"--output={archive}", commit, "--", folder)
         if archive.is_file() and archive.stat().st_size:
-            with tarfile.open(archive) as members:
-                members.extractall(target, filter="data")
+            tarball.unpack(archive, target)
     return target
 
 

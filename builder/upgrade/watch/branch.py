@@ -54,7 +54,7 @@ def checked_out(home: Project, stack: str, expected: str) -> Iterator[Branch]:
             next_step="git init, git add, git commit; or vetted outdated",
         )
     there = git.commit(home.root, f"refs/heads/{name}")
-    if there and there != expected:
+    if there and there != expected and not git.contains(home.root, "HEAD", there):
         raise errors.VettedError(
             f"the branch {name} has commits that are not watch's; it stays as it is",
             cause="somebody works on it",

@@ -27,6 +27,11 @@ def check(root: Path, *argv: str, next_step: str = "", remote: bool = False) -> 
     return result.stdout.strip()
 
 
+def contains(root: Path, name: str, commit: str) -> bool:
+    """Whether a commit is one of the history of what a name leads to."""
+    return run(root, "merge-base", "--is-ancestor", commit, name).returncode == 0
+
+
 def commit(root: Path, name: str) -> str:
     """The commit that a name leads to; "" when there is none."""
     result = run(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")

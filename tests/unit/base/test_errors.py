@@ -169,3 +169,19 @@ def test_oras_without_a_home_is_not_the_registrys_answer() -> None:
     error = refusal.explain(place, "Error: failed to get user home directory: $HOME is not defined")
     assert "HOME is not set" in error.what
     assert "registry answers" not in error.what
+
+
+@pytest.mark.parametrize("there", ["folder", "loop"])
+def test_what_stands_in_the_way_is_named_as_it_was_typed(tmp_path: Path, there: str) -> None:
+    """Files are written aside and renamed: nobody typed the name of the first."""
+    aside, target = tmp_path / "file.partial", tmp_path / "file"
+    aside.touch()
+    if there == "folder":
+        target.mkdir()
+    else:
+        target.symlink_to(target)
+    with pytest.raises(OSError, match=r"file") as caught:
+        aside.replace(target if there == "folder" else target / "below")
+    error = errors.from_os(caught.value)
+    assert error.what.startswith(f"{target}")
+    assert error.cause and error.next_step.startswith(f"ls -ld {target}")

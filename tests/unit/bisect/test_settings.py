@@ -188,3 +188,21 @@ def test_people_see_what_was_tried_and_what_to_take_out(bench: Bench) -> None:
     assert "reduced: max_steps from 50 to 2\n" in answer.out
     assert "of 3 settings, this setting fails" in answer.out
     assert "  nan: 1\nit says: loss is nan at step 1\nall the rest works without nan\n" in answer.out
+
+
+def test_the_python_that_is_named_is_the_one_that_runs(bench: Bench, tmp_path: Path) -> None:
+    """Debian has no /usr/bin/python, and beside a python3.12 another `python` may lie."""
+    (tmp_path / "bin").mkdir()
+    named = tmp_path / "bin" / "python3"
+    named.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    named.chmod(0o755)
+    bench.write({"alpha": 1})
+    answer = bench.command(bench.small.root, "bisect", "config", "--config", str(bench.config), "--python", str(named))
+    assert "my.yaml works with" in answer.err
+
+
+def test_what_is_no_python_is_refused(bench: Bench) -> None:
+    bench.write({"alpha": 1})
+    answer = bench.command(bench.small.root, "bisect", "config", "--config", str(bench.config), "--python", "/bin/sh")
+    assert answer.code == 3
+    assert "/bin/sh is not a Python" in answer.err

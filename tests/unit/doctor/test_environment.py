@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from doctor.answer import diagnose
+from doctor.answer import commands, diagnose
+from doctor.answer.shell import Shell
+from doctor.case import Case
 from doctor.read import environment, files, pythons
 from doctor.read.files import UnreadableError
 from tests.unit.doctor.kit import install, of
@@ -37,6 +39,12 @@ def test_a_virtual_environment_is_read_without_running_it(tmp_path: Path) -> Non
         result = pythons.of_path(str(named))
         assert (result.version("trl"), result.python) == ("0.14.0", "3.12.4")
         assert result.executable == str(tmp_path / "bin" / "python3")
+    # Its folder alone names no Python that may be run, and the commands are for this one all the same.
+    alone = pythons.of_path(str(tmp_path / "lib" / "python3.12" / "site-packages"))
+    assert (alone.version("trl"), alone.executable) == ("0.14.0", None)
+    assert alone.owner == str(tmp_path / "bin" / "python3")
+    for command in ("uv pip install 'transformers<4.52'", "uv pip uninstall trl"):
+        assert f"--python {alone.owner}" in commands.written(command, Case(alone), Shell("uv", "vetted doctor"))
 
 
 def test_an_interpreter_is_asked_with_its_site_switched_off(tmp_path: Path) -> None:

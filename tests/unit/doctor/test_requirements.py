@@ -31,6 +31,13 @@ def test_a_line_of_a_freeze_a_lock_or_requirements(line: str, name: str, version
     assert requirements.of_lines("x", line).version(name) == version
 
 
+def test_the_first_line_may_have_a_byte_order_mark(tmp_path: Path) -> None:
+    """PowerShell and Notepad write one."""
+    (tmp_path / "pins.txt").write_bytes(b"\xef\xbb\xbftrl==0.14.0\ntransformers==4.52.4\n")
+    environment = requirements.of_file(str(tmp_path / "pins.txt"))
+    assert environment.version("trl") == "0.14.0"
+
+
 @pytest.mark.parametrize("line", ["# trl==0.14.0", "--index-url https://example.org", "", "-----", "???", "==1.0"])
 def test_a_line_that_names_nothing(line: str) -> None:
     assert requirements.of_lines("x", line).packages == {}

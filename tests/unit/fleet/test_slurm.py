@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from builder.base import errors
+from builder.base.project import Project
 from builder.fleet import slurm
 from builder.fleet.unit import Unit
 from tests.conftest import TINY
@@ -91,3 +93,19 @@ def test_what_a_person_holds_is_left_to_that_person_and_said(job: Any, tmp_path:
     with pytest.raises(KeyboardInterrupt):
         list(slurm.outcomes({UNIT: job}, say))
     assert asked(tmp_path, "scontrol") == asked(tmp_path, "scancel") == []
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_away_from_a_login_node_the_next_step_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    if installed:
+        (tmp_path / "sinfo").write_text(
+            "#!/bin/sh\necho 'sinfo: fatal: Could not establish a configuration source'\nexit 1"
+        )
+        (tmp_path / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(errors.MissingToolError) as caught:
+        slurm.submit(Project(tmp_path), [UNIT], slurm.Limits(), tmp_path, tmp_path)
+    assert "this machine has no Slurm that answers" in caught.value.what
+    assert "login node" in caught.value.next_step

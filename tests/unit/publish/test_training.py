@@ -14,7 +14,8 @@ from builder.base import errors, project
 from builder.cli import app
 from builder.publish import training
 from runtime.monitor import certificate, checks, record
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Small
+from tests.unit.conftest import Command
 from tests.unit.runtime.monitor.conftest import finished, summarise
 
 IMAGE = f"registry.example/trl@sha256:{'ab' * 32}"
@@ -149,3 +150,10 @@ def test_the_command_verifies_a_run_without_a_key(finished: Path) -> None:
     done = CliRunner().invoke(app, ["verify", str(finished), "--json"])
     assert done.exit_code == 1
     assert json.loads(done.stdout)["predicate"]["failedTests"] == ["gradient-direction"]
+
+
+@pytest.mark.parametrize("reference", ["runs/typo", "./typo", "/no/such/run"])
+def test_a_misspelt_run_is_no_image_without_a_key(small: Small, command: Command, reference: str) -> None:
+    answer = command(small.root, "verify", reference)
+    assert answer.code == 3
+    assert f"{reference} is no run of `vetted train`" in answer.err and "ls runs" in answer.err

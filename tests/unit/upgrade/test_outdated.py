@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builder.base import machine
 from builder.intent.advisory import Advisory
 from builder.lock import lockfile, solver
 from builder.lock.lockfile import Lock
@@ -64,6 +65,20 @@ def test_people_see_the_next_command(newer: Small, command: Command) -> None:
 def test_a_stack_of_the_newest_has_nothing_to_say(wheels: Small, command: Command) -> None:
     assert command(wheels.root, "outdated").out == f"{TINY}: nothing is newer than its pins\n"
     assert ask(wheels, command) == {}
+
+
+def test_uv_that_cannot_even_try_is_no_conflict(
+    newer: Small, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with 2 then, for example when it finds no Python."""
+    locked(newer, command)
+    failing = newer.root / "uv"
+    failing.write_text("#!/bin/sh\necho 'error: No interpreter found for Python 3.11' >&2\nexit 2\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(machine, "uv_binary", lambda: str(failing))
+    answer = command(newer.root, "outdated", TINY)
+    assert answer.code == 1
+    assert "No interpreter found" in answer.err and "nothing is newer" not in answer.out
 
 
 def test_a_vllm_that_trl_does_not_declare_does_not_fit(wheels: Small, command: Command) -> None:

@@ -120,11 +120,17 @@ def test_what_breaks_is_named_and_the_rest_moves(watching: Watch) -> None:
 
 
 def test_commits_of_somebody_else_on_the_branch_stay(watching: Watch) -> None:
-    watching.git("branch", BRANCH)
-    tip = watching.git("rev-parse", BRANCH)
+    tree = watching.git("rev-parse", "HEAD^{tree}")
+    tip = watching.git("commit-tree", tree, "-p", "HEAD", "-m", "mine")
+    watching.git("branch", BRANCH, tip)
     failed = watching.watch(code=1)["failed"]
     assert "has commits that are not watch's" in failed and f"git branch -D {BRANCH}" in failed
     assert watching.git("rev-parse", BRANCH) == tip
+
+
+def test_a_branch_that_a_killed_watch_left_has_nothing_to_lose(watching: Watch) -> None:
+    watching.git("branch", BRANCH)
+    assert watching.watch()["branch"] == BRANCH
 
 
 def test_a_dry_run_makes_nothing(watching: Watch) -> None:

@@ -91,6 +91,30 @@ def test_an_advisory_withdraws_the_locks_of_earlier_commits_too(small: Small) ->
     }
 
 
+def test_a_clone_without_the_history_of_these_days_is_refused(small: Small, command: Command, tmp_path: Path) -> None:
+    """Rules from it would admit what an advisory withdraws. CI makes such clones."""
+    git(small, "init", "--quiet")
+    for day in (10, 0):
+        small.edit("lock.toml", f"epoch = {small.lock.epoch}", f"epoch = {small.lock.epoch + 1}")
+        git(small, "add", ".", day=certificate.today() - datetime.timedelta(days=day))
+        git(small, "commit", "--quiet", "--message", "all", day=certificate.today() - datetime.timedelta(days=day))
+    shallow = tmp_path / "shallow"
+    git(small, "clone", "--quiet", "--depth=1", f"file://{small.root}", str(shallow))
+    (shallow / "policy.toml").write_text(write(small).read_text())
+    (shallow / "cosign.pub").write_text(KEY)
+    answer = command(shallow, "policy", "policy.toml", "--output", "rules")
+    assert answer.code == 3
+    assert "this clone has no history back to" in answer.err and "git fetch --unshallow" in answer.err
+    assert not (shallow / "rules").exists()
+
+
+def test_a_copy_without_a_history_is_told_what_its_rules_lack(small: Small, command: Command) -> None:
+    write(small)
+    answer = command(small.root, "policy", "policy.toml", "--output", "rules")
+    assert answer.code == 0
+    assert "only today's can be withdrawn" in answer.err
+
+
 @pytest.mark.parametrize(("days", "counts"), [(0, True), (LIFETIME.days - 1, True), (LIFETIME.days, False)])
 def test_an_advisory_in_some_context_counts_while_a_certificate_from_before_it_may_live(
     small: Small, days: int, counts: bool

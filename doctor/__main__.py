@@ -20,6 +20,7 @@ from doctor.case import Case
 from doctor.know import cuda, data
 from doctor.read import context, files, machine, pythons, requirements, suite, symptoms
 from doctor.read.context import RunContext
+from doctor.read.environment import Environment, Problem
 from doctor.read.files import UnreadableError
 from doctor.read.machine import Machine
 from doctor.read.suite import Result
@@ -105,7 +106,7 @@ def _case(options: argparse.Namespace) -> Case:
         environment, local = pythons.of_path(options.python), True
     else:
         environment, local = pythons.of_this_process(), True
-    run = _context(options.config, options.launch)
+    run = _context(options.config, options.launch, environment)
     errors = [symptoms.plain(options.error)] if options.error else []
     if options.log:
         errors.append(symptoms.read(options.log))
@@ -128,11 +129,16 @@ def _measure(case: Case, device: str | None, everything: bool) -> list[Result]:
         )  # fmt: skip
 
 
-def _context(configurations: Sequence[str], launch: str) -> RunContext:
-    """What configurations and the launch command state. The later file wins, and a file wins over the command."""
+def _context(configurations: Sequence[str], launch: str, environment: Environment) -> RunContext:
+    """What configurations and the launch command state. The later file wins, and a file wins over the command.
+
+    A file that states nothing is a problem of the environment, whose answer says what was not read.
+    """
     run = RunContext()
     for path in configurations:
         stated = context.read(_text(path))
+        if not stated.facts and not stated.flags:
+            environment.unread.append(Problem(path, "states no setting that is known here"))
         run.facts.update(stated.facts)
         run.flags.update(stated.flags)
     if launch:

@@ -6,6 +6,7 @@ An end is a stack, a control (`controls/<name>`, or `controls/<name>/twin`), a f
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def read(project: Project, text: str, scratch: Path, *, python: str, good: Lock 
         return _from_file(Path(text), scratch, good.stack if good else None, python)
     if "==" in text:
         return _moved(text, scratch, good)
+    if "/" in text or text.endswith(".txt"):
+        raise errors.BadInputError(f"there is no file {text}", next_step=f"ls -l {shlex.quote(text)}")
     return lockfile.load(project, text)
 
 

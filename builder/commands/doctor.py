@@ -177,6 +177,8 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
     """Run the single file in a container of the image: the image's own Python, and nothing else of it."""
     from doctor.base import terminal
 
+    if image.startswith("-"):
+        raise errors.BadInputError(f"{image} is no name of an image", next_step="docker images")
     daemon.docker()
     home = project.find()
     with home.holding("doctor") as scratch:
@@ -198,6 +200,8 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
         return answer.code
     if "No such image" in answer.stderr or "Unable to find image" in answer.stderr:
         raise errors.BadInputError(f"Docker has no image {image}", next_step=f"docker pull {image}")
+    if "invalid reference format" in answer.stderr:
+        raise errors.BadInputError(f"{image} is no name of an image", next_step="docker images")
     if answer.code in (126, 127):
         raise errors.BadInputError(f"{image} has no python3", next_step=f"{_command()} --requirements FILE")
     output = terminal.text((answer.stdout + answer.stderr)[-QUOTED:])

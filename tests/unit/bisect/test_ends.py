@@ -30,6 +30,8 @@ def test_the_bad_end_may_be_a_requirement_that_a_stack_is_moved_to(parts: Parts)
     ("option", "value", "message"),
     [
         ("--good", "nope", "there is no stack nope"),
+        ("--good", "nope.txt", "there is no file nope.txt"),
+        ("--bad", "./nope", "there is no file ./nope"),
         ("--bad", "controls/nope", "there is no control nope"),
         ("--bad", "part-a==", "nor a requirement"),
         ("--bad", "README.md", "not a pinned distribution"),

@@ -67,6 +67,20 @@ def test_an_image_needs_an_engine(command: Command, monkeypatch: pytest.MonkeyPa
     assert (answer.code, answer.out) == (4, "")
 
 
+def test_what_is_no_name_of_an_image_is_no_option_of_docker(command: Command) -> None:
+    answer = command(ROOT, "doctor", "--image", "--privileged")
+    assert answer.code == 3
+    assert "--privileged is no name of an image" in answer.err
+
+
+def test_a_configuration_that_states_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.yaml").touch()
+    (tmp_path / "pins.txt").write_text("trl==1.16.0\n")
+    arguments = ["--requirements", str(tmp_path / "pins.txt"), "--config", str(tmp_path / "empty.yaml")]
+    program.main(arguments)
+    assert "empty.yaml states no setting that is known here" in capsys.readouterr().out.replace("\n  ", " ")
+
+
 def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
     for file in (ROOT / "doctor").rglob("*.py"):
         tree = ast.parse(file.read_text(), feature_version=(3, 9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from builder.base.project import Project
@@ -12,6 +13,7 @@ from builder.pages.cells import DASH, Markdown
 from builder.pages.records import Model, Record
 
 BREAK = "<br>"
+REASON = 140  # characters of a reason in a cell; a probe with rows names each of them
 COLUMNS = ("GPU, driver", "`vetted use`", "compose gives `train`", "`vetted preflight`", "suite", "certificate")
 
 
@@ -128,7 +130,7 @@ def _outcomes(attempt: Attempt) -> Iterator[Markdown]:
     yield Markdown(f"passed: {cells.codes(attempt.passed) or 'none'}")
     for word, reasons in (("red", attempt.red), ("not run", attempt.not_run)):
         for reason, probes in reasons.items():
-            yield Markdown(f"{len(probes)} {word}: {cells.escaped(reason)}")
+            yield Markdown(f"{len(probes)} {word}: {cells.escaped(textwrap.shorten(reason, REASON, placeholder=' …'))}")
 
 
 def _certificate(machine: FakeMachine, attempt: Attempt | None) -> Markdown:

@@ -47,7 +47,8 @@ def test_what_a_certificate_for_cuda_demands_is_the_catalogues(real: Project) ->
     assert [int(count) for _, count, _, _ in rows] == [len(names) for names in named.values()]
     probes = {probe.name: probe for probe in catalogue.read(real.smoke)}
     assert sorted(name for names in named.values() for name in names) == list(probes)
-    forking = {name for (_, what), names in named.items() if what == "not looked at: it forks" for name in names}
+    forks = "each process that it forks allocated memory on its GPU"
+    forking = {name for (_, what), names in named.items() if what == forks for name in names}
     assert forking == {name for name, probe in probes.items() if probe.forks} != set()
     assert named["1", "each process allocated memory on its GPU"] == [
         name for name, probe in probes.items() if probe.gpus == 1 and not probe.forks

@@ -138,7 +138,7 @@ def _context(configurations: Sequence[str], launch: str, environment: Environmen
     for path in configurations:
         stated = context.read(_text(path))
         if not stated.facts and not stated.flags:
-            environment.unread.append(Problem(path, "states no setting that is known here"))
+            environment.unread.append(Problem(path, "has no setting that the doctor knows"))
         run.facts.update(stated.facts)
         run.flags.update(stated.flags)
     if launch:

@@ -170,7 +170,7 @@ def disk_full(what: str) -> StorageError:
     )
 
 
-ODD = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
+MISPLACED = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
 
 
@@ -197,7 +197,7 @@ def from_os(error: OSError) -> VettedError:
             cause="the file belongs to another user, or the disk is mounted read-only",
             next_step=f"ls -ld {where}",
         )
-    if error.errno in ODD:
+    if error.errno in MISPLACED:
         return StorageError(
             f"{where}: {error.strerror}",
             cause="a folder stands where a file belongs, or a file where a folder does, or links lead in a circle",

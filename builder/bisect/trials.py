@@ -25,7 +25,10 @@ class Server:
         self, python: Path, device: str, configuration: Configuration, root: Path, scratch: Path,
         time_limit_s: float,
     ) -> None:  # fmt: skip
-        """`python` is in an environment's bin/, `root` the folder of the copied suite, the limit for one trial."""
+        """`python` is in an environment's bin/, `root` is the folder of the copied suite.
+
+        `time_limit_s`: the seconds for one trial.
+        """
         self.configuration, self.scratch, self._root = configuration, scratch, root
         self._start_request = {
             "device": device, "packages": configuration.packages, "timeout_s": time_limit_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -221,8 +222,8 @@ def _interpreter(
     if python is not None:
         if name is not None:
             raise typer.BadParameter("name a stack or a Python, and not both", param_hint="--python")
-        answers = python.is_file() and process.run([str(python.absolute()), "-I", "-S", "-c", "import sys"])
-        if not answers or answers.returncode != 0:
+        runs = python.is_file() and os.access(python, os.X_OK)
+        if not runs or process.run([str(python.absolute()), "-I", "-S", "-c", "import sys"]).returncode != 0:
             raise errors.BadInputError(f"{python} is not a Python", next_step="--python .venv/bin/python")
         return python.absolute(), "cpu", str(python.absolute())
     cpu_stacks = (name for name in stack.names(home) if stack.load(home, name).device == "cpu")

@@ -10,7 +10,6 @@ import typer
 
 from builder import console
 from builder.base import project
-from builder.base.project import Project
 from builder.commands.common import AsJson, print_json
 from builder.publish import keys
 from builder.publish.policy import history, manifests, policyfile, rego, rule
@@ -35,6 +34,8 @@ def policy_(
     for name in stale if not check else ():
         output.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(files[name], encoding="utf-8")
+    if not history.is_known(home):
+        console.note("this folder has no git history: an advisory can withdraw only today's locks")
     if as_json:
         print_json(
             {
@@ -43,7 +44,7 @@ def policy_(
             }
         )  # fmt: skip
     else:
-        _print(home, resolved, output, files, stale, check=check)
+        _print(resolved, output, files, stale, check=check)
     if check and stale:
         raise typer.Exit(1)
 
@@ -61,9 +62,7 @@ def _is(path: Path, text: str) -> bool:
     return path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
 
 
-def _print(
-    home: Project, resolved: Rule, output: Path, files: dict[str, str], stale: list[str], *, check: bool
-) -> None:
+def _print(resolved: Rule, output: Path, files: dict[str, str], stale: list[str], *, check: bool) -> None:
     certain = sum(not withdrawal.published for withdrawal in resolved.withdrawals)
     console.out.print(
         f"suites {len(resolved.suites)}; hardware {' or '.join(resolved.hardware) or 'any'}; "
@@ -71,8 +70,6 @@ def _print(
     )
     for name in files:
         console.out.print(f"  {output / name}: {'unchanged' if name not in stale else 'stale' if check else 'written'}")
-    if not history.is_known(home):
-        console.note("this folder has no history: of the locks, only today's can be withdrawn")
     if not resolved.images:
         console.note("`images` names no repository: there are no rules for a cluster")
     if check and stale:

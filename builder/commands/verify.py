@@ -81,8 +81,8 @@ def verify_(
         raise typer.BadParameter("the policy names keys and hardware", param_hint="--key" if key else "--hardware")
     if not offline and reference.startswith(("runs/", "./", "../", "/")):
         raise errors.BadInputError(
-            f"{reference} is no run of `vetted train`: it has no {training.NAME}",
-            cause="a misspelt name, or a run without a monitor",
+            f"{reference} is not the folder of a training run",
+            cause="a misspelt name, or a carried folder, which needs --offline",
             next_step="ls runs",
         )
     if not key and not policy and not rebuild_:

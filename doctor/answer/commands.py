@@ -52,7 +52,7 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
 
 def written(command: str, case: Case, shell: Shell) -> str:
     """A command for uv with the Python that it is for, as the user's shell has it."""
-    executable = case.environment.executable or case.environment.owner
+    executable = case.environment.executable or case.environment.command_python
     if executable:
         command = _for_python(command, shlex.quote(executable))
     return shell.written(command, executable, cuda.of_torch(case.environment))

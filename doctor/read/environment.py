@@ -33,7 +33,7 @@ class Environment:
     complete: bool = False  # a package that is not listed is not installed
     python: str | None = None  # 3.11.2, or 3.11
     executable: str | None = None  # as a command names it
-    owner: str | None = None  # whose the folder is, where only a folder was named: it is in commands, and never run
+    command_python: str | None = None  # of a site-packages folder that was named: for printed commands, never run
     include: Path | None = None  # the folder that Python.h belongs in
     folders: tuple[Path, ...] = ()
     broken: list[Problem] = field(default_factory=list)  # installations that were interrupted or doubled

@@ -32,8 +32,8 @@ def of_path(path: str) -> Environment:
     else:
         result = _of_virtual_environment(path, root, settings, problem)
     result.executable = None if executable is None else _for_commands(executable)
-    if executable is None and (owner := _owner(target)) is not None:
-        result.owner = _for_commands(owner)
+    if executable is None and (python := _python_of(target)) is not None:
+        result.command_python = _for_commands(python)
     return result
 
 
@@ -118,7 +118,7 @@ def _executable(root: Path) -> Path | None:
     return next((path for path in candidates if files.exists(path)), None)
 
 
-def _owner(folder: Path) -> Path | None:
+def _python_of(folder: Path) -> Path | None:
     """The Python of the virtual environment that a site-packages folder is of: three levels up, on Windows two."""
     above = Path(os.path.abspath(folder)).parents  # noqa: PTH100
     roots = (root for root in (*above[1:2], *above[2:3]) if files.exists(root / "pyvenv.cfg"))

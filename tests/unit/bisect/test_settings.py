@@ -201,8 +201,9 @@ def test_the_python_that_is_named_is_the_one_that_runs(bench: Bench, tmp_path: P
     assert "my.yaml works with" in answer.err
 
 
-def test_what_is_no_python_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize("named", ["/bin/sh", "/etc/passwd", "/etc", "/nowhere"])
+def test_what_is_no_python_is_refused(bench: Bench, named: str) -> None:
     bench.write({"alpha": 1})
-    answer = bench.command(bench.small.root, "bisect", "config", "--config", str(bench.config), "--python", "/bin/sh")
+    answer = bench.command(bench.small.root, "bisect", "config", "--config", str(bench.config), "--python", named)
     assert answer.code == 3
-    assert "/bin/sh is not a Python" in answer.err
+    assert f"{named} is not a Python" in answer.err

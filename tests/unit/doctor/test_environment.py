@@ -42,9 +42,11 @@ def test_a_virtual_environment_is_read_without_running_it(tmp_path: Path) -> Non
     # Its folder alone names no Python that may be run, and the commands are for this one all the same.
     alone = pythons.of_path(str(tmp_path / "lib" / "python3.12" / "site-packages"))
     assert (alone.version("trl"), alone.executable) == ("0.14.0", None)
-    assert alone.owner == str(tmp_path / "bin" / "python3")
+    assert alone.command_python == str(tmp_path / "bin" / "python3")
     for command in ("uv pip install 'transformers<4.52'", "uv pip uninstall trl"):
-        assert f"--python {alone.owner}" in commands.written(command, Case(alone), Shell("uv", "vetted doctor"))
+        assert f"--python {alone.command_python}" in commands.written(
+            command, Case(alone), Shell("uv", "vetted doctor")
+        )
 
 
 def test_an_interpreter_is_asked_with_its_site_switched_off(tmp_path: Path) -> None:

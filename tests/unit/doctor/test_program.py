@@ -78,7 +78,7 @@ def test_a_configuration_that_states_nothing_is_said(tmp_path: Path, capsys: pyt
     (tmp_path / "pins.txt").write_text("trl==1.16.0\n")
     arguments = ["--requirements", str(tmp_path / "pins.txt"), "--config", str(tmp_path / "empty.yaml")]
     program.main(arguments)
-    assert "empty.yaml states no setting that is known here" in capsys.readouterr().out.replace("\n  ", " ")
+    assert "empty.yaml has no setting that the doctor knows" in capsys.readouterr().out.replace("\n  ", " ")
 
 
 def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:

@@ -156,4 +156,4 @@ def test_the_command_verifies_a_run_without_a_key(finished: Path) -> None:
 def test_a_misspelt_run_is_no_image_without_a_key(small: Small, command: Command, reference: str) -> None:
     answer = command(small.root, "verify", reference)
     assert answer.code == 3
-    assert f"{reference} is no run of `vetted train`" in answer.err and "ls runs" in answer.err
+    assert f"{reference} is not the folder of a training run" in answer.err and "ls runs" in answer.err

@@ -134,19 +134,6 @@ def test_a_command_that_was_killed_takes_up_its_jobs(fleet: Small, nodes: Cluste
     assert log(fleet, "begin") == log(fleet, "end") == len(STACKS), "a stack was run twice"
 
 
-def test_while_slurm_does_not_answer_its_jobs_are_waited_for(fleet: Small, nodes: Cluster) -> None:
-    """The controller dies, and comes back: the answers of the jobs are on the disk."""
-    argv = [sys.executable, "-m", "builder", "fleet", TINY, "--on", "slurm", "--json"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **nodes.environment}
-    with subprocess.Popen(argv, cwd=fleet.root, env=env, text=True, stdout=subprocess.PIPE) as command:
-        wait(fleet, "begin", 1)
-        nodes.stop("slurmctld")
-        out, _ = command.communicate()
-    nodes.start("slurmctld", "slurmctld", "-D", "-f", str(nodes.folder / "slurm.conf"))
-    assert (command.returncode, certified(fleet)) == (0, [TINY]), out
-    nodes.wait("the nodes", "sinfo", "--noheader", "--format=%D %t", expected="2 idle")
-
-
 def test_gpus_are_asked_of_slurm(fleet: Small, nodes: Cluster) -> None:
     """There is no GPU here: the job gets the device files that Slurm counts, and the unit says that there is none."""
     path = fleet.file("stack.toml")
@@ -165,6 +152,23 @@ def test_gpus_are_asked_of_slurm(fleet: Small, nodes: Cluster) -> None:
     assert "no GPU to certify on" in unit["doubts"][0]
     scripts = list((fleet.project.state / "fleet" / "logs").rglob("*submission*.sh"))
     assert any("--gres=gpu:h200:2" in script.read_text() for script in scripts)
+
+
+def test_while_slurm_does_not_answer_its_jobs_are_waited_for(fleet: Small, nodes: Cluster) -> None:
+    """The controller dies, and comes back: the answers of the jobs are on the disk.
+
+    The last test with this cluster: a controller that had not yet saved the job gives its number to the next one, which
+    the node refuses as one that it runs already.
+    """
+    argv = [sys.executable, "-m", "builder", "fleet", TINY, "--on", "slurm", "--json"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **nodes.environment}
+    with subprocess.Popen(argv, cwd=fleet.root, env=env, text=True, stdout=subprocess.PIPE) as command:
+        wait(fleet, "begin", 1)
+        nodes.stop("slurmctld")
+        out, _ = command.communicate()
+    nodes.start("slurmctld", "slurmctld", "-D", "-f", str(nodes.folder / "slurm.conf"))
+    assert (command.returncode, certified(fleet)) == (0, [TINY]), out
+    nodes.wait("the nodes", "sinfo", "--noheader", "--format=%D %t", expected="2 idle")
 
 
 def test_without_slurm_the_next_command_is_named(fleet: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -168,13 +168,6 @@ def workshop(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="session")
-def equipped(workshop: Workshop, depot: Workshop) -> Workshop:
-    """The workshop with the stack's environment, which few tests need in it: linking its files takes long."""
-    link_state(depot, workshop, ENVIRONMENT)
-    return workshop
-
-
-@pytest.fixture(scope="session")
 def environment(depot: Workshop) -> Path:
     """The stack's environment on the host. All workers use it, and nobody changes it."""
     return hostenv.path(depot.project, depot.lock)

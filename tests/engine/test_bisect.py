@@ -66,10 +66,10 @@ def test_the_upgrade_that_broke_trl_is_named_among_thirty_others(planted: Worksh
     assert shown.stdout.startswith("good: passed\nbad: failed: max_abs_diff is ")
 
 
-def test_25_settings_of_which_two_exclude_each_other(equipped: Workshop) -> None:
-    config = equipped.root / "my.yaml"
+def test_25_settings_of_which_two_exclude_each_other(depot: Workshop, tmp_path: Path) -> None:
+    config = tmp_path / "my.yaml"
     config.write_text(yaml.safe_dump(SETTINGS))
-    result = equipped.json("bisect", "config", "--config", str(config), "--stack", "trl1.16-cpu")
+    result = depot.json("bisect", "config", "--config", str(config), "--stack", "trl1.16-cpu")
     assert result["failing"] == {"generation_batch_size": 8, "steps_per_generation": 2}
     assert "can not be both configured" in result["reason"]
     assert result["take_out"] in (["generation_batch_size"], ["steps_per_generation"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +15,30 @@ from builder.base import errors
 from builder.certify import certificate, hostenv
 from builder.image import rootfs
 from tests import parts
-from tests.engine.conftest import ENVIRONMENT, GPU_ONLY, STACK, Workshop, link_state
+from tests.engine.conftest import DOWNLOADS, ENVIRONMENT, GPU_ONLY, STACK, Workshop, copy_of_project, link_state
 from tests.engine.interruption import killed_while, succeeds
 
 HOST = ("certify", STACK, "--engine", "host")
+QUICK = ("imports", "grpo_plain", "logprob_padding")
 NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
 
 
-@pytest.fixture(scope="session")
-def certified(equipped: Workshop) -> Workshop:
-    """The workshop with the stack certified on the host, as the README's first command does it."""
-    done = equipped.vetted(*HOST)
+@pytest.fixture(scope="module")
+def short(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """A project with the stack's environment, whose suite has a few quick probes: in the image, it runs whole."""
+    workshop = copy_of_project(tmp_path_factory.mktemp("short") / "project")
+    link_state(depot, workshop, (*DOWNLOADS, *ENVIRONMENT))
+    workshop.keep_probes(*QUICK, *(name.replace("-", "_") for name in GPU_ONLY))
+    yield workshop
+    shutil.rmtree(workshop.root)
+
+
+@pytest.fixture(scope="module")
+def certified(short: Workshop) -> Workshop:
+    """The project with the stack certified on the host, as the README's first command does it."""
+    done = short.vetted(*HOST)
     assert done.returncode == 0, done.stdout + done.stderr
-    return equipped
+    return short
 
 
 def test_a_fresh_clone_ends_with_a_host_certificate(certified: Workshop) -> None:
@@ -174,16 +186,9 @@ def test_lock_survives_being_killed(sibling: Workshop) -> None:
     assert {file.name: file.read_text() for file in folder.glob("*.txt")} == locked
 
 
-@pytest.fixture
-def short(sibling: Workshop, depot: Workshop) -> Workshop:
-    """A sibling with the environment, whose suite has one quick probe only."""
-    link_state(depot, sibling, ENVIRONMENT)
-    sibling.keep_probes("logprob_padding")
-    return sibling
-
-
 def test_certify_survives_being_killed(short: Workshop, tmp_path: Path) -> None:
     """While the suite runs and while it installs; tests/unit/test_kills.py has every rename."""
+    short.certificate("host").unlink(missing_ok=True)
     killed_while(short, HOST, "smoke.run.zygote")
     assert not short.certificate("host").exists()
     environment = hostenv.path(short.project, short.lock)

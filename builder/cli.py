@@ -24,7 +24,7 @@ PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": 
 # In the order of the work, which is the order of the help: the command, its function or group, and an example of it.
 COMMANDS = {
     "list": ("listing.list_", "vetted list"),
-    "lock": ("pipeline.lock_", "vetted lock trl1.16-cpu --upgrade trl"),
+    "lock": ("pipeline.lock_", "vetted lock trl1.16-cpu --upgrade datasets"),
     "extend": ("extend.extend_", "vetted extend trl1.16-cpu mine.txt --name mine"),
     "gpus": ("gpus.gpus_", "vetted gpus trl1.16-cu130"),
     "render": ("render.render_", "vetted render --check"),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from builder.base import canonical, errors, reading
 from builder.base.machine import Hardware
@@ -238,10 +238,14 @@ def read(path: Path) -> Statement:
 
 def unreadable(path: Path, error: Exception) -> errors.BadInputError:
     """The refusal of a file that is no certificate."""
+    why = str(error).splitlines()[0]
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
     return errors.BadInputError(
-        f"{path} is not a certificate: {str(error).splitlines()[0]}",
+        f"{path} is not a certificate: {why}",
         cause="the file was edited or cut short",
-        next_step=f"git checkout {path}, or certify again",
+        next_step=f"git checkout {path}; if git does not have it, move it away; or certify again",
     )
 
 

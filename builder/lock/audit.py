@@ -74,13 +74,21 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
     offered, output = index.offers(lock.stack, scratch, locked)
     findings += [
         AuditFinding(f"{match['pin']} was yanked" + (f": {match['reason']}" if match["reason"] else ""),
-                f"vetted lock --upgrade {match['pin'].partition('==')[0]}")
+                _away_from(lock, match["pin"].partition("==")[0]))
         for match in YANKED.finditer(output)
     ]  # fmt: skip
     findings += _files(lock, offered)
     findings += _requirements(lock, scratch, locked)
     findings += vllm_range(lock, offered)
     return findings
+
+
+def _away_from(lock: Lock, name: str) -> str:
+    """The step that moves a distribution to another release: a pin of stack.toml stays whatever is upgraded."""
+    pin = lock.stack.packages.get(lockfile.normalise(name), "")
+    if "==" in pin:
+        return f"change {pin!r} in the stack.toml of {lock.name}, then vetted lock {lock.name}"
+    return f"vetted lock {lock.name} --upgrade {name}"
 
 
 def sound_on(first: Lock, other: Lock, scratch: Path) -> list[AuditFinding]:
@@ -184,7 +192,7 @@ def vllm_range(lock: Lock, offered: dict[str, list[File]]) -> list[AuditFinding]
         if requirement.name == "vllm" and not requirement.specifier.contains(vllm.version, prereleases=True):
             return [
                 AuditFinding(
-                    f"trl {trl.version} declares vllm{requirement.specifier}; {vllm.name} {vllm.version} is locked",
+                    f"trl {trl.version} declares vllm{requirement.specifier}, and {vllm.name} is {vllm.version}",
                     "pin a vLLM inside that range, or a TRL that declares this one",
                 )
             ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -133,20 +135,44 @@ def _pins(
         target.write_text("".join(f"{entry.pin}\n" for entry in old.python))
     if upgrade is not None:
         distributions = [package for package in upgrade if package != "debian"]
-        unknown = [package for package in distributions if old and lockfile.normalise(package) not in old.versions]
-        if unknown:
-            raise errors.BadInputError(f"not in this lock: {', '.join(unknown)}", next_step="vetted lock --upgrade all")
+        if old:
+            _refuse_upgrade(old, distributions)
         options += [f"--upgrade-package={package}" for package in distributions]
         if not upgrade:
             options.append("--upgrade")
     result = solver.compile_pins(stack, scratch, stack.requires, options)
     if result.returncode != 0:
         raise errors.BadInputError(
-            f"the stack has no solution on {stack.platform.name}\n{result.stderr.strip()}",
-            cause="two of its requirements exclude each other",
+            f"the stack has no solution on {stack.platform.name}\n{solver.said(result.stderr)}",
+            cause=solver.usual_cause(result.stderr),
             next_step="change `requires` in stack.toml, or record an [[override]] with its reason",
         )
     return pins.lines(pins.read(target.read_text()))
+
+
+def _refuse_upgrade(old: Lock, packages: Sequence[str]) -> None:
+    """Raise BadInputError for what no upgrade can move: a version, what is not locked, and a pin of stack.toml."""
+    for package in packages:
+        name = lockfile.normalise(re.split(r"[\s<>=!~;@\[]", package, maxsplit=1)[0])
+        pin = old.stack.packages.get(name)
+        if pin and name in old.versions and pin.endswith(f"=={old.versions[name]}"):
+            raise errors.BadInputError(
+                f"{name} stays at {pin!r} whatever is upgraded",
+                cause="stack.toml pins it",
+                next_step=f"vetted recertify {old.name} --upgrade {package}, or change `requires` in stack.toml",
+            )
+        if name not in old.versions:
+            close = difflib.get_close_matches(name, old.versions, n=1)
+            raise errors.BadInputError(
+                f"not in this lock: {package}" + (f"; did you mean {close[0]}?" if close else ""),
+                next_step=f"vetted lock {old.name} --upgrade {close[0] if close else 'all'}",
+            )
+        if package != name and lockfile.normalise(package) != name:
+            raise errors.BadInputError(
+                f"{package!r} is a requirement, and an upgrade takes a name",
+                cause="a version belongs into stack.toml",
+                next_step=f"vetted lock {old.name} --upgrade {name}, or add {package!r} to `requires` in stack.toml",
+            )
 
 
 def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entry]:

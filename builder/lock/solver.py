@@ -47,6 +47,24 @@ def compile_pins(
     return result
 
 
+# What uv says of a name that no index has, and of a version that none offers.
+_NO_SUCH = re.compile(
+    r"(\S+) was not found in the |there (?:is|are) no versions? of (\S+)"
+)
+
+
+def said(output: str) -> str:
+    """What uv says of a failed resolution, without its warning of an empty file of ours."""
+    return "\n".join(line for line in output.strip().splitlines() if "does not contain any dependencies" not in line)
+
+
+def usual_cause(output: str) -> str:
+    """Why a resolution fails that says this."""
+    if match := _NO_SUCH.search(" ".join(output.split())):
+        return f"the index has no {match[1] or match[2]} for this Python and platform, or the name is misspelt"
+    return "two of its requirements exclude each other"
+
+
 def python_platform(stack: Stack) -> str:
     """uv's name for the platform of a stack."""
     return f"{stack.platform.machine}-manylinux_2_{min(GLIBC[stack.debian], NEWEST)}"

@@ -129,10 +129,12 @@ def _trials(
     def try_(chosen: Sequence[OutdatedPin]) -> Recertification:
         progress.say(f"trying {', '.join(f'{pin.name} {pin.fits}' for pin in chosen)}")
         (own := scratch / f"trial-{len(trials)}").mkdir()
-        upgrade = [f"{pin.name}=={pin.fits}" for pin in chosen]
+        upgrade = [f"{pin.name}=={pin.fits}" if pin.name in fixed else pin.name for pin in chosen]
         trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress, train=train))
         return trials[-1]
 
+    requires = lockfile.load(tree, name).stack.packages
+    fixed = {package for package, requirement in requires.items() if "==" in requirement}
     left = list(pins)
     while left:
         result = try_(left)

@@ -10,7 +10,7 @@ from builder.base import project
 from builder.base.project import Project
 from builder.intent import stack
 from builder.intent.platform import ARM64
-from builder.lock import audit, lockfile, resolve
+from builder.lock import audit, index, lockfile, resolve
 from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Entry, Lock
 from tests.conftest import TINY, Small, make_wheel
@@ -158,6 +158,25 @@ def sound(small: Small, monkeypatch: pytest.MonkeyPatch) -> Sound:
     return Sound(small)
 
 
+@pytest.mark.parametrize(
+    ("requires", "fix"),
+    [
+        ("holder==1.0", f"change 'holder==1.0' in the stack.toml of {TINY}, then vetted lock {TINY}"),
+        ("holder", f"vetted lock {TINY} --upgrade holder"),
+    ],
+)
+def test_the_fix_of_a_yanked_release_moves_it(
+    sound: Sound, monkeypatch: pytest.MonkeyPatch, requires: str, fix: str
+) -> None:
+    sound.offer("holder", "1.0")
+    sound.lock(requires)
+    offers = index.offers
+    warning = 'warning: `holder==1.0` is yanked (reason: "broken")\n'
+    monkeypatch.setattr(index, "offers", lambda *arguments: (offers(*arguments)[0], warning))
+    (finding,) = sound.findings()
+    assert (finding.what, finding.fix) == ("holder==1.0 was yanked: broken", fix)
+
+
 def test_a_lock_whose_files_are_all_offered_is_sound(sound: Sound) -> None:
     assert sound.findings() == []
 
@@ -223,7 +242,7 @@ def test_vllm_must_lie_in_the_range_that_trl_declares(sound: Sound, name: str, d
     assert [finding.what.partition(";")[0].split("vllm")[0] for finding in findings] == (
         [] if sound_ else ["trl 1.16.0 declares "]
     )
-    assert all(finding.what.endswith(f"{name} 0.31.0 is locked") for finding in findings)
+    assert all(finding.what.endswith(f", and {name} is 0.31.0") for finding in findings)
 
 
 def test_versions_that_differ_between_platforms_are_found(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,9 +95,51 @@ def test_versions_that_exclude_each_other_are_a_bad_input_with_uvs_words(bench: 
     assert bench.written == before
 
 
-def test_an_upgrade_of_what_is_not_locked_is_a_bad_input(bench: Bench) -> None:
-    with pytest.raises(errors.BadInputError, match="not in this lock: nothing-such"):
-        bench.lock(["nothing-such"])
+@pytest.mark.parametrize(
+    ("requirement", "cause"),
+    [
+        ("needed==9.0", "the index has no needed==9.0 for this Python and platform, or the name is misspelt"),
+        ("nothing-such", "the index has no nothing-such for this Python and platform, or the name is misspelt"),
+    ],
+)
+def test_what_the_index_does_not_have_is_no_conflict(bench: Bench, requirement: str, cause: str) -> None:
+    bench.offer("needed", "3.0")
+    bench.require("tiny-lib==1.0", requirement)
+    with pytest.raises(errors.BadInputError, match="the stack has no solution") as caught:
+        bench.lock()
+    assert caught.value.cause == cause
+    assert "constraints.txt" not in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "step"),
+    [
+        ("nothing-such", "not in this lock: nothing-such", f"vetted lock {TINY} --upgrade all"),
+        ("needing", "not in this lock: needing; did you mean needed?", f"vetted lock {TINY} --upgrade needed"),
+        ("needed>=3", "'needed>=3' is a requirement, and an upgrade takes a name", "`requires` in stack.toml"),
+        ("tiny_lib", "tiny-lib stays at 'tiny-lib==1.0'", f"vetted recertify {TINY} --upgrade tiny_lib, or"),
+        ("tiny-lib==2.0", "tiny-lib stays at 'tiny-lib==1.0'", f"vetted recertify {TINY} --upgrade tiny-lib==2.0, or"),
+    ],
+)
+def test_an_upgrade_that_can_move_nothing_is_a_bad_input(bench: Bench, package: str, words: str, step: str) -> None:
+    bench.offer("needed", "3.0")
+    bench.require("tiny-lib==1.0", "needed")
+    bench.lock()
+    before = bench.written
+    with pytest.raises(errors.BadInputError, match=words) as caught:
+        bench.lock([package])
+    assert step in caught.value.next_step
+    assert bench.written == before
+
+
+def test_a_pin_that_was_moved_by_hand_is_upgraded(bench: Bench) -> None:
+    bench.offer("needed", "3.0")
+    bench.require("tiny-lib==1.0", "needed==3.0")
+    bench.lock()
+    bench.offer("needed", "4.0")
+    bench.require("tiny-lib==1.0", "needed==4.0")
+    assert bench.lock(["needed"])
+    assert bench.versions["needed"] == "4.0"
 
 
 @pytest.mark.usefixtures("dead_index")

@@ -240,3 +240,15 @@ def test_without_a_program_it_fails_before_any_work(watching: Watch, forge: Path
     assert answer.code == 4
     assert "glab is not installed" in answer.err and not forge.exists()
     assert watching.git("branch", "--format=%(refname:short)") == "main"
+
+
+def test_a_package_without_a_pin_moves_as_well(watching: Watch) -> None:
+    small = watching.small
+    small.edit("stack.toml", '"holder==1.0"', '"holder"')
+    assert watching.command(small.root, "lock", TINY).code == 0
+    assert watching.command(small.root, "certify", TINY, "--engine", "host").code == 0
+    watching.commit()
+    answer = watching.watch()
+    assert (answer["good"], answer["trials"]) == (True, ["green"])
+    assert '"tiny-lib==2.0", "holder"' in watching.on_branch(f"lockfiles/{TINY}/stack.toml")
+    assert "holder==2.0" in watching.on_branch(f"lockfiles/{TINY}/requirements.txt")

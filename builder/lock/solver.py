@@ -48,9 +48,7 @@ def compile_pins(
 
 
 # What uv says of a name that no index has, and of a version that none offers.
-_NO_SUCH = re.compile(
-    r"(\S+) was not found in the |there (?:is|are) no versions? of (\S+)"
-)
+_NO_SUCH = re.compile(r"(\S+) was not found in the |there (?:is|are) no versions? of (\S+)")
 
 
 def said(output: str) -> str:

@@ -62,7 +62,19 @@ def not_text(sample: bytes) -> str | None:
         return "is binary, not text"
     readable = letters.decode("utf-8", "replace")
     odd = sum(letter == "\ufffd" or (letter < " " and letter not in "\t\n\r\x1b\x08\x0c") for letter in readable)
-    return "is binary, not text" if odd > len(readable) / 5 else None
+    if odd <= len(readable) / 5:
+        return None
+    return "is GBK: iconv -f GBK -t UTF-8 makes a text of it" if _is_gbk(letters) else "is binary, not text"
+
+
+def _is_gbk(sample: bytes) -> bool:
+    """Whether bytes are Chinese text in GBK or GB18030. The last character may be cut."""
+    letters = sample.decode("gb18030", "ignore")
+    foreign = [letter for letter in letters if letter > "\x7f"]
+    ideographs = sum("\u3000" <= letter <= "\u9fff" or "\uff00" <= letter <= "\uffef" for letter in foreign)
+    lost = len(sample) - len(letters.encode("gb18030"))
+    printable = all(letter >= " " or letter in "\t\n\r\x1b" for letter in letters)
+    return printable and lost <= 3 and ideographs > 0.9 * len(foreign)
 
 
 def head(path: Name, limit: int) -> tuple[bytes, bool]:

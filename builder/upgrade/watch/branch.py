@@ -67,6 +67,13 @@ def checked_out(home: Project, stack: str, expected: str) -> Iterator[Branch]:
     branch = Branch(tree / prefix, home, stack)
     _share_downloads(branch)
     try:
+        if home.stack_dir(stack).is_dir() and not branch.stack_dir(stack).is_dir():
+            where = home.relative(home.stack_dir(stack))
+            raise errors.BadInputError(
+                f"no commit has {where}",
+                cause="watch works on a branch of HEAD, and this stack is not committed yet",
+                next_step=f"git add {where} && git commit",
+            )
         yield branch
     finally:
         _forget(home, tree)

@@ -252,3 +252,12 @@ def test_a_package_without_a_pin_moves_as_well(watching: Watch) -> None:
     assert (answer["good"], answer["trials"]) == (True, ["green"])
     assert '"tiny-lib==2.0", "holder"' in watching.on_branch(f"lockfiles/{TINY}/stack.toml")
     assert "holder==2.0" in watching.on_branch(f"lockfiles/{TINY}/requirements.txt")
+
+
+def test_a_stack_that_no_commit_has_is_named_with_the_step(watching: Watch) -> None:
+    watching.git("rm", "--quiet", "-r", "--cached", f"lockfiles/{TINY}")
+    watching.git("commit", "--quiet", "--message", "without it")
+    answer = watching.command(watching.small.root, "watch", TINY, "--engine", "host")
+    assert answer.code == 1
+    assert f"no commit has lockfiles/{TINY}" in answer.err
+    assert f"next: git add lockfiles/{TINY} && git commit" in answer.err

@@ -52,8 +52,9 @@ def lock_(
         changed = False
         with home.holding(name) as scratch:
             if not check:
+                packages = None if upgrade is None else [] if "all" in upgrade else upgrade
+                resolve.refuse_upgrade(home, name, intent, packages or ())
                 with console.spinner(f"{name}: resolving"):
-                    packages = None if upgrade is None else [] if "all" in upgrade else upgrade
                     changed = resolve.make(home, name, intent, scratch, packages)
             lock, *others = lockfile.load_all(home, name)
             with console.spinner(f"{name}: auditing"):

@@ -135,8 +135,6 @@ def _pins(
         target.write_text("".join(f"{entry.pin}\n" for entry in old.python))
     if upgrade is not None:
         distributions = [package for package in upgrade if package != "debian"]
-        if old:
-            _refuse_upgrade(old, distributions)
         options += [f"--upgrade-package={package}" for package in distributions]
         if not upgrade:
             options.append("--upgrade")
@@ -150,28 +148,33 @@ def _pins(
     return pins.lines(pins.read(target.read_text()))
 
 
-def _refuse_upgrade(old: Lock, packages: Sequence[str]) -> None:
+def refuse_upgrade(project: Project, name: str, stack: Stack, packages: Sequence[str]) -> None:
     """Raise BadInputError for what no upgrade can move: a version, what is not locked, and a pin of stack.toml."""
+    old = _existing(project, name, AMD64)
+    if old is None or stack.extends:  # an extension says itself what is not its own
+        return
     for package in packages:
-        name = lockfile.normalise(re.split(r"[\s<>=!~;@\[]", package, maxsplit=1)[0])
-        pin = old.stack.packages.get(name)
-        if pin and name in old.versions and pin.endswith(f"=={old.versions[name]}"):
+        if package == "debian":
+            continue
+        chosen = lockfile.normalise(re.split(r"[\s<>=!~;@\[]", package, maxsplit=1)[0])
+        pin = old.stack.packages.get(chosen)
+        if pin and chosen in old.versions and pin.endswith(f"=={old.versions[chosen]}"):
             raise errors.BadInputError(
-                f"{name} stays at {pin!r} whatever is upgraded",
+                f"{chosen} stays at {pin!r} whatever is upgraded",
                 cause="stack.toml pins it",
                 next_step=f"vetted recertify {old.name} --upgrade {package}, or change `requires` in stack.toml",
             )
-        if name not in old.versions:
-            close = difflib.get_close_matches(name, old.versions, n=1)
+        if chosen not in old.versions:
+            close = difflib.get_close_matches(chosen, old.versions, n=1)
             raise errors.BadInputError(
                 f"not in this lock: {package}" + (f"; did you mean {close[0]}?" if close else ""),
                 next_step=f"vetted lock {old.name} --upgrade {close[0] if close else 'all'}",
             )
-        if package != name and lockfile.normalise(package) != name:
+        if package != chosen and lockfile.normalise(package) != chosen:
             raise errors.BadInputError(
                 f"{package!r} is a requirement, and an upgrade takes a name",
                 cause="a version belongs into stack.toml",
-                next_step=f"vetted lock {old.name} --upgrade {name}, or add {package!r} to `requires` in stack.toml",
+                next_step=f"vetted lock {old.name} --upgrade {chosen}, or add {package!r} to `requires` in stack.toml",
             )
 
 

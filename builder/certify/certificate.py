@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from builder.base import canonical, errors, reading
+from builder.base import canonical, errors, reading, text
 from builder.base.machine import Hardware
 from builder.base.project import Project
 
@@ -243,9 +243,9 @@ def unreadable(path: Path, error: Exception) -> errors.BadInputError:
         first = error.errors()[0]
         why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
     return errors.BadInputError(
-        f"{path} is not a certificate: {why}",
+        f"{path} is not a certificate: {text.line(why, 300)}",
         cause="the file was edited or cut short",
-        next_step=f"git checkout {path}; if git does not have it, move it away; or certify again",
+        next_step=f"git checkout {path}, or move it away if git does not have it; then certify again",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,15 @@ from builder.intent.platform import AMD64, PLATFORMS
 from builder.lock import audit, kernels, lockfile, resolve
 from builder.lock.audit import AuditFinding
 from builder.pages import generate, weight
+
+
+def _packages(home: Project, names: Sequence[str], upgrade: list[str] | None) -> list[str] | None:
+    """What `--upgrade` asks of these stacks; an empty list is everything. Raises BadInputError for what cannot move."""
+    if upgrade is None or "all" in upgrade:
+        return None if upgrade is None else []
+    for name in names:
+        resolve.refuse_upgrade(home, name, upgrade)
+    return upgrade
 
 
 def _print_findings(name: str, findings: list[AuditFinding]) -> None:
@@ -47,13 +57,13 @@ def lock_(
     """Resolve stacks to exact files with hashes. Audit the result."""
     home = project.find()
     answer: dict[str, Any] = {}
-    for name in selected(home, stacks):
+    names = selected(home, stacks)
+    packages = None if check else _packages(home, names, upgrade)  # before any lock is written
+    for name in names:
         intent = stack.load(home, name)
         changed = False
         with home.holding(name) as scratch:
             if not check:
-                packages = None if upgrade is None else [] if "all" in upgrade else upgrade
-                resolve.refuse_upgrade(home, name, intent, packages or ())
                 with console.spinner(f"{name}: resolving"):
                     changed = resolve.make(home, name, intent, scratch, packages)
             lock, *others = lockfile.load_all(home, name)

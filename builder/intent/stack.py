@@ -152,6 +152,11 @@ class Stack(Table):
         return {canonicalize_name(Requirement(r).name): r for r in self.requires}
 
     @property
+    def pinned(self) -> dict[str, str]:
+        """Those that are required at one version, which no upgrade moves: normalised name -> version."""
+        return pins.read("\n".join(self.requires))
+
+    @property
     def platform(self) -> Platform:
         """The platform that is meant where only one can be."""
         return PLATFORMS[self.platforms[0]]

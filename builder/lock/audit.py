@@ -74,7 +74,7 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
     offered, output = index.offers(lock.stack, scratch, locked)
     findings += [
         AuditFinding(f"{match['pin']} was yanked" + (f": {match['reason']}" if match["reason"] else ""),
-                _away_from(lock, match["pin"].partition("==")[0]))
+                _away_from(lock, lockfile.normalise(match["pin"].partition("==")[0])))
         for match in YANKED.finditer(output)
     ]  # fmt: skip
     findings += _files(lock, offered)
@@ -85,9 +85,8 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
 
 def _away_from(lock: Lock, name: str) -> str:
     """The step that moves a distribution to another release: a pin of stack.toml stays whatever is upgraded."""
-    pin = lock.stack.packages.get(lockfile.normalise(name), "")
-    if "==" in pin:
-        return f"change {pin!r} in the stack.toml of {lock.name}, then vetted lock {lock.name}"
+    if name in lock.stack.pinned:
+        return f"change {lock.stack.packages[name]!r} in the stack.toml of {lock.name}, then vetted lock {lock.name}"
     return f"vetted lock {lock.name} --upgrade {name}"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.base import errors, pins
 from builder.base.project import Project, write
@@ -148,34 +149,41 @@ def _pins(
     return pins.lines(pins.read(target.read_text()))
 
 
-def refuse_upgrade(project: Project, name: str, stack: Stack, packages: Sequence[str]) -> None:
+def refuse_upgrade(project: Project, name: str, packages: Sequence[str]) -> None:
     """Raise BadInputError for what no upgrade can move: a version, what is not locked, and a pin of stack.toml."""
     old = _existing(project, name, AMD64)
-    if old is None or stack.extends:  # an extension says itself what is not its own
+    if old is None or old.stack.extends:  # an extension says itself what is not its own
         return
     for package in packages:
-        if package == "debian":
-            continue
-        chosen = lockfile.normalise(re.split(r"[\s<>=!~;@\[]", package, maxsplit=1)[0])
-        pin = old.stack.packages.get(chosen)
-        if pin and chosen in old.versions and pin.endswith(f"=={old.versions[chosen]}"):
-            raise errors.BadInputError(
-                f"{chosen} stays at {pin!r} whatever is upgraded",
-                cause="stack.toml pins it",
-                next_step=f"vetted recertify {old.name} --upgrade {package}, or change `requires` in stack.toml",
-            )
-        if chosen not in old.versions:
-            close = difflib.get_close_matches(chosen, old.versions, n=1)
-            raise errors.BadInputError(
-                f"not in this lock: {package}" + (f"; did you mean {close[0]}?" if close else ""),
-                next_step=f"vetted lock {old.name} --upgrade {close[0] if close else 'all'}",
-            )
-        if package != chosen and lockfile.normalise(package) != chosen:
-            raise errors.BadInputError(
-                f"{package!r} is a requirement, and an upgrade takes a name",
-                cause="a version belongs into stack.toml",
-                next_step=f"vetted lock {old.name} --upgrade {chosen}, or add {package!r} to `requires` in stack.toml",
-            )
+        if package != "debian":
+            _refuse(old, package)
+
+
+def _refuse(old: Lock, package: str) -> None:
+    try:
+        requirement = Requirement(package)
+    except InvalidRequirement as error:
+        raise errors.BadInputError(f"{package!r} is not a package to upgrade", next_step="--upgrade NAME") from error
+    name = lockfile.normalise(requirement.name)
+    version = pins.exact(requirement)
+    if old.stack.pinned.get(name, "") == old.versions.get(name):
+        raise errors.BadInputError(
+            f"{name} stays at {old.versions[name]}, whatever is upgraded",
+            cause="stack.toml pins it",
+            next_step=f"vetted recertify {old.name} --upgrade {name}{f'=={version}' if version else ''}, "
+            "or change `requires` in stack.toml",
+        )
+    if name not in old.versions:
+        close = difflib.get_close_matches(name, old.versions, n=1)
+        raise errors.BadInputError(
+            f"not in this lock: {name}" + (f"; did you mean {close[0]}?" if close else ""),
+            next_step=f"vetted lock {old.name} --upgrade {close[0]}" if close else f"vetted outdated {old.name}",
+        )
+    if requirement.specifier:
+        raise errors.BadInputError(
+            f"{package!r}: an upgrade takes a name, without a version",
+            next_step=f"vetted lock {old.name} --upgrade {name}, or write {package!r} into `requires` of stack.toml",
+        )
 
 
 def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entry]:

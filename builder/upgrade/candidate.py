@@ -40,7 +40,7 @@ def _requests(old: Lock, upgrade: Sequence[str]) -> tuple[dict[str, str], list[s
         name, version = _request(line)
         if old.stack.extends and name in old.parent.versions:
             raise extension.not_own(old.parent.name, old.name, name)
-        if "==" in old.stack.packages.get(name, ""):
+        if name in old.stack.pinned:
             if not version and "+" in old.versions.get(name, ""):
                 raise errors.BadInputError(
                     f"{name} {old.versions[name]} is a build that the index does not list: name the version",

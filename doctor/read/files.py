@@ -64,11 +64,13 @@ def not_text(sample: bytes) -> str | None:
     odd = sum(letter == "\ufffd" or (letter < " " and letter not in "\t\n\r\x1b\x08\x0c") for letter in readable)
     if odd <= len(readable) / 5:
         return None
-    return "is GBK: iconv -f GBK -t UTF-8 makes a text of it" if _is_gbk(letters) else "is binary, not text"
+    if _may_be_gbk(letters):
+        return "is not UTF-8: if it is Chinese, iconv -f GBK -t UTF-8 makes a text of it"
+    return "is binary, not text"
 
 
-def _is_gbk(sample: bytes) -> bool:
-    """Whether bytes are Chinese text in GBK or GB18030. The last character may be cut."""
+def _may_be_gbk(sample: bytes) -> bool:
+    """Whether bytes can be Chinese text in GBK or GB18030. The last character may be cut."""
     letters = sample.decode("gb18030", "ignore")
     foreign = [letter for letter in letters if letter > "\x7f"]
     ideographs = sum("\u3000" <= letter <= "\u9fff" or "\uff00" <= letter <= "\uffef" for letter in foreign)

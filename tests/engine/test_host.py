@@ -19,26 +19,24 @@ from tests.engine.conftest import DOWNLOADS, ENVIRONMENT, GPU_ONLY, STACK, Works
 from tests.engine.interruption import killed_while, succeeds
 
 HOST = ("certify", STACK, "--engine", "host")
-QUICK = ("imports", "grpo_plain", "logprob_padding")
 NOWHERE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
 
 
 @pytest.fixture(scope="module")
-def short(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    """A project with the stack's environment, whose suite has a few quick probes: in the image, it runs whole."""
-    workshop = copy_of_project(tmp_path_factory.mktemp("short") / "project")
+def equipped(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """A project with the stack's environment, for all tests of this file: linking its files takes long."""
+    workshop = copy_of_project(tmp_path_factory.mktemp("equipped") / "project")
     link_state(depot, workshop, (*DOWNLOADS, *ENVIRONMENT))
-    workshop.keep_probes(*QUICK, *(name.replace("-", "_") for name in GPU_ONLY))
     yield workshop
     shutil.rmtree(workshop.root)
 
 
 @pytest.fixture(scope="module")
-def certified(short: Workshop) -> Workshop:
+def certified(equipped: Workshop) -> Workshop:
     """The project with the stack certified on the host, as the README's first command does it."""
-    done = short.vetted(*HOST)
+    done = equipped.vetted(*HOST)
     assert done.returncode == 0, done.stdout + done.stderr
-    return short
+    return equipped
 
 
 def test_a_fresh_clone_ends_with_a_host_certificate(certified: Workshop) -> None:
@@ -186,15 +184,19 @@ def test_lock_survives_being_killed(sibling: Workshop) -> None:
     assert {file.name: file.read_text() for file in folder.glob("*.txt")} == locked
 
 
-def test_certify_survives_being_killed(short: Workshop, tmp_path: Path) -> None:
-    """While the suite runs and while it installs; tests/unit/test_kills.py has every rename."""
-    short.certificate("host").unlink(missing_ok=True)
-    killed_while(short, HOST, "smoke.run.zygote")
-    assert not short.certificate("host").exists()
-    environment = hostenv.path(short.project, short.lock)
+def test_certify_survives_being_killed(equipped: Workshop, tmp_path: Path) -> None:
+    """While the suite runs and while it installs; tests/unit/test_kills.py has every rename.
+
+    The last test with this project: its suite has one quick probe from here on.
+    """
+    equipped.certificate("host").unlink(missing_ok=True)
+    equipped.keep_probes("logprob_padding")
+    killed_while(equipped, HOST, "smoke.run.zygote")
+    assert not equipped.certificate("host").exists()
+    environment = hostenv.path(equipped.project, equipped.lock)
     aside = environment.rename(tmp_path / "aside")
-    killed_while(short, HOST, "pip sync")
+    killed_while(equipped, HOST, "pip sync")
     assert not environment.exists()
     aside.rename(environment)  # a second installation takes a minute
-    succeeds(short, HOST)
-    assert certificate.read(short.certificate("host")).predicate.result == "PASSED"
+    succeeds(equipped, HOST)
+    assert certificate.read(equipped.certificate("host")).predicate.result == "PASSED"

@@ -133,8 +133,7 @@ def _trials(
         trials.append(recertify.run(tree, name, upgrade, options, advisories, own, progress, train=train))
         return trials[-1]
 
-    requires = lockfile.load(tree, name).stack.packages
-    fixed = {package for package, requirement in requires.items() if "==" in requirement}
+    fixed = lockfile.load(tree, name).stack.pinned
     left = list(pins)
     while left:
         result = try_(left)

@@ -1,6 +1,6 @@
 """Pictures of a small site that is always the same, to compare with those in pictures/.
 
-    python -m tests.engine.site.pictures        # take them anew, after a change of the page that is meant
+    .venv/bin/python -m tests.engine.site.pictures        # take them anew, after a change of the page that is meant
 
 Needs scripts/install-browser.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from builder.site import site
 from tests.conftest import GOOD_RUN, TINY, make_small, runner
 from tests.engine import browsing
 from tests.engine.browsing import PHONE, Browser
+from tests.unit.site.conftest import forge
 
 FOLDER = Path(__file__).parent / "pictures"
 DAY = datetime.date(2026, 11, 20)
@@ -101,9 +102,8 @@ def make(folder: Path) -> Project:
     numbers = [Measurement.model_validate({**bound, "value": value}) for bound, value in NUMBERS]
     alpha = ProbeResult(name="alpha", outcome="passed", matters="it does", measurements=numbers, seconds=1.5)
     path = small.issue(probes=[alpha, alpha.model_copy(update={"name": "beta"})], day=DAY)
-    document = json.loads(path.read_text())
-    document["predicate"]["probes"][0]["measurements"][1]["value"] = 1.25
-    path.with_name("cpu-forged.json").write_text(certificate.Statement.model_validate(document).to_json())
+    forged = Path(shutil.copy(path, path.with_name("cpu-forged.json")))
+    forge(forged, lambda document: document["predicate"]["probes"][0]["measurements"][1].update(value=1.25))
     return small.project
 
 

@@ -31,7 +31,7 @@ def test_a_page_looks_as_before(name: str, browser: Browser, address: str, tmp_p
     (tmp_path / f"{name}.png").write_bytes(base64.b64decode(taken))
     before = base64.b64encode((FOLDER / f"{name}.png").read_bytes()).decode()
     share = pictures.difference(browser, before, taken)
-    next_step = f"look at {tmp_path / name}.png; if it is meant: python -m tests.engine.site.pictures"
+    next_step = f"look at {tmp_path / name}.png; if it is meant: .venv/bin/python -m tests.engine.site.pictures"
     assert share <= MOST, f"{share:.2%} of the pixels differ from pictures/{name}.png; {next_step}"
 
 

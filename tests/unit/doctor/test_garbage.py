@@ -89,12 +89,12 @@ def test_text_of_an_unusual_kind_is_text(tmp_path: Path) -> None:
             symptoms.read(str(tmp_path / name))
 
 
-def test_chinese_text_in_gbk_is_said_to_be_that(tmp_path: Path) -> None:
+def test_for_chinese_text_in_gbk_the_command_is_named(tmp_path: Path) -> None:
     words = "训练中断:模型的权重没有加载,显存不足。请检查版本是否匹配\n" * 9
     log = tmp_path / "log"
     for cut in range(3):
         log.write_bytes(words.encode("gbk")[: 400 - cut])
-        with pytest.raises(UnreadableError, match="is GBK: iconv -f GBK -t UTF-8"):
+        with pytest.raises(UnreadableError, match="if it is Chinese, iconv -f GBK -t UTF-8"):
             symptoms.read(str(log))
     log.write_bytes(words.encode())
     assert "显存不足" in str(symptoms.read(str(log)))

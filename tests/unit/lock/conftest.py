@@ -32,7 +32,7 @@ class Bench:
 
     def lock(self, upgrade: Sequence[str] | None = None) -> bool:
         changed = stack.load(self.small.project, TINY)
-        resolve.refuse_upgrade(self.small.project, TINY, changed, upgrade or ())
+        resolve.refuse_upgrade(self.small.project, TINY, upgrade or ())
         return resolve.make(self.small.project, TINY, changed, self.small.scratch(), upgrade)
 
     @property

@@ -114,11 +114,13 @@ def test_what_the_index_does_not_have_is_no_conflict(bench: Bench, requirement: 
 @pytest.mark.parametrize(
     ("package", "words", "step"),
     [
-        ("nothing-such", "not in this lock: nothing-such", f"vetted lock {TINY} --upgrade all"),
+        ("nothing-such", "not in this lock: nothing-such", f"vetted outdated {TINY}"),
         ("needing", "not in this lock: needing; did you mean needed?", f"vetted lock {TINY} --upgrade needed"),
-        ("needed>=3", "'needed>=3' is a requirement, and an upgrade takes a name", "`requires` in stack.toml"),
-        ("tiny_lib", "tiny-lib stays at 'tiny-lib==1.0'", f"vetted recertify {TINY} --upgrade tiny_lib, or"),
-        ("tiny-lib==2.0", "tiny-lib stays at 'tiny-lib==1.0'", f"vetted recertify {TINY} --upgrade tiny-lib==2.0, or"),
+        ("needed>=3", "'needed>=3': an upgrade takes a name", "into `requires` of stack.toml"),
+        ("", "'' is not a package to upgrade", "--upgrade NAME"),
+        ("tiny-lib>1", "tiny-lib stays at 1.0", f"vetted recertify {TINY} --upgrade tiny-lib, or"),
+        ("tiny_lib", "tiny-lib stays at 1.0", f"vetted recertify {TINY} --upgrade tiny-lib, or"),
+        ("tiny-lib==2.0", "tiny-lib stays at 1.0", f"vetted recertify {TINY} --upgrade tiny-lib==2.0, or"),
     ],
 )
 def test_an_upgrade_that_can_move_nothing_is_a_bad_input(bench: Bench, package: str, words: str, step: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from smoke.kit import grpo, tiny
-from smoke.kit.rollout import up_to
+from smoke.kit.rollout import decoder_of, up_to
 
 if TYPE_CHECKING:
     from smoke.kit.standin import Handover
@@ -167,8 +167,7 @@ def record(
     model.generate = functools.partial(_generate, journal, model.generate)
     if handover is not None:
         handover.note = functools.partial(_sampled_elsewhere, journal)
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    base.register_forward_pre_hook(functools.partial(_before_forward, journal), with_kwargs=True)
+    decoder_of(model).register_forward_pre_hook(functools.partial(_before_forward, journal), with_kwargs=True)
     training_step = trainer.training_step
 
     def note_loss(*args: Any, **kwargs: Any) -> Any:

@@ -40,6 +40,15 @@ class Generation:
         return extremes.largest(diffs)
 
 
+def decoder_of(model: Any) -> Any:
+    """The layers below the output layer, which every forward pass calls as a module, so that its hooks run.
+
+    Up to 0.19, PEFT calls `forward` of the model around them as a method.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return base.base_model
+
+
 @dataclass
 class Pass:
     """One forward pass with gradients: its unpadded rows, and whether it recomputes activations."""
@@ -61,9 +70,7 @@ class Recorder:
         model = trainer.model
         # On the object itself, where the trainer looks it up: the class also serves other models.
         model.generate = functools.partial(self._generate, model.generate)
-        # The base model: a PeftModel is not called by its own generate().
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        base.register_forward_pre_hook(self._before_forward, with_kwargs=True)
+        decoder_of(model).register_forward_pre_hook(self._before_forward, with_kwargs=True)
 
     def pairs(self) -> list[tuple[list[int], list[int]]]:
         """Prompt and completion of every row trained on. Raises ValueError for a row that starts with no prompt."""

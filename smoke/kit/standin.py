@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -40,6 +41,7 @@ class _Engine:
 
     def __init__(self, handover: Handover, **arguments: Any) -> None:
         self._handover = handover
+        self._model = Path(arguments["model"])
         self._processed = arguments.get("logprobs_mode") == "processed_logprobs"
         self._weights: Weights = {}
         self._cached = False
@@ -57,6 +59,15 @@ class _Engine:
         """Forget what the last weights computed."""
         self._cached = False
         return True
+
+    def collective_rpc(self, method: str, **_: Any) -> list[None]:
+        """Do what TRL calls by name: "reload_weights" reads the model that the engine was started with."""
+        from safetensors.torch import load_file
+
+        if method != "reload_weights":
+            raise NotImplementedError(method)
+        self._weights = dict(load_file(self._model / "model.safetensors"))
+        return [None]
 
     def sleep(self, level: int = 1) -> None:
         """At level 2 the weights are gone."""

@@ -148,3 +148,25 @@ def test_rounding_decides_where_several_tokens_are_at_the_threshold_of_entropy(p
     output = output_of(python, tmp_path, THRESHOLD)
     values = [tuple(map(float, line.split())) for line in output.splitlines()]
     assert values == [(4.0, 1.0), (4.0, 0.0), (4.0, 0.0), (7.0, float("inf"))]
+
+
+METHOD = """
+from pathlib import Path
+from peft.tuners.tuners_utils import BaseTuner
+from smoke.kit import adapter, factors, interaction, levels
+from smoke.probe import Context
+
+BaseTuner.forward = lambda self, *args, **kwargs: self.model.forward(*args, **kwargs)
+row = {factor: choices[0] for factor, choices in levels.FACTORS.items()} | {"adapter": "LoRA"}
+chosen, _ = factors.supported(row, adapter.known_options(), adapter.losses())
+numbers = interaction.run_row(Context("cpu", 1, Path.cwd()), row, chosen)
+print(numbers["trained_wrong"][0], numbers["gradient_error"][0])
+"""
+
+
+def test_rows_are_recorded_where_peft_calls_forward_as_a_method(python: Path, tmp_path: Path) -> None:
+    """PEFT does up to 0.19, and no hook of the model inside runs: no row was seen, of any that was trained on."""
+    output = output_of(python, tmp_path, METHOD)
+    trained_wrong, gradient_error = map(float, output.splitlines()[-1].split())
+    assert trained_wrong == 0
+    assert gradient_error < 1e-3

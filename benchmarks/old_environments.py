@@ -1,0 +1,146 @@
+"""Is the suite red in older environments only for defects that are real? `python -m benchmarks.old_environments`
+
+Each environment is what a user got who installed a release of TRL some days after it was published, with today's torch
+for the CPU. The suite runs in each. A red probe is explained where an advisory names that probe for those versions.
+Every other one is a false alarm, or a defect that nobody has described yet. Nothing is kept: each environment is
+removed before the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.base import machine, project, sources
+from builder.base.project import Project
+from builder.certify import suite
+from builder.certify.certificate import ProbeResult
+from builder.certify.suite import Request
+from builder.intent import advisory
+from builder.intent.advisory import Advisory
+from builder.pages import evidence
+from builder.pages.old_environments import OldEnvironments
+
+TORCH = "2.13.0+cpu"
+PYTHON = "3.11"
+# Releases of TRL, and the day up to which everything else was published.
+DATES = {
+    "0.16.1": "2025-04-06",
+    "0.17.0": "2025-04-26",
+    "0.18.2": "2025-06-17",
+    "0.19.1": "2025-07-10",
+    "0.21.0": "2025-08-07",
+    "0.23.1": "2025-10-04",
+    "0.25.1": "2025-11-14",
+    "0.27.2": "2026-02-05",
+    "0.29.0": "2026-02-27",
+    "1.2.0": "2026-04-19",
+    "1.4.0": "2026-05-10",
+    "1.6.0": "2026-06-13",
+    "1.9.0": "2026-07-24",
+    "1.12.0": "2026-08-28",
+    "1.14.2": "2026-10-08",
+}
+SHOWN = ("trl", "transformers", "accelerate", "peft")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program: prints a row for each environment, returns 1 where a probe is red and no advisory says why."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.old_environments", description=__doc__)
+    parser.add_argument("releases", nargs="*", metavar="TRL", help=f"default: all {len(DATES)}")
+    parser.add_argument("--record", action="store_true", help="write docs/evidence/old-environments.json")
+    options = parser.parse_args(arguments)
+    if unknown := [release for release in options.releases if release not in DATES]:
+        parser.error(f"{', '.join(unknown)}: choose from {', '.join(DATES)}")
+    home = project.find()
+    known, rows = advisory.load_all(home), []
+    for release in options.releases or DATES:
+        rows.append(run(home, release, known))
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        if options.record:
+            _record(home, rows)
+    unexplained = sum(not red["advisories"] for row in rows for red in row["red"])
+    red = sum(len(row["red"]) for row in rows)
+    print(f"{unexplained} of {red} red probes in {len(rows)} environments have no advisory")
+    return 1 if unexplained else 0
+
+
+def run(home: Project, release: str, known: Iterable[Advisory]) -> dict[str, Any]:
+    """Make the environment of a release, run the suite in it, and say what is red, and which advisories say why."""
+    with home.holding("old-environments") as scratch:
+        begin = time.monotonic()
+        environment = _made(release, scratch)
+        versions = _versions(environment)
+        sources.copy(home.smoke, scratch / "suite")
+        runner = suite.on_host(environment, scratch / "suite", scratch / "run")
+        answer = suite.run(runner, Request("cpu", versions), scratch, lambda _: None)
+        return {
+            "trl": release,
+            "date": DATES[release],
+            "versions": {name: versions[name] for name in SHOWN},
+            "passed": sum(result.outcome == "passed" for result in answer.results),
+            "not_run": sum(result.outcome == "not-run" for result in answer.results),
+            "red": red(answer.results, versions, known),
+            "seconds": round(time.monotonic() - begin, 1),
+        }
+
+
+def red(results: Iterable[ProbeResult], versions: Mapping[str, str], known: Iterable[Advisory]) -> list[dict[str, Any]]:
+    """The probes that are neither green nor left out, each with the advisories that name it for these versions."""
+    matching = [record for record in known if record.matches(versions) != "no"]
+    return [
+        {
+            "probe": result.name,
+            "outcome": result.outcome,
+            "reason": (result.reason or "")[:300],
+            "advisories": [record.id for record in matching if result.name in record.probes],
+        }
+        for result in results
+        if result.outcome not in ("passed", "not-run")
+    ]
+
+
+def _made(release: str, scratch: Path) -> Path:
+    """An environment in the scratch folder, as it was installed on that day."""
+    environment = scratch / "environment"
+    # A list of torch's own wheels has no dates.
+    when = ["--exclude-newer", DATES[release], "--exclude-newer-package", "torch=false"]
+    packages = [f"trl=={release}", f"torch=={TORCH}", "peft", "jinja2", "rich", "setuptools"]
+    uv, env = machine.uv_binary(), {**os.environ, **machine.uv_environment(TORCH)}
+    for argv in (
+        ["venv", "--quiet", "--no-project", "--python", PYTHON, str(environment)],
+        ["pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), *when, *packages],
+    ):
+        subprocess.run([uv, *argv], env=env, check=True)
+    return environment
+
+
+def _versions(environment: Path) -> dict[str, str]:
+    """What is installed, by normalised name."""
+    argv = [machine.uv_binary(), "pip", "list", "--format", "json", "--python", str(environment / "bin" / "python")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return {re.sub(r"[-_.]+", "-", row["name"]).lower(): row["version"] for row in json.loads(done.stdout)}
+
+
+def _record(home: Project, rows: list[dict[str, Any]]) -> None:
+    """Write the rows; those of environments that were not made now stay as they are, if the suite is the same."""
+    before = evidence.read(home, OldEnvironments)
+    same = before is not None and before.suite == sources.digest(home.smoke)
+    kept = [row.model_dump() for row in before.rows] if before is not None and same else []
+    made = {row["trl"]: row for row in [*kept, *rows]}
+    ordered = [made[release] for release in DATES if release in made]
+    command = "python -m benchmarks.old_environments --record"
+    with home.holding("old-environments") as scratch:
+        evidence.record(home, OldEnvironments.FILE, command, {"rows": ordered}, scratch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

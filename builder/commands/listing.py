@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from builder import console
-from builder.base import project, text
+from builder.base import errors, project, text
+from builder.base.project import Project
 from builder.certify import certificate, standing
 from builder.certify.assessment import Assessments
 from builder.commands.common import AsJson, print_json
@@ -29,17 +31,26 @@ def list_(
     if by_gpu:
         _print_gpus(gpus.rows(home), as_json)
         return
-    rows = []
+    rows: list[Row] = []
+    damaged: dict[str, errors.BadInputError] = {}
     with console.Working("certificates") as work:
         assessments = Assessments(home, work.say)
         for name in stack.names(home):
-            lock = lockfile.load(home, name)
-            places = standing.certified_on(home, lock, certificate.today(), assessments)
-            others = matrix.other_platforms(home, name)
-            rows.append(Row(name, lock.stack.device, matrix.versions(lock), places, others))
+            try:
+                rows.append(_row(home, name, assessments))
+            except errors.BadInputError as error:
+                damaged[name] = error
+    if not as_json:
+        _print(rows, damaged)
+        for other in list(damaged.values())[1:]:
+            console.note(f"vetted: {other}\n")
+    if damaged:
+        raise next(iter(damaged.values()))
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
-        return
+
+
+def _print(rows: Iterable[Row], damaged: Iterable[str]) -> None:
     table = console.plain("stack", *matrix.COLUMNS, "certified on")
     for row in rows:
         places = [text.line(place) for place in row.certified_on[:SHOWN]] or ["not certified"]
@@ -47,7 +58,15 @@ def list_(
             places.append(f"and {len(row.certified_on) - SHOWN} more: vetted show {row.stack}")
         places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
         table.add_row(row.stack, *row.versions.values(), "\n".join(places))
+    for name in damaged:
+        table.add_row(name, *["?"] * len(matrix.COLUMNS), "cannot be read: see below")
     console.out.print(table)
+
+
+def _row(home: Project, name: str, assessments: Assessments) -> Row:
+    lock = lockfile.load(home, name)
+    places = standing.certified_on(home, lock, certificate.today(), assessments)
+    return Row(name, lock.stack.device, matrix.versions(lock), places, matrix.other_platforms(home, name))
 
 
 def _print_gpus(rows: dict[str, dict[str, str]], as_json: bool) -> None:

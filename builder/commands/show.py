@@ -63,10 +63,15 @@ def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
     """A line for each certificate."""
     with console.Working(lock.name) as work:
         assessments = Assessments(home, work.say)
-        listed = [assessment for assessment in assessments.of(lock) if assessment.name in files]
+        listed = {path.stem: answer for path, answer in assessments.files(lock) if path.stem in files}
     day = assessments.terms(lock).day
     console.out.print(text.line(lock.stack.title), style="bold")
-    for assessment in listed:
+    damaged = [name for name, assessment in listed.items() if isinstance(assessment, Exception) or assessment.differs]
+    for name in damaged:
+        console.out.print(f"  {text.line(name, WIDE)}: not a certificate of this stack", style="yellow")
+    for assessment in listed.values():
+        if isinstance(assessment, Exception) or assessment.differs:
+            continue
         doubts = assessment.doubts(day)
         state = text.line(doubts[0].partition("\n")[0], WIDE) if doubts else "holds"
         place = f"{text.line(assessment.hardware, WIDE)} ({assessment.about})"
@@ -75,7 +80,9 @@ def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
             f"  {text.line(assessment.name, WIDE)}: {place}, {dates}: {state}",
             style="yellow" if doubts else "",
         )
-    console.out.print(f"next: vetted show {lock.name} --certificate {text.line(listed[0].name, WIDE)}")
+    console.out.print(f"next: vetted show {lock.name} --certificate {text.line((damaged or [*listed])[0], WIDE)}")
+    if damaged:
+        raise typer.Exit(1)
 
 
 def _print(lock: Lock, statement: Statement, doubts: Sequence[str]) -> None:

@@ -125,6 +125,22 @@ def test_show_of_a_damaged_certificate_ends_with_3(command: Command, small: Smal
     assert "cpu-host.json is not a certificate" in answer.err
 
 
+def test_list_shows_the_other_stacks_beside_one_that_cannot_be_read(command: Command, small: Small) -> None:
+    unfinished = small.root / "lockfiles" / "unfinished" / "stack.toml"
+    unfinished.parent.mkdir()
+    unfinished.write_text("title = ")
+    answer = command(small.root, "list")
+    assert answer.code == 3
+    assert [line.split()[0] for line in answer.out.splitlines()[1:]] == [TINY, "unfinished"]
+    assert answer.out.splitlines()[2].endswith("cannot be read: see below")
+    assert "lockfiles/unfinished/stack.toml" in answer.err
+    small.issue().write_text("{")
+    answer = command(small.root, "list")
+    assert answer.code == 3
+    assert "cpu-host.json is not a certificate" in answer.err and "lockfiles/unfinished/stack.toml" in answer.err
+    assert command(small.root, "list", "--json").json["error"]["exit_code"] == 3
+
+
 def many(small: Small, count: int, probes: Sequence[ProbeResult] = ()) -> Path:
     path = small.issue(probes=probes)
     for number in range(1, count):
@@ -144,6 +160,17 @@ def test_show_of_many_certificates_has_a_line_for_each(command: Command, small: 
     assert lines[1].endswith(f" (lock), issued {today}, expires {today + certificate.LIFETIME}: holds")
     assert lines[2].startswith("  cpu-2: ") and lines[2].endswith(": it is the report of a run that failed")
     assert lines[-1] == f"next: vetted show {TINY} --certificate cpu-1"
+
+
+def test_show_of_many_certificates_names_the_damaged_one_beside_the_others(command: Command, small: Small) -> None:
+    many(small, show.WHOLE + 1).with_name("cpu-2.json").write_text("{")
+    answer = command(small.root, "show", TINY)
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert len(lines) == show.WHOLE + 3
+    assert lines[1] == "  cpu-2: not a certificate of this stack"
+    assert sum(line.endswith(": holds") for line in lines) == show.WHOLE
+    assert lines[-1] == f"next: vetted show {TINY} --certificate cpu-2"
 
 
 def test_show_of_one_certificate_has_its_numbers(command: Command, small: Small) -> None:

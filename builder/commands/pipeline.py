@@ -72,7 +72,8 @@ def lock_(
                 for other in others:
                     findings += audit.sound_on(lock, other, scratch)
                 if check:
-                    findings += [stale for locked in (lock, *others) for stale in kernels.stale(home, locked)]
+                    for locked in (lock, *others):
+                        findings += [*audit.base_layer(locked, scratch), *kernels.stale(home, locked)]
         answer[name] = {
             "changed": changed, "digest": lock.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip

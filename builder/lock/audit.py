@@ -83,6 +83,19 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
     return findings
 
 
+def base_layer(lock: Lock, scratch: Path) -> list[AuditFinding]:
+    """Whether the Debian packages are those of the mirror, as far as it still has them. Raises NetworkError."""
+    return [
+        AuditFinding(
+            f"{lock.platform.name}: {entry.name}={entry.version}: the mirror's file has another hash",
+            f"git diff lockfiles/{lock.name}, or vetted lock {lock.name} --upgrade debian",
+            expected=f"sha256:{entry.sha256}",
+            got=f"sha256:{sha256}",
+        )
+        for entry, sha256 in debian.differing(lock, scratch).items()
+    ]
+
+
 def _away_from(lock: Lock, name: str) -> str:
     """The step that moves a distribution to another release: a pin of stack.toml stays whatever is upgraded."""
     if name in lock.stack.pinned:

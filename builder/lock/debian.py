@@ -112,6 +112,15 @@ class Apt:
         versions = {tuple(cell.strip() for cell in line.split("|")[:2]) for line in answer.splitlines()}
         return {entry for entry in entries if (entry.name, entry.version) in versions}
 
+    def hashes(self, entries: Collection[Entry]) -> dict[tuple[str, str], str]:
+        """The SHA-256 of each file that the mirror has of exactly these versions, by name and version."""
+        from debian.deb822 import Deb822  # as in _mirrors
+
+        # It prints those that it has, and fails for the others.
+        answer = self._run("apt-cache", "show", *(f"{entry.name}={entry.version}" for entry in entries)).stdout
+        stanzas = Deb822.iter_paragraphs(answer)
+        return {(stanza["Package"], stanza["Version"]): stanza.get("SHA256", "") for stanza in stanzas}
+
     def newest(self, names: Collection[str]) -> list[dict[str, str]]:
         """What apt would install of each, as the mirror describes it: its fields. Raises VettedError."""
         from debian.deb822 import Deb822  # as in _mirrors
@@ -196,6 +205,18 @@ def resolve(stack: Stack, scratch: Path) -> list[Entry]:
     """The Debian packages of a stack's base layer, by name. Raises NetworkError."""
     with plain_path(scratch) as folder:
         return Apt(folder / f"apt-{stack.platform.name}", stack).resolve(packages(stack))
+
+
+def differing(lock: Lock, scratch: Path) -> dict[Entry, str]:
+    """The packages of a lock of which the mirror has the very version with another hash, and that hash.
+
+    Versions that the mirror has replaced since are not in it: their hashes are checked when they are downloaded.
+    Raises NetworkError, MissingToolError without a mirror.
+    """
+    with plain_path(scratch) as folder:
+        hashes = Apt(folder / f"apt-{lock.platform.name}", lock.stack).hashes(lock.debian)
+    offered = {entry: hashes.get((entry.name, entry.version), entry.sha256) for entry in lock.debian}
+    return {entry: sha256 for entry, sha256 in offered.items() if sha256 != entry.sha256}
 
 
 def beside(project: Project, base: Lock, names: Sequence[str], scratch: Path) -> list[Entry]:

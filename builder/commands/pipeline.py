@@ -71,9 +71,8 @@ def lock_(
                 findings = audit.sound(lock, scratch)
                 for other in others:
                     findings += audit.sound_on(lock, other, scratch)
-                if check:
-                    for locked in (lock, *others):
-                        findings += [*audit.base_layer(locked, scratch), *kernels.stale(home, locked)]
+                for locked in (lock, *others) if check else ():
+                    findings += [*audit.base_layer(locked, scratch), *kernels.stale(home, locked)]
         answer[name] = {
             "changed": changed, "digest": lock.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip

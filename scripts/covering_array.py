@@ -37,7 +37,17 @@ def impossible(levels: Levels) -> set[frozenset[tuple[str, str]]]:
 
 
 def rows(levels: Levels, seed: int) -> list[dict[str, str]]:
-    """The rows of an array, with the factors in their order."""
+    """The rows of an array, with the factors in their order: those of the usual levels, then those of rare ones."""
+    rare = {name: level for name, level in kit.RARE.items() if name in levels}
+    usual = {name: [level for level in levels[name] if level != rare.get(name)] for name in levels}
+    array = _made(usual, seed, strength=2)
+    for name, level in rare.items():
+        # With one level of it, each level of the others in some row is each pair with it.
+        array += _made(_beside(usual, name, level), seed, strength=1)
+    return [{name: row[name] for name in levels} for row in array]
+
+
+def _made(levels: Levels, seed: int, *, strength: int) -> list[dict[str, str]]:
     constraints = [
         {
             "operator": "or",
@@ -45,8 +55,20 @@ def rows(levels: Levels, seed: int) -> list[dict[str, str]]:
         }
         for pair in sorted(impossible(levels), key=sorted)
     ]
-    array = make(dict(levels), sorter=sorters.hash, salt=str(seed), constraints=constraints)
-    return [{name: row[name] for name in levels} for row in array]
+    made: list[dict[str, str]] = make(
+        dict(levels), sorter=sorters.hash, salt=str(seed), constraints=constraints, strength=strength
+    )
+    return made
+
+
+def _beside(usual: Levels, rare: str, level: str) -> dict[str, list[str]]:
+    """The rare level alone, and of the other factors the levels that it can be with."""
+    never = impossible({**usual, rare: [level]})
+    others = {
+        name: [other for other in usual[name] if frozenset(((rare, level), (name, other))) not in never]
+        for name in usual
+    }
+    return {**others, rare: [level]}
 
 
 def text() -> str:

@@ -16,7 +16,7 @@ from smoke.kit.reference import Objective
 Row = Mapping[str, str]
 
 PROMPTS = 48  # of the data
-ROWS = 6  # completions of a micro-batch
+ROWS = 6  # completions of a micro-batch, if not one
 LENGTH = 12  # tokens of a completion, at most
 BETA = 0.1
 ENTROPY_BONUS = 0.05
@@ -65,6 +65,11 @@ def generations(row: Row) -> int:
     return int(row["generations"])
 
 
+def completions(row: Row) -> int:
+    """The completions of a micro-batch on one rank."""
+    return 1 if row.get("micro-batch") == "one completion" else ROWS
+
+
 def accumulation(row: Row) -> int:
     """The micro-batches of a step."""
     return int(row["accumulation"])
@@ -91,7 +96,7 @@ def period(row: Row) -> int:
 
 def steps_per_epoch(row: Row, ranks: int) -> float:
     """The steps in which each prompt is sampled for once."""
-    prompts = ROWS * ranks * micro_batches(row) // generations(row)
+    prompts = completions(row) * ranks * micro_batches(row) // generations(row)
     return (PROMPTS // prompts) * micro_batches(row) * iterations(row) / accumulation(row)
 
 

@@ -115,7 +115,7 @@ class Training:
             **self._options_of_row,
             "max_steps": factors.steps(row),
             "num_generations": factors.generations(row),
-            "per_device_train_batch_size": factors.ROWS,
+            "per_device_train_batch_size": factors.completions(row),
             "max_completion_length": factors.LENGTH,
             "train_dataset": self.data,
             # The table that users look at, in some of the rows; as a file alone, because drawing it takes long.

@@ -37,6 +37,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "padding": ("none", "to 16"),
     "entropy": ("ignored", "top quarter", "bonus"),
     "generations": ("3", "2"),
+    "micro-batch": ("six completions", "one completion"),
 }
 
 # Of runs on two ranks.
@@ -95,9 +96,13 @@ SAMPLER_FACTORS: dict[str, tuple[str, ...]] = {
             "entropy",
             "scale",
             "generations",
+            "micro-batch",
         )
     },
 }
+
+# A level whose rows have too few completions to show much else: it has rows of its own, and meets each level once.
+RARE = {"micro-batch": "one completion"}
 
 # Pairs of levels that no run can have, with the reason.
 IMPOSSIBLE: tuple[tuple[tuple[str, str], tuple[str, str], str], ...] = (
@@ -105,6 +110,10 @@ IMPOSSIBLE: tuple[tuple[tuple[str, str], tuple[str, str], str], ...] = (
         ("generation", "twice a step"),
         ("accumulation", "1"),
         "a step of one micro-batch cannot be divided between two generations",
+    ),
+    *(
+        (("micro-batch", "one completion"), level, "a generation could be for less than the completions of a prompt")
+        for level in (("generations", "3"), ("accumulation", "1"), ("generation", "twice a step"))
     ),
     *(
         (

@@ -39,7 +39,7 @@ def test_every_row_has_options_and_an_objective(name: str) -> None:
         chosen = factors.options(row)
         assert chosen["steps_per_generation"] == factors.micro_batches(row) > 0
         assert factors.objective(row).temperature == chosen["temperature"]
-        assert factors.ROWS * factors.micro_batches(row) % factors.generations(row) == 0 or "group" in row
+        assert factors.completions(row) * factors.micro_batches(row) % factors.generations(row) == 0 or "group" in row
 
 
 def test_options_that_a_release_lacks_leave_a_row_out() -> None:

@@ -21,6 +21,7 @@ from builder.intent import stack
 from builder.intent.platform import AMD64, PLATFORMS
 from builder.lock import audit, kernels, lockfile, resolve
 from builder.lock.audit import AuditFinding
+from builder.lock.lockfile import Lock
 from builder.pages import generate, weight
 
 
@@ -39,6 +40,27 @@ def _print_findings(name: str, findings: list[AuditFinding]) -> None:
         if finding.got:
             console.out.print(f"  expected {finding.expected}\n  got      {finding.got}")
         console.out.print(f"  fix: {finding.fix}")
+
+
+def _base_layer(lock: Lock, scratch: Path) -> list[AuditFinding]:
+    """The audit of the Debian packages; without a mirror there is none, and a note says so."""
+    try:
+        return audit.base_layer(lock, scratch)
+    except (errors.NetworkError, errors.MissingToolError) as error:
+        what = error.what.partition("\n")[0]
+        console.note(f"{lock.name}: its Debian packages were not compared with a mirror: {what}")
+        return []
+
+
+def _print_lock(locks: Sequence[Lock], state: str, findings: Sequence[AuditFinding]) -> None:
+    lock, *others = locks
+    if findings and state == "locked":
+        console.out.print(f"{lock.name}: locked all the same: its files are written")
+    if not findings:
+        console.out.print(f"{lock.name}: {state}: {len(lock.python)} distributions, {len(lock.debian)} Debian packages")
+        console.out.print(f"  {lock.digest}")
+        for other in others:
+            console.out.print(f"  {other.digest}, for {other.platform.name}")
 
 
 def lock_(
@@ -72,20 +94,14 @@ def lock_(
                 for other in others:
                     findings += audit.sound_on(lock, other, scratch)
                 for locked in (lock, *others) if check else ():
-                    findings += [*audit.base_layer(locked, scratch), *kernels.stale(home, locked)]
+                    findings += [*_base_layer(locked, scratch), *kernels.stale(home, locked)]
         answer[name] = {
             "changed": changed, "digest": lock.digest, "findings": [dataclasses.asdict(f) for f in findings],
         }  # fmt: skip
         if not as_json:
             _print_findings(name, findings)
-            if not findings:
-                state = "sound" if check else "locked" if changed else "unchanged"
-                console.out.print(
-                    f"{name}: {state}: {len(lock.python)} distributions, {len(lock.debian)} Debian packages"
-                )
-                console.out.print(f"  {lock.digest}")
-                for other in others:
-                    console.out.print(f"  {other.digest}, for {other.platform.name}")
+            state = "locked" if changed else "unchanged"
+            _print_lock((lock, *others), "sound" if check else state, findings)
     if as_json:
         print_json(answer)
     if any(row["findings"] for row in answer.values()):

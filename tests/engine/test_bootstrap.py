@@ -63,3 +63,17 @@ def test_without_an_index_it_says_what_to_set_and_the_next_call_begins_anew(clon
         "vetted: next: set PIP_INDEX_URL, HTTPS_PROXY or PIP_CERT for your network, then run this again"
     )
     assert call(clone).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user: run it with sudo")
+def test_in_the_clone_of_another_user_it_says_so(clone: Path) -> None:
+    for folder in (clone, *clone.parents[:3]):
+        folder.chmod(0o755)
+    argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(clone / "vetted")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 6
+    assert done.stderr.splitlines() == [
+        f"vetted: {clone} may not be written by nobody",
+        "vetted: usual cause: another user made this clone",
+        f"vetted: next: git clone '{clone}' ~/vetted, and use that one",
+    ]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.base import errors
 from builder.certify import hostenv
 from builder.image import build
-from builder.lock import audit
+from builder.lock import audit, debian
 from builder.lock.audit import AuditFinding
 from builder.pages import generate, weight
 from tests.conftest import BAD_RUN, GREET, PYTHON, TINY, Small
@@ -26,6 +27,12 @@ def no_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(sys.base_prefix) / "bin" / f"python{PYTHON}"
     (programs / python.name).symlink_to(python)  # uv asks an interpreter for what it is
     monkeypatch.setenv("PATH", str(programs))
+
+
+@pytest.fixture(autouse=True)
+def mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror that has none of the Debian packages: their names are real, their hashes are not."""
+    monkeypatch.setattr(debian, "differing", lambda *_: {})
 
 
 def test_render_writes_what_is_stale_and_then_nothing(command: Command, small: Small) -> None:
@@ -46,6 +53,20 @@ def test_lock_check_of_a_sound_lock_ends_with_0(command: Command, wheels: Small)
     answer = command(wheels.root, "lock", "--check")
     assert answer.code == 0
     assert answer.out == f"{TINY}: sound: 1 distributions, 1 Debian packages\n  {wheels.lock.digest}\n"
+
+
+def test_lock_check_without_a_mirror_says_what_it_left_out(
+    command: Command, wheels: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise errors.NetworkError("the Debian mirror did not answer\nE: Failed to fetch")
+
+    monkeypatch.setattr(debian, "differing", unreachable)
+    answer = command(wheels.root, "lock", "--check")
+    assert answer.code == 0
+    assert answer.err.splitlines()[-1] == (
+        f"{TINY}: its Debian packages were not compared with a mirror: the Debian mirror did not answer"
+    )
 
 
 def test_lock_check_of_a_changed_hash_ends_with_1_and_writes_nothing(command: Command, wheels: Small) -> None:

@@ -80,3 +80,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Answer(code if isinstance(code, int) else 0, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def other_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Debian mirror that has none of the locked packages: their names are real, their hashes are not."""
+    monkeypatch.setattr(debian, "differing", lambda *_: {})

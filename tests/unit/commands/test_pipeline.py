@@ -29,10 +29,7 @@ def no_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
 
 
-@pytest.fixture(autouse=True)
-def mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror that has none of the Debian packages: their names are real, their hashes are not."""
-    monkeypatch.setattr(debian, "differing", lambda *_: {})
+pytestmark = pytest.mark.usefixtures("other_debian")
 
 
 def test_render_writes_what_is_stale_and_then_nothing(command: Command, small: Small) -> None:

@@ -13,7 +13,8 @@ from builder.intent.advisory import Advisory
 from tests.conftest import LIBRARY, TINY, make_wheel
 from tests.unit.upgrade.moving import Moving, measured
 
-pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
+# Each of them installs two environments and runs them.
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("other_debian")]
 
 
 def test_green_replaces_stack_lock_certificate_and_dockerfile(moving: Moving) -> None:

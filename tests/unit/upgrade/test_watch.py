@@ -21,7 +21,8 @@ from tests.registry.conftest import advise
 from tests.unit.conftest import Command
 from tests.unit.upgrade.moving import Moving
 
-pytestmark = pytest.mark.engine  # each of them installs two environments and runs them
+# Each of them installs two environments and runs them.
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("other_debian")]
 
 BRANCH = f"vetted/watch/{TINY}"
 
@@ -184,6 +185,13 @@ def test_a_certificate_is_reported_before_its_day(small: Small, age: int, words:
     reported = notices.of(small.project, small.lock, certificate.today())
     assert len(reported) == (words is not None)
     assert words is None or (reported[0].startswith("cpu-host: ") and words in reported[0])
+
+
+def test_a_damaged_certificate_is_reported_beside_the_others(small: Small) -> None:
+    path = small.issue()
+    path.with_name("cpu-docker.json").write_text("{")
+    (notice,) = notices.of(small.project, small.lock, certificate.today())
+    assert notice.startswith("cpu-docker: it is not a certificate of this stack: git checkout ")
 
 
 def test_a_withdrawn_certificate_and_none_at_all_are_reported(small: Small) -> None:

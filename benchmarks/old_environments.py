@@ -1,9 +1,9 @@
 """Is the suite red in older environments only for defects that are real? `python -m benchmarks.old_environments`
 
-Each environment is what a user got who installed a release of TRL some days after it was published, with today's torch
-for the CPU. The suite runs in each. A red probe is explained where an advisory names that probe for those versions.
-Every other one is a false alarm, or a defect that nobody has described yet. Nothing is kept: each environment is
-removed before the next.
+An environment is what a user got who installed a release of TRL some days after it was published, with today's torch
+for the CPU; or the good twin of a control, patched as its lock says. The suite runs in each. A red probe is explained
+where an advisory names that probe for those versions. Every other one is a false alarm, or a defect that nobody has
+described yet. Nothing is kept: each environment is removed before the next.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 from builder.base import machine, project, sources
 from builder.base.project import Project
-from builder.certify import suite
+from builder.certify import control, hostenv, suite
 from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Request
-from builder.intent import advisory
+from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
 from builder.pages import evidence
 from builder.pages.old_environments import OldEnvironments
@@ -55,15 +55,16 @@ SHOWN = ("trl", "transformers", "accelerate", "peft")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program: prints a row for each environment, returns 1 where a probe is red and no advisory says why."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.old_environments", description=__doc__)
-    parser.add_argument("releases", nargs="*", metavar="TRL", help=f"default: all {len(DATES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a release of TRL, or a control; default: all")
     parser.add_argument("--record", action="store_true", help="write docs/evidence/old-environments.json")
     options = parser.parse_args(arguments)
-    if unknown := [release for release in options.releases if release not in DATES]:
-        parser.error(f"{', '.join(unknown)}: choose from {', '.join(DATES)}")
     home = project.find()
+    every = (*DATES, *stack.control_names(home))
+    if unknown := [name for name in options.names if name not in every]:
+        parser.error(f"{', '.join(unknown)}: choose from {', '.join(every)}")
     known, rows = advisory.load_all(home), []
-    for release in options.releases or DATES:
-        rows.append(run(home, release, known))
+    for name in options.names or every:
+        rows.append(run(home, name, known))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         if options.record:
             _record(home, rows)
@@ -73,19 +74,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if unexplained else 0
 
 
-def run(home: Project, release: str, known: Iterable[Advisory]) -> dict[str, Any]:
-    """Make the environment of a release, run the suite in it, and say what is red, and which advisories say why."""
+def run(home: Project, name: str, known: Iterable[Advisory]) -> dict[str, Any]:
+    """Make an environment, run the suite in it, and say what is red, and which advisories say why."""
     with home.holding("old-environments") as scratch:
         begin = time.monotonic()
-        environment = _made(release, scratch)
-        versions = _versions(environment)
+        if name in DATES:
+            environment = _installed(name, scratch)
+            versions = _versions(environment)
+        else:
+            lock = control.load(home, name).twin
+            environment, versions = hostenv.prepare(home, lock, scratch, lambda _: None, keep=False), lock.versions
         sources.copy(home.smoke, scratch / "suite")
         runner = suite.on_host(environment, scratch / "suite", scratch / "run")
-        answer = suite.run(runner, Request("cpu", versions), scratch, lambda _: None)
+        try:
+            answer = suite.run(runner, Request("cpu", versions), scratch, lambda _: None)
+        finally:
+            if name not in DATES:
+                hostenv.remove(environment)
         return {
-            "trl": release,
-            "date": DATES[release],
-            "versions": {name: versions[name] for name in SHOWN},
+            "name": f"TRL {name}" if name in DATES else f"twin of {name}",
+            "date": DATES.get(name, ""),
+            "versions": {package: versions[package] for package in SHOWN if package in versions},
             "passed": sum(result.outcome == "passed" for result in answer.results),
             "not_run": sum(result.outcome == "not-run" for result in answer.results),
             "red": red(answer.results, versions, known),
@@ -108,7 +117,7 @@ def red(results: Iterable[ProbeResult], versions: Mapping[str, str], known: Iter
     ]
 
 
-def _made(release: str, scratch: Path) -> Path:
+def _installed(release: str, scratch: Path) -> Path:
     """An environment in the scratch folder, as it was installed on that day."""
     environment = scratch / "environment"
     # A list of torch's own wheels has no dates.
@@ -135,11 +144,10 @@ def _record(home: Project, rows: list[dict[str, Any]]) -> None:
     before = evidence.read(home, OldEnvironments)
     same = before is not None and before.suite == sources.digest(home.smoke)
     kept = [row.model_dump() for row in before.rows] if before is not None and same else []
-    made = {row["trl"]: row for row in [*kept, *rows]}
-    ordered = [made[release] for release in DATES if release in made]
+    ordered = {row["name"]: row for row in [*kept, *rows]}
     command = "python -m benchmarks.old_environments --record"
     with home.holding("old-environments") as scratch:
-        evidence.record(home, OldEnvironments.FILE, command, {"rows": ordered}, scratch)
+        evidence.record(home, OldEnvironments.FILE, command, {"rows": list(ordered.values())}, scratch)
 
 
 if __name__ == "__main__":

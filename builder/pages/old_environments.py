@@ -17,10 +17,10 @@ class Red(Model):
 
 
 class Row(Model):
-    """An environment: a release of TRL, with everything else as it was on a day."""
+    """An environment: a release of TRL with everything else as it was on a day, or the twin of a control."""
 
-    trl: str
-    date: str
+    name: str
+    date: str  # "" for a twin
     versions: dict[str, str]
     passed: Count
     not_run: Count
@@ -41,14 +41,14 @@ def results(project: Project) -> str:
         return suite.NOT_MEASURED
     rows = [
         [
-            row.trl, row.versions["transformers"], row.date, row.passed, row.not_run,
+            row.name, row.versions.get("transformers", ""), row.date or cells.DASH, row.passed, row.not_run,
             cells.joined(map(_red, row.red), ", ") or cells.DASH,
         ]
         for row in record.rows
     ]  # fmt: skip
     count = sum(len(row.red) for row in record.rows)
     explained = sum(bool(red.advisories) for row in record.rows for red in row.red)
-    table = cells.table(["TRL", "Transformers", "as of", "passed", "not run", "red, and why"], rows)
+    table = cells.table(["environment", "Transformers", "as of", "passed", "not run", "red, and why"], rows)
     return (
         f"**{explained} of {count}** red probes in {len(record.rows)} environments are real defects, with an advisory. "
         f"{suite.source(project, record)}\n\n{table}"

@@ -39,10 +39,10 @@ def test_an_advisory_explains_its_probe_in_its_versions(versions: dict[str, str]
     assert (red["probe"], red["outcome"], red["advisories"]) == (probe, "failed", why)
 
 
-def row(trl: str, *advisories: str) -> dict[str, Any]:
+def row(name: str, *advisories: str) -> dict[str, Any]:
     red = [{"probe": "interactions", "outcome": "failed", "reason": "", "advisories": list(advisories)}]
     return {
-        "trl": trl, "date": "2026-02-27", "versions": {"transformers": "5.2.0"}, "passed": 20, "not_run": 17,
+        "name": name, "date": "2026-02-27", "versions": {"transformers": "5.2.0"}, "passed": 20, "not_run": 17,
         "red": red, "seconds": 80.0,
     }  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_rows_of_the_same_suite_stay(small: Small) -> None:
     recorder._record(small.project, [row("1.9.0", "VETTED-0160")])
     record = evidence.read(small.project, old_environments.OldEnvironments)
     assert record is not None
-    assert [(found.trl, found.red[0].advisories) for found in record.rows] == [
+    assert [(found.name, found.red[0].advisories) for found in record.rows] == [
         ("0.29.0", []),
         ("1.9.0", ["VETTED-0160"]),
     ]
@@ -71,4 +71,4 @@ def test_rows_of_the_same_suite_stay(small: Small) -> None:
 def test_an_unknown_release_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         recorder.main(["9.9.9"])
-    assert "9.9.9: choose from 0.16.1" in capsys.readouterr().err
+    assert "9.9.9: choose from 0.16.1, " in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -240,8 +241,10 @@ def load_control(project: Project, name: str) -> Control:
 def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, names: list[str]) -> T:
     command = "vetted list" if kind == "stack" else "vetted controls --help"
     if not NAME.fullmatch(name):
+        plain = re.sub(r"[^a-z0-9.+_-]+", "-", name.lower()).strip(".+_-") or f"my-{kind}"
         raise errors.BadInputError(
-            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only", next_step=command
+            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only",
+            next_step=shlex.join(["mv", str(folder), str(folder.parent / plain)]) if name in names else command,
         )
     path = folder / "stack.toml"
     where = project.relative(path)

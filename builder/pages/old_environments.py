@@ -50,8 +50,8 @@ def results(project: Project) -> str:
     explained = sum(bool(red.advisories) for row in record.rows for red in row.red)
     table = cells.table(["environment", "Transformers", "as of", "passed", "not run", "red, and why"], rows)
     return (
-        f"**{explained} of {count}** red probes in {len(record.rows)} environments have an advisory for those versions. "
-        f"{suite.source(project, record)}\n\n{table}"
+        f"**{explained} of {count}** red probes in {len(record.rows)} environments have an advisory for those "
+        f"versions. {suite.source(project, record)}\n\n{table}"
     )
 
 

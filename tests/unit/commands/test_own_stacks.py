@@ -52,6 +52,13 @@ def test_it_is_listed_locked_and_rendered_beside_itself(command: Command, wheels
     assert snapshot(wheels.project) == before
 
 
+def test_a_folder_that_cannot_be_a_name_is_told_another(command: Command, wheels: Small, mine: Path) -> None:
+    (mine / MINE).rename(mine / "My stack")
+    answer = command(wheels.root, "list")
+    assert answer.code == 3
+    assert answer.err.splitlines()[-1] == f"next: mv '{mine}/My stack' {mine}/my-stack"
+
+
 def test_documents_and_the_doctor_do_not_speak_of_it(wheels: Small, mine: Path) -> None:
     (wheels.root / "doctor" / "know").mkdir(parents=True, exist_ok=True)
     (wheels.root / "advisories").mkdir(exist_ok=True)

@@ -78,7 +78,10 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         if own.number("top_entropy_quantile", 1.0) < 1
         else ("bonus" if own.number("entropy_coef", 0.0) else "ignored"),
         "generations": "2" if own.number("num_generations", 8) == 2 else "3",
+        "micro-batch": "six completions",
     }
+    if own.processes == 1 and own.number("per_device_train_batch_size", 8) == 1 and _divides(chosen):
+        chosen |= {"micro-batch": "one completion", "generations": "2"}
     if chosen["kl"] == "moving reference" and chosen["adapter"] != "none":
         notes.append("TRL refuses sync_ref_model with an adapter: the reference is the model without it")
         chosen["kl"] = "weighted" if own.on("use_bias_correction_kl", True) else "plain"
@@ -125,6 +128,11 @@ def _batches(own: Configuration) -> dict[str, str]:
         "generation": generation,
         "iterations": "2" if own.number("num_iterations", 1) > 1 else "1",
     }
+
+
+def _divides(chosen: Mapping[str, str]) -> bool:
+    """Are two completions or more for one generation where each is a micro-batch?"""
+    return chosen["accumulation"] != "1" and chosen["generation"] != "twice a step"
 
 
 def _clipping(own: Configuration) -> str:

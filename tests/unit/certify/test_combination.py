@@ -107,10 +107,27 @@ def test_pairs_that_no_run_can_have_are_resolved_and_said() -> None:
     assert len(notes(tied, bf16=False, **whole)) == 1
 
 
+@pytest.mark.parametrize(
+    ("settings", "processes", "level"),
+    [
+        ({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}, 1, "one completion"),
+        ({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}, 1, "six completions"),
+        ({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}, 2, "six completions"),
+        ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 8}, 1, "six completions"),
+        ({"gradient_accumulation_steps": 8}, 1, "six completions"),
+    ],
+)
+def test_a_batch_of_one_is_trained_one_by_one(settings: dict[str, Any], processes: int, level: str) -> None:
+    chosen = row(None, processes, **settings)
+    assert chosen["micro-batch"] == level
+    assert level == "six completions" or chosen["generations"] == "2"
+
+
 VALUES: dict[str, tuple[Any, ...]] = {
     "loss_type": ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo", "other"),
     "importance_sampling_level": ("token", "sequence", 3),
     "gradient_accumulation_steps": (1, 2, 3, 8, "x"),
+    "per_device_train_batch_size": (None, 1, 8),
     "steps_per_generation": (None, 1, 2, 16),
     "num_iterations": (1, 2, 4),
     "delta": (None, 1.5),

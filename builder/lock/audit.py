@@ -84,15 +84,22 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
 
 
 def base_layer(lock: Lock, scratch: Path) -> list[AuditFinding]:
-    """Whether the Debian packages are those of the mirror, as far as it still has them. Raises NetworkError."""
+    """Whether the Debian packages are all there, and those of the mirror, where it has them. Raises NetworkError."""
+    fix = f"git diff lockfiles/{lock.name}, or vetted lock {lock.name} --upgrade debian"
+    named = {entry.name for entry in lock.debian}
+    missing = [name for name in debian.packages(lock.stack) if name not in named]
+    lacks = f"{lock.platform.name}: the base layer lacks {', '.join(missing)}"
     return [
-        AuditFinding(
-            f"{lock.platform.name}: {entry.name}={entry.version}: the mirror's file has another hash",
-            f"git diff lockfiles/{lock.name}, or vetted lock {lock.name} --upgrade debian",
-            expected=f"sha256:{entry.sha256}",
-            got=f"sha256:{sha256}",
-        )
-        for entry, sha256 in debian.differing(lock, scratch).items()
+        *([AuditFinding(lacks, fix)] if missing else []),
+        *(
+            AuditFinding(
+                f"{lock.platform.name}: {entry.name}={entry.version}: the mirror's file has another hash",
+                fix,
+                expected=f"sha256:{entry.sha256}",
+                got=f"sha256:{sha256}",
+            )
+            for entry, sha256 in debian.differing(lock, scratch).items()
+        ),
     ]
 
 

@@ -213,6 +213,8 @@ def differing(lock: Lock, scratch: Path) -> dict[Entry, str]:
     Versions that the mirror has replaced since are not in it: their hashes are checked when they are downloaded.
     Raises NetworkError, MissingToolError without a mirror.
     """
+    if not lock.debian:
+        return {}
     with plain_path(scratch) as folder:
         hashes = Apt(folder / f"apt-{lock.platform.name}", lock.stack).hashes(lock.debian)
     offered = {entry: hashes.get((entry.name, entry.version), entry.sha256) for entry in lock.debian}

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from builder import cli
-from builder.lock import debian
+from builder.lock import audit, debian
 from tests.commands import Answer
 from tests.conftest import Small
 
@@ -84,5 +84,5 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def other_debian(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Debian mirror that has none of the locked packages: their names are real, their hashes are not."""
-    monkeypatch.setattr(debian, "differing", lambda *_: {})
+    """No audit of the base layer: the small one has a single package, with a real name and no real hash."""
+    monkeypatch.setattr(audit, "base_layer", lambda *_: [])

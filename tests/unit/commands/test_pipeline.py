@@ -11,7 +11,7 @@ import pytest
 from builder.base import errors
 from builder.certify import hostenv
 from builder.image import build
-from builder.lock import audit, debian
+from builder.lock import audit
 from builder.lock.audit import AuditFinding
 from builder.pages import generate, weight
 from tests.conftest import BAD_RUN, GREET, PYTHON, TINY, Small
@@ -58,7 +58,7 @@ def test_lock_check_without_a_mirror_says_what_it_left_out(
     def unreachable(*_: object) -> None:
         raise errors.NetworkError("the Debian mirror did not answer\nE: Failed to fetch")
 
-    monkeypatch.setattr(debian, "differing", unreachable)
+    monkeypatch.setattr(audit, "base_layer", unreachable)
     answer = command(wheels.root, "lock", "--check")
     assert answer.code == 0
     assert answer.err.splitlines()[-1] == (

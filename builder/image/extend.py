@@ -14,7 +14,7 @@ from builder.base import errors, pins, project
 from builder.base.project import Project
 from builder.image import own, render
 from builder.intent import stack as stacks
-from builder.intent import written
+from builder.intent import values, written
 from builder.intent.extension import Extends
 from builder.intent.stack import Stack
 from builder.lock import antique, archives, commit, extension, kernels, leftout, lockfile, resolve
@@ -52,7 +52,7 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
             f"{base.name} is an extension itself, of {base.stack.extends.stack}",
             next_step=f"vetted extend {base.stack.extends.stack} with the requirements of both",
         )
-    if not stacks.NAME.fullmatch(name):
+    if not values.NAME.fullmatch(name):
         raise errors.BadInputError(
             f"{name!r} is not a stack's name: lower-case letters, digits and . + _ - only", next_step="--name my-stack"
         )

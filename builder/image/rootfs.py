@@ -14,6 +14,7 @@ from pathlib import Path
 from builder.base import errors, process, seal
 from builder.base.project import Project, sha256, sha256_file
 from builder.lock import debian
+from builder.lock.apt import plain_path
 from builder.lock.lockfile import Entry, Lock
 
 # Programs that switch the user or log one in. Essential packages bring most of them; the others are listed so that no
@@ -43,7 +44,7 @@ def make(project: Project, lock: Lock, scratch: Path, *, fresh: bool = False) ->
     if target.is_file() and not fresh and seal.intact(sealed, content, sha256_file(target)):
         return target
     _repository(debian.fetch(project, lock, scratch), scratch / "repository")
-    with debian.plain_path(scratch) as folder:
+    with plain_path(scratch) as folder:
         _mmdebstrap(folder / "rootfs.tar", folder / "repository", lock, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     sealed.unlink(missing_ok=True)

@@ -8,82 +8,26 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from builder.base import errors, pins, tomlfile
 from builder.base.project import Project
 from builder.base.tomlfile import Line, Table
+from builder.intent import values
 from builder.intent.extension import Extends
 from builder.intent.platform import AMD64, PLATFORMS, Platform
 
-NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]*")
-
-
-def _requirement(value: str) -> str:
-    try:
-        parsed = Requirement(tomlfile.one_line(value))
-    except InvalidRequirement as error:
-        raise ValueError(f"{value!r} is not a requirement: {str(error).splitlines()[0]}") from error
-    if parsed.url:
-        raise ValueError(f"{value!r} names a URL; a lock names no host: pin a version instead")
-    return value
-
-
-def _pinned(value: str) -> str:
-    requirement = Requirement(_requirement(value))
-    if requirement.specifier and pins.exact(requirement) is None:
-        raise ValueError(f"{value!r}: write an exact version (name==1.2.3), or the bare name to let the lock choose")
-    return value
-
-
-def _name(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is not a name: lower-case letters, digits and . + _ - only")
-    return value
-
-
-def _patch_file(value: str) -> str:
-    path = Path(value)
-    if path.is_absolute() or ".." in path.parts or path.parts[:2] != ("images", "patches"):
-        raise ValueError(f"{value!r} must lie under images/patches/, without ..")
-    if len(path.parts) != 5:
-        raise ValueError(f"{value!r} must be images/patches/<package>/<version>/<name>.patch")
-    if not all(NAME.fullmatch(part) for part in path.parts) or path.suffix != ".patch":
-        raise ValueError(f"{value!r} must be a plain path that ends in .patch")
-    return value
-
-
-def _one_change(value: dict[str, str]) -> dict[str, str]:
-    if len(value) != 1:
-        raise ValueError("must be one distribution and its version: the change that makes the control good")
-    for name, version in value.items():
-        _pinned(f"{_name(name)}=={version}")
-    return value
-
-
-def _platforms(value: list[str]) -> list[str]:
-    if value[:1] != [AMD64.name] or len(set(value)) != len(value):
-        raise ValueError(
-            f"{value!r}: {AMD64.name} comes first, because certificates are for it; each stands there once"
-        )
-    return value
-
-
-def _one_or_more(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 T = TypeVar("T", bound="Stack")
-PatchFile = Annotated[str, AfterValidator(_patch_file)]
+PatchFile = Annotated[str, AfterValidator(values.patch_file)]
 ProbeName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 
 
 class Override(Table):
     """A deliberate departure from what a package declares."""
 
-    requirement: Annotated[str, AfterValidator(_requirement)]
+    requirement: Annotated[str, AfterValidator(values.requirement)]
     """A requirement that replaces all others on the same package, such as `numpy==2.4.1`. A marker that is never true
     leaves the package out: `torchvision ; sys_platform == 'never'`."""
     reason: Line
@@ -97,7 +41,7 @@ class Override(Table):
 class Patch(Table):
     """A unified diff, relative to site-packages, for one distribution of the stack."""
 
-    package: Annotated[str, AfterValidator(_name)]
+    package: Annotated[str, AfterValidator(values.name)]
     """The distribution that is patched."""
     file: PatchFile
     """The patch: `images/patches/<package>/<version>/<name>.patch`. It must apply exactly, without fuzz."""
@@ -116,10 +60,10 @@ class Stack(Table):
     """The Python version, such as `3.11`. The Debian release must have it."""
     debian: Literal["bookworm", "trixie"]
     """The Debian release that the base layer is made of."""
-    platforms: Annotated[list[Literal["amd64", "arm64"]], AfterValidator(_platforms)] = Field(default=["amd64"])
+    platforms: Annotated[list[Literal["amd64", "arm64"]], AfterValidator(values.platforms)] = Field(default=["amd64"])
     """The processors that the stack is locked for, `["amd64"]` where nothing is said. Its image for `arm64` is built on
     amd64, and it is not certified: the suite runs on amd64."""
-    requires: Annotated[list[Annotated[str, AfterValidator(_pinned)]], Field(min_length=1)]
+    requires: Annotated[list[Annotated[str, AfterValidator(values.pinned)]], Field(min_length=1)]
     """The distributions: an exact version (`trl==1.16.0`), or the bare name to let `vetted lock` choose. A local
     version such as `torch==2.13.0+cpu` comes from PyTorch's own index."""
     override: list[Override] = Field(default_factory=list)
@@ -190,9 +134,9 @@ class Expect(Table):
     """The probes that must fail on this version set, and pass on its twin."""
     reason: Line
     """Words that must occur in what each of these probes says, so that another failure is noticed."""
-    twin: Annotated[dict[str, str], AfterValidator(_one_change)] | None = None
+    twin: Annotated[dict[str, str], AfterValidator(values.one_change)] | None = None
     """The one distribution and its version that make the version set good, such as `{ trl = "0.16.1" }`."""
-    patch: Annotated[list[PatchFile], BeforeValidator(_one_or_more), Field(min_length=1)] | None = None
+    patch: Annotated[list[PatchFile], BeforeValidator(values.one_or_more), Field(min_length=1)] | None = None
     """The patch that makes the version set good; one alone may be a string. Either `twin` or `patch` is required."""
 
     @model_validator(mode="after")
@@ -240,7 +184,7 @@ def load_control(project: Project, name: str) -> Control:
 
 def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, names: list[str]) -> T:
     command = "vetted list" if kind == "stack" else "vetted controls --help"
-    if not NAME.fullmatch(name):
+    if not values.NAME.fullmatch(name):
         plain = re.sub(r"[^a-z0-9.+_-]+", "-", name.lower()).strip(".+_-") or f"my-{kind}"
         raise errors.BadInputError(
             f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from builder.base.project import Project
 from builder.lock import debian
-from builder.lock.debian import Apt
+from builder.lock.apt import Apt, plain_path, sources
 from builder.lock.lockfile import Entry, Lock, source_version
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Renewal:
 def of(project: Project, lock: Lock, scratch: Path) -> Renewal:
     """Compare a lock with the mirror of today. Raises NetworkError, and MissingToolError without apt."""
     security = f"{lock.stack.debian}-security"
-    note = "" if security in debian.sources(lock.stack.debian).split() else f"no mirror of {security} was asked"
-    with debian.plain_path(scratch) as folder:
+    note = "" if security in sources(lock.stack.debian).split() else f"no mirror of {security} was asked"
+    with plain_path(scratch) as folder:
         apt = Apt(folder / "apt-renewal", lock.stack)
         offers = {offer.entry.name: offer for offer in map(_offer, apt.newest({e.name for e in lock.debian})) if offer}
         newer = [entry for entry in lock.debian if entry.name in offers and _newer(offers[entry.name], entry)]

@@ -13,6 +13,7 @@ from builder.base import errors, process, project
 from builder.base.project import Project
 from builder.image import bake, build, oci, rootfs, target
 from builder.lock import debian
+from builder.lock.apt import plain_path
 from tests.conftest import TINY, Small
 from tests.unit.image.test_build import put_image
 from tests.unit.image.test_oci import Layout
@@ -211,7 +212,7 @@ def test_a_path_is_read_as_a_line_of_apts_sources(tmp_path: Path, name: str) -> 
     """A space in the project's path ended the URI of the repository that mmdebstrap reads."""
     folder = tmp_path / name
     folder.mkdir()
-    with debian.plain_path(folder) as plain:
+    with plain_path(folder) as plain:
         assert not set(str(plain)) & set(" \"',:[]")
         (plain / "file").write_text("there")
     assert (folder / "file").read_text() == "there"

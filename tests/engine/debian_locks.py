@@ -8,7 +8,8 @@ from pathlib import Path
 from builder.base import errors
 from builder.base.download import Downloader
 from builder.base.project import Project
-from builder.lock import debian, lockfile, snapshot
+from builder.lock import lockfile, snapshot
+from builder.lock.apt import Apt
 from builder.lock.lockfile import Lock
 from tests.commands import vetted
 
@@ -36,7 +37,7 @@ def _is_lost(lock: Lock, scratch: Path) -> bool:
     """Did the mirror replace locked packages, and does this machine not reach the archive that keeps them?"""
     downloads = scratch / "lost" / lock.platform.name
     try:
-        apt = debian.Apt(scratch / f"apt-{lock.platform.name}", lock.stack)
+        apt = Apt(scratch / f"apt-{lock.platform.name}", lock.stack)
     except errors.VettedError:
         return False  # no mirror at all: a test that needs one says so
     downloads.mkdir(parents=True)

@@ -13,7 +13,7 @@ from builder.base.project import Project
 from builder.intent import stack
 from builder.intent.platform import ARM64
 from builder.intent.stack import Stack
-from builder.lock import audit, debian, lockfile
+from builder.lock import apt, audit, debian, lockfile
 from builder.lock.audit import AuditFinding
 from builder.lock.lockfile import Entry
 from tests.conftest import TINY, Small
@@ -27,9 +27,9 @@ def fields(stanza: str) -> dict[str, str]:
 
 def test_the_mirrors_of_the_environment_are_the_only_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VETTED_DEBIAN_MIRROR", f"{MIRROR}, {MIRROR}-security/")
-    main, security = debian.sources("bookworm").split("\n\n")
+    main, security = apt.sources("bookworm").split("\n\n")
     assert fields(main) == {
-        "Types": "deb", "URIs": MIRROR, "Suites": "bookworm", "Components": "main", "Signed-By": debian.KEYRING,
+        "Types": "deb", "URIs": MIRROR, "Suites": "bookworm", "Components": "main", "Signed-By": apt.KEYRING,
         "Check-Valid-Until": "no",
     }  # fmt: skip
     assert fields(security) == {**fields(main), "URIs": f"{MIRROR}-security/", "Suites": "bookworm-security"}
@@ -38,18 +38,18 @@ def test_the_mirrors_of_the_environment_are_the_only_ones(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("between", [" ", ",", ", ", "\n"])
 def test_mirrors_are_separated_by_commas_or_white_space(monkeypatch: pytest.MonkeyPatch, between: str) -> None:
     monkeypatch.setenv("VETTED_DEBIAN_MIRROR", f"{MIRROR}{between}{MIRROR}2")
-    assert [fields(stanza)["URIs"] for stanza in debian.sources("trixie").split("\n\n")] == [MIRROR, f"{MIRROR}2"]
+    assert [fields(stanza)["URIs"] for stanza in apt.sources("trixie").split("\n\n")] == [MIRROR, f"{MIRROR}2"]
 
 
 def test_a_live_mirror_has_its_updates_and_its_dates_are_checked() -> None:
-    assert fields(debian._stanza(MIRROR, "trixie"))["Suites"] == "trixie trixie-updates"
-    assert fields(debian._stanza(f"{MIRROR}-security", "trixie"))["Suites"] == "trixie-security"
-    assert "Check-Valid-Until" not in debian._stanza(MIRROR, "trixie")
+    assert fields(apt._stanza(MIRROR, "trixie"))["Suites"] == "trixie trixie-updates"
+    assert fields(apt._stanza(f"{MIRROR}-security", "trixie"))["Suites"] == "trixie-security"
+    assert "Check-Valid-Until" not in apt._stanza(MIRROR, "trixie")
 
 
 def test_the_security_archive_of_a_day_is_asked_for_the_security_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VETTED_DEBIAN_MIRROR", f"{MIRROR}-security/20260801T000000Z")
-    assert fields(debian.sources("bookworm"))["Suites"] == "bookworm-security"
+    assert fields(apt.sources("bookworm"))["Suites"] == "bookworm-security"
 
 
 SOURCES = """\
@@ -82,7 +82,7 @@ def test_the_mirrors_of_the_machine_are_those_that_apt_uses(tmp_path: Path) -> N
     (tmp_path / "sources.list.d" / "old.list").write_text(
         "deb [arch=amd64] http://three.test/debian-security trixie x\n"
     )
-    stanzas = debian.sources("bookworm", tmp_path).split("\n\n")
+    stanzas = apt.sources("bookworm", tmp_path).split("\n\n")
     assert [fields(stanza)["URIs"] for stanza in stanzas] == [
         "http://one.test/debian", "http://two.test/debian", "http://three.test/debian-security",
     ]  # fmt: skip
@@ -90,7 +90,7 @@ def test_the_mirrors_of_the_machine_are_those_that_apt_uses(tmp_path: Path) -> N
 
 def test_a_machine_without_a_debian_mirror_is_told_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(errors.MissingToolError, match="no Debian mirror") as caught:
-        debian.sources("bookworm", tmp_path)
+        apt.sources("bookworm", tmp_path)
     assert "VETTED_DEBIAN_MIRROR" in caught.value.next_step
 
 

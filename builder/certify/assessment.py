@@ -118,6 +118,16 @@ class Assessments:
             answer.append(assessment)
         return answer
 
+    def readable(self, lock: Lock) -> tuple[list[Assessment], list[Path]]:
+        """Every certificate of a stack, and the files beside them that are none."""
+        certificates, others = [], []
+        for path, assessment in self.files(lock):
+            if isinstance(assessment, Exception) or assessment.differs:
+                others.append(path)
+            else:
+                certificates.append(assessment)
+        return certificates, others
+
     def files(self, lock: Lock) -> Iterator[tuple[Path, Assessment | Exception]]:
         """Every file among the certificates of a stack: judged, or why it cannot be."""
         paths = certificate.files(self._project, lock.name)

@@ -80,7 +80,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "generations": "2" if own.number("num_generations", 8) == 2 else "3",
         "micro-batch": "six completions",
     }
-    if own.processes == 1 and own.number("per_device_train_batch_size", 8) == 1 and _divides(chosen):
+    if own.processes == 1 and own.number("per_device_train_batch_size", 8) == 1 and _several_micro_batches(chosen):
         chosen |= {"micro-batch": "one completion", "generations": "2"}
     if chosen["kl"] == "moving reference" and chosen["adapter"] != "none":
         notes.append("TRL refuses sync_ref_model with an adapter: the reference is the model without it")
@@ -130,8 +130,8 @@ def _batches(own: Configuration) -> dict[str, str]:
     }
 
 
-def _divides(chosen: Mapping[str, str]) -> bool:
-    """Are two completions or more for one generation where each is a micro-batch?"""
+def _several_micro_batches(chosen: Mapping[str, str]) -> bool:
+    """Is a generation for several micro-batches? A prompt needs two completions."""
     return chosen["accumulation"] != "1" and chosen["generation"] != "twice a step"
 
 

@@ -43,13 +43,14 @@ def _print_findings(name: str, findings: list[AuditFinding]) -> None:
 
 
 def _base_layer(lock: Lock, scratch: Path) -> list[AuditFinding]:
-    """The audit of the Debian packages; without a mirror there is none, and a note says so."""
+    """The audit of the Debian packages; without a mirror their hashes are left out, and a note says so."""
+    findings = audit.base_layer(lock)
     try:
-        return audit.base_layer(lock, scratch)
+        return findings + audit.mirrored(lock, scratch)
     except (errors.NetworkError, errors.MissingToolError) as error:
         what = error.what.partition("\n")[0]
         console.note(f"{lock.name}: its Debian packages were not compared with a mirror: {what}")
-        return []
+        return findings
 
 
 def _print_lock(locks: Sequence[Lock], state: str, findings: Sequence[AuditFinding]) -> None:

@@ -63,15 +63,14 @@ def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
     """A line for each certificate."""
     with console.Working(lock.name) as work:
         assessments = Assessments(home, work.say)
-        listed = {path.stem: answer for path, answer in assessments.files(lock) if path.stem in files}
+        certificates, others = assessments.readable(lock)
     day = assessments.terms(lock).day
     console.out.print(text.line(lock.stack.title), style="bold")
-    damaged = [name for name, assessment in listed.items() if isinstance(assessment, Exception) or assessment.differs]
+    damaged = [path.stem for path in others if path.stem in files]
+    listed = [assessment for assessment in certificates if assessment.name in files]
     for name in damaged:
         console.out.print(f"  {text.line(name, WIDE)}: not a certificate of this stack", style="yellow")
-    for assessment in listed.values():
-        if isinstance(assessment, Exception) or assessment.differs:
-            continue
+    for assessment in listed:
         doubts = assessment.doubts(day)
         state = text.line(doubts[0].partition("\n")[0], WIDE) if doubts else "holds"
         place = f"{text.line(assessment.hardware, WIDE)} ({assessment.about})"
@@ -80,7 +79,8 @@ def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
             f"  {text.line(assessment.name, WIDE)}: {place}, {dates}: {state}",
             style="yellow" if doubts else "",
         )
-    console.out.print(f"next: vetted show {lock.name} --certificate {text.line((damaged or [*listed])[0], WIDE)}")
+    first = damaged[0] if damaged else listed[0].name
+    console.out.print(f"next: vetted show {lock.name} --certificate {text.line(first, WIDE)}")
     if damaged:
         raise typer.Exit(1)
 

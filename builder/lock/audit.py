@@ -83,24 +83,29 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
     return findings
 
 
-def base_layer(lock: Lock, scratch: Path) -> list[AuditFinding]:
-    """Whether the Debian packages are all there, and those of the mirror, where it has them. Raises NetworkError."""
-    fix = f"git diff lockfiles/{lock.name}, or vetted lock {lock.name} --upgrade debian"
+def base_layer(lock: Lock) -> list[AuditFinding]:
+    """Whether the Debian packages have what every base layer is made for. Needs no network."""
     named = {entry.name for entry in lock.debian}
-    missing = [name for name in debian.packages(lock.stack) if name not in named]
-    lacks = f"{lock.platform.name}: the base layer lacks {', '.join(missing)}"
+    missing = sorted(set(debian.packages(lock.stack)) - set(debian.for_device(lock.stack)) - named)
+    what = f"{lock.platform.name}: the base layer lacks {', '.join(missing)}"
+    return [AuditFinding(what, _debian_again(lock))] if missing else []
+
+
+def mirrored(lock: Lock, scratch: Path) -> list[AuditFinding]:
+    """Whether the Debian packages are those of the mirror, where it has them. Raises NetworkError, MissingToolError."""
     return [
-        *([AuditFinding(lacks, fix)] if missing else []),
-        *(
-            AuditFinding(
-                f"{lock.platform.name}: {entry.name}={entry.version}: the mirror's file has another hash",
-                fix,
-                expected=f"sha256:{entry.sha256}",
-                got=f"sha256:{sha256}",
-            )
-            for entry, sha256 in debian.differing(lock, scratch).items()
-        ),
+        AuditFinding(
+            f"{lock.platform.name}: {entry.name}={entry.version}: the mirror's file has another hash",
+            _debian_again(lock),
+            expected=f"sha256:{entry.sha256}",
+            got=f"sha256:{sha256}",
+        )
+        for entry, sha256 in debian.differing(lock, scratch).items()
     ]
+
+
+def _debian_again(lock: Lock) -> str:
+    return f"git diff lockfiles/{lock.name}, or vetted lock {lock.name} --upgrade debian"
 
 
 def _away_from(lock: Lock, name: str) -> str:

@@ -75,5 +75,5 @@ def test_in_the_clone_of_another_user_it_says_so(clone: Path) -> None:
     assert done.stderr.splitlines() == [
         f"vetted: {clone} may not be written by nobody",
         "vetted: usual cause: another user made this clone",
-        f"vetted: next: git clone '{clone}' ~/vetted, and use that one",
+        f"vetted: next: sudo chown -R nobody '{clone}', or clone the project yourself",
     ]

@@ -85,4 +85,5 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def other_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     """No audit of the base layer: the small one has a single package, with a real name and no real hash."""
-    monkeypatch.setattr(audit, "base_layer", lambda *_: [])
+    monkeypatch.setattr(audit, "base_layer", lambda _: [])
+    monkeypatch.setattr(audit, "mirrored", lambda *_: [])

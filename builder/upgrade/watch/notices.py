@@ -13,11 +13,13 @@ NOTICE = datetime.timedelta(days=14)  # before a certificate expires
 
 def of(project: Project, lock: Lock, day: datetime.date) -> list[str]:
     """A sentence for each certificate that does not hold on that day, or soon will not; and where there is none."""
-    judged, notices = list(Assessments(project).files(lock)), []
-    for path, assessment in judged:
-        if isinstance(assessment, Exception) or assessment.differs:
-            notices.append(f"{path.stem}: it is not a certificate of this stack: git checkout {project.relative(path)}")
-            continue
+    certificates, others = Assessments(project).readable(lock)
+    if not certificates and not others:
+        return ["there is no certificate"]
+    notices = [
+        f"{path.stem}: it is not a certificate of this stack: git checkout {project.relative(path)}" for path in others
+    ]
+    for assessment in certificates:
         doubts = assessment.doubts(day)
         notices += [f"{assessment.name}: {doubt.splitlines()[0]}" for doubt in doubts]
         expires = assessment.expires
@@ -25,4 +27,4 @@ def of(project: Project, lock: Lock, day: datetime.date) -> list[str]:
             left = (expires - day).days
             when = f"in {left} days" if left else "today"
             notices.append(f"{assessment.name}: it expires on {expires}, {when}: certify again")
-    return notices if judged else ["there is no certificate"]
+    return notices

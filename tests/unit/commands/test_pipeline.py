@@ -58,7 +58,7 @@ def test_lock_check_without_a_mirror_says_what_it_left_out(
     def unreachable(*_: object) -> None:
         raise errors.NetworkError("the Debian mirror did not answer\nE: Failed to fetch")
 
-    monkeypatch.setattr(audit, "base_layer", unreachable)
+    monkeypatch.setattr(audit, "mirrored", unreachable)
     answer = command(wheels.root, "lock", "--check")
     assert answer.code == 0
     assert answer.err.splitlines()[-1] == (

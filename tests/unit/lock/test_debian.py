@@ -152,12 +152,7 @@ def test_a_changed_hash_of_a_package_that_the_mirror_has_is_found(mirror: Small,
 
     def findings(scratch: str) -> list[AuditFinding]:
         (tmp_path / scratch).mkdir()
-        found = audit.base_layer(mirror.lock, tmp_path / scratch)
-        assert (
-            found[0].what
-            == "amd64: the base layer lacks usr-is-merged, ca-certificates, libnuma1, libstdc++6, python3.11"
-        )
-        return found[1:]
+        return audit.mirrored(mirror.lock, tmp_path / scratch)
 
     packages = mirror.root.parent / "programs" / "debs" / "Packages"
     packages.parent.mkdir()
@@ -170,6 +165,13 @@ def test_a_changed_hash_of_a_package_that_the_mirror_has_is_found(mirror: Small,
     assert (finding.expected, finding.got) == (f"sha256:{'f' * 64}", f"sha256:{sha256}")
     packages.write_text(f"Package: {NAME}\nVersion: 9\nSHA256: {sha256}\n")
     assert findings("later") == []  # its bytes are checked when they are downloaded
+
+
+def test_a_base_layer_without_what_it_is_made_for_is_found(mirror: Small, real: Project) -> None:
+    (finding,) = audit.base_layer(mirror.lock)
+    lacks = "ca-certificates, libnuma1, libstdc++6, python3.11, usr-is-merged"
+    assert finding.what == f"amd64: the base layer lacks {lacks}"
+    assert all(audit.base_layer(lockfile.load(real, name)) == [] for name in stack.names(real))
 
 
 def test_a_mirror_that_does_not_answer_is_a_matter_of_the_network(mirror: Small) -> None:

@@ -21,15 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.base import machine, project, sources
+from benchmarks import environments
+from builder.base import machine, project
 from builder.base.project import Project
-from builder.certify import control, hostenv, suite
-from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Request
+from builder.certify import control, hostenv
 from builder.pages import evidence
 
-TORCH = "2.13.0+cpu"
-PYTHON = "3.11"
 ZERO3 = "zero_stage: 3\nuse_vllm: false\ngradient_checkpointing: true\n"
 # Each control that distributions make bad, what its run was asked for, and the advisory that it is an example of.
 CONTROLS = {
@@ -138,7 +135,9 @@ def _of_control(home: Project, name: str, scratch: Path) -> dict[str, Any]:
     environment = hostenv.prepare(home, locked.bad, scratch, lambda _: None, keep=False)
 
     def ask(when: str) -> tuple[bool, str]:
-        results = probed(locked.bad.versions, locked.control.expect.fails, environment, home, scratch / when)
+        results = environments.probed(
+            locked.bad.versions, locked.control.expect.fails, environment, home, scratch / when
+        )
         log = "\n".join(f"{result.reason}\n{result.log_tail}" for result in results)
         return all(result.outcome == "passed" for result in results), log
 
@@ -155,14 +154,14 @@ def _by_hand(home: Project, name: str, scratch: Path) -> dict[str, Any]:
 
         def ask(when: str) -> tuple[bool, str]:
             if broken.probe:
-                results = probed({}, [broken.probe], environment, home, scratch / when)
+                results = environments.probed({}, [broken.probe], environment, home, scratch / when)
                 return results[0].outcome == "passed", results[0].reason or ""
             done = subprocess.run([environment / "bin" / "python", "-c", broken.program], cwd=scratch,
                                   capture_output=True, text=True, check=False, env=_clean(environment))  # fmt: skip
             return done.returncode == 0, done.stdout + done.stderr
 
         argv = [str(environment), *(["--measure"] if broken.probe else [])]
-        return _mended(ask, argv, scratch, environment, TORCH, "")
+        return _mended(ask, argv, scratch, environment, environments.TORCH, "")
 
 
 def _mended(
@@ -212,28 +211,11 @@ def doctor(*argv: str) -> Any:
     return json.loads(done.stdout)
 
 
-def probed(
-    versions: dict[str, str], probes: Sequence[str], environment: Path, home: Project, work: Path
-) -> list[ProbeResult]:
-    """What probes say of an environment."""
-    work.mkdir()
-    sources.copy(home.smoke, work / "suite")
-    request = Request("cpu", versions, tuple(probes))
-    answer = suite.run(suite.on_host(environment, work / "suite", work / "run"), request, work, lambda _: None)
-    return list(answer.results)
-
-
 @contextmanager
 def _made(broken: Broken, scratch: Path) -> Iterator[Path]:
     """An environment of pins, with the CPU's torch; it lies in the scratch folder and goes with it."""
     environment = scratch / "environment"
-    env = {**os.environ, **machine.uv_environment(TORCH), "UV_CACHE_DIR": str(scratch / "uv")}
-    uv, target = machine.uv_binary(), ["--python", str(environment / "bin" / "python")]
-    for argv in (
-        ["venv", "--quiet", "--no-project", "--python", PYTHON, str(environment)],
-        ["pip", "install", "--quiet", *target, f"torch=={TORCH}", "setuptools<80", *broken.pins],
-    ):
-        subprocess.run([uv, *argv], env=env, check=True)
+    environments.make(environment, "setuptools<80", *broken.pins, UV_CACHE_DIR=str(scratch / "uv"))
     yield environment
 
 

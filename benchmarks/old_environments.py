@@ -10,27 +10,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
+from benchmarks import environments
 from builder.base import machine, project, sources
 from builder.base.project import Project
-from builder.certify import control, hostenv, suite
+from builder.certify import control, hostenv
 from builder.certify.certificate import ProbeResult
-from builder.certify.suite import Request
 from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
 from builder.pages import evidence
 from builder.pages.old_environments import OldEnvironments
 
-TORCH = "2.13.0+cpu"
-PYTHON = "3.11"
 # Releases of TRL, and the day up to which everything else was published.
 DATES = {
     "0.16.1": "2025-04-06",
@@ -78,28 +77,40 @@ def run(home: Project, name: str, known: Iterable[Advisory]) -> dict[str, Any]:
     """Make an environment, run the suite in it, and say what is red, and which advisories say why."""
     with home.holding("old-environments") as scratch:
         begin = time.monotonic()
-        if name in DATES:
-            environment = _installed(name, scratch)
-            versions = _versions(environment)
-        else:
-            lock = control.load(home, name).twin
-            environment, versions = hostenv.prepare(home, lock, scratch, lambda _: None, keep=False), lock.versions
-        sources.copy(home.smoke, scratch / "suite")
-        runner = suite.on_host(environment, scratch / "suite", scratch / "run")
-        try:
-            answer = suite.run(runner, Request("cpu", versions), scratch, lambda _: None)
-        finally:
-            if name not in DATES:
-                hostenv.remove(environment)
+        with _release(name, scratch) if name in DATES else _twin(home, name, scratch) as (environment, versions):
+            results = environments.probed(versions, (), environment, home, scratch / "work")
         return {
             "name": f"TRL {name}" if name in DATES else f"twin of {name}",
             "date": DATES.get(name, ""),
             "versions": {package: versions[package] for package in SHOWN if package in versions},
-            "passed": sum(result.outcome == "passed" for result in answer.results),
-            "not_run": sum(result.outcome == "not-run" for result in answer.results),
-            "red": red(answer.results, versions, known),
+            "passed": sum(result.outcome == "passed" for result in results),
+            "not_run": sum(result.outcome == "not-run" for result in results),
+            "red": red(results, versions, known),
             "seconds": round(time.monotonic() - begin, 1),
         }
+
+
+@contextmanager
+def _release(release: str, scratch: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A release as it was installed on its day, and its versions; it lies in the scratch folder and goes with it."""
+    environment = scratch / "environment"
+    # A list of torch's own wheels has no dates.
+    when = ("--exclude-newer", DATES[release], "--exclude-newer-package", "torch=false")
+    environments.make(environment, *when, f"trl=={release}", "peft", "jinja2", "rich", "setuptools")
+    argv = [machine.uv_binary(), "pip", "list", "--format", "json", "--python", str(environment / "bin" / "python")]
+    listed = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    yield environment, {canonicalize_name(row["name"]): row["version"] for row in listed}
+
+
+@contextmanager
+def _twin(home: Project, name: str, scratch: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """The twin of a control, and its versions."""
+    lock = control.load(home, name).twin
+    environment = hostenv.prepare(home, lock, scratch, lambda _: None, keep=False)
+    try:
+        yield environment, lock.versions
+    finally:
+        hostenv.remove(environment)
 
 
 def red(results: Iterable[ProbeResult], versions: Mapping[str, str], known: Iterable[Advisory]) -> list[dict[str, Any]]:
@@ -115,28 +126,6 @@ def red(results: Iterable[ProbeResult], versions: Mapping[str, str], known: Iter
         for result in results
         if result.outcome not in ("passed", "not-run")
     ]
-
-
-def _installed(release: str, scratch: Path) -> Path:
-    """An environment in the scratch folder, as it was installed on that day."""
-    environment = scratch / "environment"
-    # A list of torch's own wheels has no dates.
-    when = ["--exclude-newer", DATES[release], "--exclude-newer-package", "torch=false"]
-    packages = [f"trl=={release}", f"torch=={TORCH}", "peft", "jinja2", "rich", "setuptools"]
-    uv, env = machine.uv_binary(), {**os.environ, **machine.uv_environment(TORCH)}
-    for argv in (
-        ["venv", "--quiet", "--no-project", "--python", PYTHON, str(environment)],
-        ["pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), *when, *packages],
-    ):
-        subprocess.run([uv, *argv], env=env, check=True)
-    return environment
-
-
-def _versions(environment: Path) -> dict[str, str]:
-    """What is installed, by normalised name."""
-    argv = [machine.uv_binary(), "pip", "list", "--format", "json", "--python", str(environment / "bin" / "python")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    return {re.sub(r"[-_.]+", "-", row["name"]).lower(): row["version"] for row in json.loads(done.stdout)}
 
 
 def _record(home: Project, rows: list[dict[str, Any]]) -> None:

@@ -69,6 +69,7 @@ PARTS: dict[str, Callable[[Project], str]] = {
     "monitor checks": monitor.checks,
     "monitor faults": monitor.faults,
     "broken environments": broken.results,
+    "old environments summary": old_environments.summary,
     "old environments": old_environments.results,
     "extensions": extensions.results,
     "lighthouse": lighthouse.scores,

@@ -34,6 +34,19 @@ class OldEnvironments(SuiteRecord):
     rows: list[Row]
 
 
+def summary(project: Project) -> str:
+    """How many red probes have an advisory."""
+    record = evidence.read(project, OldEnvironments)
+    if record is None:
+        return suite.NOT_MEASURED
+    reds = [red for row in record.rows for red in row.red]
+    explained = sum(bool(red.advisories) for red in reds)
+    return (
+        f"**{explained} of {len(reds)}** red probes in {len(record.rows)} environments have an advisory for those "
+        f"versions. {suite.source(project, record)}\n"
+    )
+
+
 def results(project: Project) -> str:
     """A row for each environment."""
     record = evidence.read(project, OldEnvironments)
@@ -46,13 +59,7 @@ def results(project: Project) -> str:
         ]
         for row in record.rows
     ]  # fmt: skip
-    count = sum(len(row.red) for row in record.rows)
-    explained = sum(bool(red.advisories) for row in record.rows for red in row.red)
-    table = cells.table(["environment", "Transformers", "as of", "passed", "not run", "red, and why"], rows)
-    return (
-        f"**{explained} of {count}** red probes in {len(record.rows)} environments have an advisory for those "
-        f"versions. {suite.source(project, record)}\n\n{table}"
-    )
+    return cells.table(["environment", "Transformers", "as of", "passed", "not run", "red, and why"], rows)
 
 
 def _red(red: Red) -> cells.Markdown:

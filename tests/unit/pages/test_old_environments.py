@@ -48,11 +48,14 @@ def row(name: str, *advisories: str) -> dict[str, Any]:
 
 
 def test_the_table_says_what_nobody_explains(small: Small) -> None:
-    assert old_environments.results(small.project) == "Not measured yet.\n"
+    for part in (old_environments.summary, old_environments.results):
+        assert part(small.project) == "Not measured yet.\n"
     rows = [row("0.29.0", "VETTED-0159"), row("1.9.0")]
     evidence.record(small.project, "old-environments", "it", {"rows": rows}, small.scratch())
     text = old_environments.results(small.project)
-    assert text.startswith("**1 of 2** red probes in 2 environments have an advisory for those versions. Measured on ")
+    assert old_environments.summary(small.project).startswith(
+        "**1 of 2** red probes in 2 environments have an advisory for those versions. Measured on "
+    )
     assert "`interactions` (VETTED-0159)" in text
     assert "`interactions` (**no advisory**)" in text
 

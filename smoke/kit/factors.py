@@ -19,12 +19,16 @@ PROMPTS = 48  # of the data
 ROWS = 6  # completions of a micro-batch, if not one
 LENGTH = 12  # tokens of a completion, at most
 BETA = 0.1
-ENTROPY_BONUS = 0.05
+ENTROPY_BONUS = 0.05  # its coefficient, where it is adaptive that of the beginning
+ADAPTIVE = {"entropy_coef_delta": 0.02, "entropy_coef_min": 0.02, "entropy_coef_max": 0.1, "entropy_target": 4.3}
+OPENING = "So: "  # how answers begin, an option of the tiny chat template
+OFF_POLICY = 0.001  # nats a token; as far from the policy that sampled as the worse half of completions soon is
+SOFT, GAMMA = (0.7, 1.4), ((1.5, 2.5), (2.5, 1.5))  # SAPO's temperatures and VESPO's exponents and rates, if not TRL's
 TOP = 0.25  # of the tokens by entropy; exact in binary, so that both quantiles are of the same place
 REWARD_WEIGHTS = (1.0, -0.5)
 CLIPPED = 0.3  # max_grad_norm
 MIXUP = 0.6
-CAP = 1.2  # of the correction for another sampler
+CAP, LEAST = 1.2, 0.9  # of the correction for another sampler; no least one by default
 SGD, ADAMW = {"none": 0.003, "adapter": 0.05}, {"none": 0.0003, "adapter": 0.003}
 # Of a gradient whose norm has no limit, SGD takes a part. With the whole rate one run in thirty diverged; with a sixth,
 # two in twelve of an adapter that the rank stabilises.
@@ -52,6 +56,10 @@ _WITHOUT: dict[str, Any] = {
     "pad_to_multiple_of": None,
     "top_entropy_quantile": 1.0,
     "entropy_coef": 0.0,
+    "use_adaptive_entropy": False,
+    "off_policy_mask_threshold": None,
+    "shuffle_dataset": True,
+    "chat_template_kwargs": None,
     "reward_weights": None,
     "vllm_enable_sleep_mode": False,
     "vllm_importance_sampling_correction": False,
@@ -96,6 +104,8 @@ def period(row: Row) -> int:
 
 def steps_per_epoch(row: Row, ranks: int) -> float:
     """The steps in which each prompt is sampled for once."""
+    if row.get("order") == "streamed":
+        return steps(row)  # a stream's length is unknown: the run is the epoch
     prompts = completions(row) * ranks * micro_batches(row) // generations(row)
     return (PROMPTS // prompts) * micro_batches(row) * iterations(row) / accumulation(row)
 
@@ -103,6 +113,16 @@ def steps_per_epoch(row: Row, ranks: int) -> float:
 def steps(row: Row) -> int:
     """The steps of the run: two generations, and two steps at least."""
     return 2 * period(row)
+
+
+def reference_period(row: Row) -> int:
+    """The steps after which the reference moves towards the policy, 0 if it never does."""
+    return {"moving reference": 1, "reference of every second step": 2}.get(row["kl"], 0)
+
+
+def opening(row: Row) -> str:
+    """How answers begin, by an option of the chat template."""
+    return OPENING if row["prompts"] == "chat with options" else ""
 
 
 def learning_rate(row: Row) -> float:
@@ -132,9 +152,9 @@ def options(row: Row) -> dict[str, Any]:
         ],
         "beta": 0.0 if row["kl"] == "off" else BETA,
         "use_bias_correction_kl": row["kl"] == "weighted",
-        "sync_ref_model": row["kl"] == "moving reference",
+        "sync_ref_model": reference_period(row) > 0,
         "ref_model_mixup_alpha": MIXUP,
-        "ref_model_sync_steps": 1,
+        "ref_model_sync_steps": reference_period(row) or 1,
         "mask_truncated_completions": row["truncated"] == "masked",
         **_SAMPLING[row.get("sampling", "plain")],
         "gradient_checkpointing": row["checkpointing"] != "off",
@@ -145,8 +165,16 @@ def options(row: Row) -> dict[str, Any]:
         "learning_rate": learning_rate(row),
         "pad_to_multiple_of": 16 if row.get("padding") == "to 16" else None,
         "top_entropy_quantile": TOP if row["entropy"] == "top quarter" else 1.0,
-        "entropy_coef": ENTROPY_BONUS if row["entropy"] == "bonus" else 0.0,
+        "entropy_coef": ENTROPY_BONUS if row["entropy"] in ("bonus", "adaptive bonus") else 0.0,
+        "use_adaptive_entropy": row["entropy"] == "adaptive bonus",
+        "off_policy_mask_threshold": OFF_POLICY if row.get("off-policy") == "masked" else None,
+        "shuffle_dataset": row.get("order", "shuffled") == "shuffled",
+        "chat_template_kwargs": {"opening": opening(row)} if opening(row) else None,
     }
+    if row["entropy"] == "adaptive bonus":
+        chosen |= ADAPTIVE
+    if row.get("constants") == "own":
+        chosen |= _CONSTANTS.get(row["loss"], {})
     if "correction" in row:
         chosen |= {
             "use_vllm": True,
@@ -157,6 +185,8 @@ def options(row: Row) -> dict[str, Any]:
         if row["correction"] != "off":
             chosen["vllm_importance_sampling_mode"] = row["correction"]
             chosen["vllm_importance_sampling_clip_max"] = CAP
+            if row["constants"] == "own":
+                chosen["vllm_importance_sampling_clip_min"] = LEAST
     if row["checkpointing"] != "off":
         chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": row["checkpointing"] == "reentrant"}
     return chosen
@@ -169,6 +199,15 @@ _CLIPS: dict[str, tuple[float, float | None, float | None, float]] = {
     "two-sided": (0.05, 0.02, 1.03, 1.02),
 }
 CLIP = 0.05
+_CONSTANTS = {
+    "sapo": {"sapo_temperature_pos": SOFT[0], "sapo_temperature_neg": SOFT[1]},
+    "vespo": {
+        "vespo_k_pos": GAMMA[0][0],
+        "vespo_lambda_pos": GAMMA[0][1],
+        "vespo_k_neg": GAMMA[1][0],
+        "vespo_lambda_neg": GAMMA[1][1],
+    },
+}
 _SAMPLING: dict[str, dict[str, Any]] = {
     "plain": {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None},
     "cold": {"temperature": 0.7, "top_p": 1.0, "top_k": 0, "min_p": None},
@@ -249,4 +288,7 @@ def objective(row: Row) -> Objective:
         clipping=_CLIPPING.get(row["loss"], "ratio"),
         per_sequence=chosen["importance_sampling_level"] == "sequence",
         delta=math.inf if chosen["delta"] is None else chosen["delta"],
+        off_policy=OFF_POLICY if row.get("off-policy") == "masked" else math.inf,
+        soft=SOFT if row.get("constants") == "own" else Objective.soft,
+        gamma=GAMMA if row.get("constants") == "own" else Objective.gamma,
     )

@@ -45,9 +45,13 @@ class Training:
         self.directory = context.directory / f"model-{context.rank}"
         self.output = context.directory / "trainer"
         self.snapshot: Callable[[Any], Weights] = _gather if row.get("backend") == "zero3" else grpo.snapshot
-        self.conversational = row["prompts"] == "chat"
+        self.conversational = row["prompts"] != "text"
         self.data = journal.dataset(factors.PROMPTS, conversational=self.conversational)
         self.eval_data = journal.dataset(EVAL_PROMPTS, conversational=self.conversational, part=journal.EVAL)
+
+    def tokens(self, row: dict[str, Any]) -> journal.Tokens:
+        """The tokens of the prompt of a row of the data."""
+        return journal.prompt_tokens(row, factors.opening(self.row))
 
     def save_model(self) -> None:
         """Save the model that training starts from. About half of its completions end by themselves."""
@@ -117,7 +121,7 @@ class Training:
             "num_generations": factors.generations(row),
             "per_device_train_batch_size": factors.completions(row),
             "max_completion_length": factors.LENGTH,
-            "train_dataset": self.data,
+            "train_dataset": self.data.to_iterable_dataset() if row.get("order") == "streamed" else self.data,
             # The table that users look at, in some of the rows; as a file alone, because drawing it takes long.
             "log_completions": not self.conversational,
             **({"num_completions_to_print": 0} if "num_completions_to_print" in known else {}),

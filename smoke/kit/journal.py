@@ -136,12 +136,12 @@ def dataset(count: int, *, conversational: bool, part: str = "train") -> Any:
     return Dataset.from_list(rows)
 
 
-def prompt_tokens(row: dict[str, Any]) -> Tokens:
+def prompt_tokens(row: dict[str, Any], opening: str = "") -> Tokens:
     """The tokens of a row's prompt, without a tokenizer: characters, and the chat template written out."""
     prompt = row["prompt"]
     if not isinstance(prompt, str):
         prompt = "".join(f"{tiny.SPECIAL[2]}{m['role']}\n{m['content']}{tiny.SPECIAL[3]}\n" for m in prompt)
-        prompt += f"{tiny.SPECIAL[2]}assistant\n"
+        prompt += f"{tiny.SPECIAL[2]}assistant\n{opening}"
     return tokens_of(prompt)
 
 

@@ -19,8 +19,9 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "scale": ("group", "batch", "none"),
     "rewards": ("one", "two weighted", "none for some prompts", "none for some completions"),
     "aggregation": ("sum", "each first"),
-    "kl": ("off", "plain", "weighted", "moving reference"),
+    "kl": ("off", "plain", "weighted", "moving reference", "reference of every second step"),
     "truncated": ("counted", "masked"),
+    "off-policy": ("counted", "masked"),
     "sampling": ("plain", "cold", "hot, top-p", "top-k", "min-p"),
     "architecture": ("qwen2", "llama", "qwen3"),
     "heads": ("2 on 1 of 32", "4 on 4 of 16", "4 on 2 of 24"),
@@ -33,9 +34,11 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "rate": ("constant", "linear"),
     "saving": ("never", "every step", "resumed"),
     "evaluation": ("never", "at start and between"),
-    "prompts": ("chat", "text"),
+    "prompts": ("chat", "text", "chat with options"),
     "padding": ("none", "to 16"),
-    "entropy": ("ignored", "top quarter", "bonus"),
+    "entropy": ("ignored", "top quarter", "bonus", "adaptive bonus"),
+    "constants": ("default", "own"),
+    "order": ("shuffled", "as given", "streamed"),
     "generations": ("3", "2"),
     "micro-batch": ("six completions", "one completion"),
 }
@@ -52,6 +55,7 @@ RANK_FACTORS: dict[str, tuple[str, ...]] = {
             "iterations",
             "scale",
             "truncated",
+            "off-policy",
             "adapter",
             "checkpointing",
             "optimizer",
@@ -59,20 +63,21 @@ RANK_FACTORS: dict[str, tuple[str, ...]] = {
             "evaluation",
             "embedding",
             "prompts",
+            "order",
         )
     },
     "loss": ("dapo", "grpo", "bnpo", "dr_grpo"),
     "rewards": ("one", "two weighted", "none for some completions"),
     "kl": ("off", "plain"),
     "saving": FACTORS["saving"],
-    "entropy": ("ignored", "top quarter"),
+    "entropy": ("ignored", "top quarter", "adaptive bonus"),
 }
 
 # Of runs whose sampler is a stand-in for vLLM in the trainer's process.
 SAMPLER_FACTORS: dict[str, tuple[str, ...]] = {
     "correction": ("sequence_mask", "off", "token_truncate", "token_mask", "sequence_truncate"),
     "sleep": ("off", "on"),
-    "loss": ("dapo", "grpo", "bnpo", "cispo"),
+    "loss": ("dapo", "grpo", "bnpo", "cispo", "vespo"),
     "generation": FACTORS["generation"][:2],
     "accumulation": FACTORS["accumulation"][:2],
     "rewards": ("one", "none for some completions"),
@@ -83,6 +88,7 @@ SAMPLER_FACTORS: dict[str, tuple[str, ...]] = {
             "ratio",
             "iterations",
             "truncated",
+            "off-policy",
             "sampling",
             "adapter",
             "embedding",
@@ -94,6 +100,7 @@ SAMPLER_FACTORS: dict[str, tuple[str, ...]] = {
             "optimizer",
             "gradient norm",
             "entropy",
+            "constants",
             "scale",
             "generations",
             "micro-batch",
@@ -117,11 +124,16 @@ IMPOSSIBLE: tuple[tuple[tuple[str, str], tuple[str, str], str], ...] = (
     ),
     *(
         (
-            ("kl", "moving reference"),
+            ("kl", reference),
             ("adapter", adapter),
             "the reference of an adapter is the model without it: TRL refuses sync_ref_model",
         )
+        for reference in ("moving reference", "reference of every second step")
         for adapter in ("LoRA", "rank-stabilised", "LoRA, whole head")
+    ),
+    *(
+        (("correction", level), ("loss", "vespo"), "VESPO weighs tokens: TRL refuses importances of sequences")
+        for level in ("sequence_mask", "sequence_truncate")
     ),
     (
         ("embedding", "tied"),

@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from smoke.kit import extremes, factors, metrics, optimizer, oracle, sampled
+from smoke.kit import evaluation, extremes, factors, metrics, optimizer, oracle, sampled
+from smoke.kit.entropy import Bonus
 from smoke.kit.journal import Weights
 from smoke.kit.oracle import Run
+from smoke.kit.samples import Sampled
 
 if TYPE_CHECKING:
     from smoke.kit.interaction import Stretch, Training
@@ -29,23 +31,30 @@ def measure(training: Training, stretches: list[list[Stretch]]) -> Measured:
     worst: dict[str, dict[str, float]] = {}
     counts: Counter[str] = Counter()
     wrong: dict[str, list[str]] = {"data_wrong": [], "trained_wrong": [], "saved_wrong": []}
-    follower = optimizer.Follower(row)
+    follower, bonus, earlier = optimizer.Follower(row), Bonus(row), 0
+    batches: list[list[Sampled]] = []
     for stretch in stretches:
-        run = Run(row, training.shape, training.adapter, initial, [part.journal for part in stretch])
+        run = Run(row, training.shape, training.adapter, initial, [part.journal for part in stretch], earlier)
         wrong["data_wrong"] += list(sampled.data_wrong(training, run))
         wrong["data_wrong"] += list(sampled.table_wrong(training, run))
         wrong["trained_wrong"] += run.trained_wrong()
         wrong["saved_wrong"] += stretch[0].saved_wrong
-        _measure_steps(run, follower, worst, counts)
+        _measure_steps(run, follower, bonus, worst, counts)
         if (handover := stretch[0].handover) is not None:
             wrong.setdefault("handover_wrong", []).extend(handover.wrong)
             worst.setdefault("weights_error", {})[f"from step {run.journals[0].start}"] = handover.error
         for place, distance in sampled.distances(run).items():
             worst.setdefault("sampling_distance", {})[place] = distance
-        for place, error in sampled.evaluation_errors(training, run).items():
+        for place, error in evaluation.reward_errors(training, run).items():
             worst.setdefault("eval_error", {})[place] = error
+        errors = evaluation.metric_errors(run, bonus)
+        counts["metrics"] += len(errors)
+        worst.setdefault("metric_error", {}).update(errors)
+        batches += run.batches
+        earlier += metrics.tokens(sample for batch in run.batches for sample in batch)
     if training.adapter is not None:
         worst["start_error"] = start_errors(initial)
+    wrong["data_wrong"] += sampled.ordered_wrong(training, batches)
     wrong["data_wrong"] += sampled.repeated([part.journal for stretch in stretches for part in stretch[:1]])
     result: Measured = {name: extremes.outermost(values) for name, values in worst.items()}
     result |= {name: (float(len(texts)), "; ".join(texts[:3])) for name, texts in wrong.items()}
@@ -65,12 +74,12 @@ def start_errors(initial: Weights) -> dict[str, float]:
 
 
 def _measure_steps(
-    run: Run, follower: optimizer.Follower, worst: dict[str, dict[str, float]], counts: Counter[str]
+    run: Run, follower: optimizer.Follower, bonus: Bonus, worst: dict[str, dict[str, float]], counts: Counter[str]
 ) -> None:
     journal = run.journals[0]
     for index, step in enumerate(journal.steps):
         number = journal.start + index + 1
-        expected = run.expected(index)
+        expected = run.expected(index, bonus)
         counts["steps"] += 1
         counts["metrics"] += 0
         clipped = follower.clip(expected.gradients, expected.norm)
@@ -85,7 +94,8 @@ def _measure_steps(
             counts["near_edge"] += 1
             follower.lost = follower.lost or follower.remembers
             continue
-        _count(expected, counts)
+        _count(run, expected, counts)
+        counts["with_bonus"] += bonus.effects[-2] > 0 and run.row["entropy"] == "adaptive bonus"
         counts["metrics"] += len(errors["metric_error"])
         for name, named in errors.items():
             worst.setdefault(name, {}).update(named)
@@ -122,7 +132,7 @@ def _step_errors(
     return errors
 
 
-def _count(expected: oracle.Expected, counts: Counter[str]) -> None:
+def _count(run: Run, expected: oracle.Expected, counts: Counter[str]) -> None:
     """What the step had of what faults need to show: clipped and masked tokens, ratios other than one, a direction."""
     counts["steps_without_gradient"] += expected.norm < 1e-9
     for part, scores in expected.scores:
@@ -134,6 +144,7 @@ def _count(expected: oracle.Expected, counts: Counter[str]) -> None:
             counts["off_policy"] += bool((ratio - 1).abs().max() > 1e-3)
             counts["clipped"] += bool((ratio > 1 + factors.CLIP).any()) and sample.advantage > 0
             counts["clipped"] += bool((ratio < 1 - factors.CLIP).any()) and sample.advantage < 0
+            counts["left_behind"] += run.left_behind(sample, score)
             counts["none"] += any(map(math.isnan, sample.rewards))
             counts["truncated"] += sample.truncated
             counts["completions"] += 1

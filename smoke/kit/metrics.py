@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from smoke.kit import extremes, factors, reference
-from smoke.kit.oracle import EDGE, Expected, Run
-from smoke.kit.samples import Sampled, Scored, distance_to_cap, importance
+from smoke.kit.oracle import EDGE, Expected, Pair, Run
+from smoke.kit.samples import Part, Sampled, Scored, distance_to_cap, importance
 
 # A metric that releases define in several ways has several values; what is logged must be one of them.
 Metrics = dict[str, tuple[float, ...]]
@@ -23,14 +23,32 @@ def of_step(run: Run, index: int, expected: Expected) -> Metrics:
     numbers = [i for i, generation in enumerate(run.generations(run.journals[0])) if generation.step == index + 1]
     if numbers:
         metrics |= of_batches(run, [run.batches[i] for i in numbers])
+        seen = [sample for batch in run.batches[: numbers[-1] + 1] for sample in batch]
+        metrics["num_tokens"] = (run.earlier_tokens + tokens(seen),)
     if numbers and run.row.get("correction", "off") != "off":
         metrics |= _sampling(run, numbers)
     count = len(run.journals[0].steps[index].passes)
     ranks = len(run.journals)
     # `scores` go micro-batch by micro-batch, and within each rank by rank.
-    together = [expected.scores[i * ranks : (i + 1) * ranks] for i in range(count)]
+    metrics |= of_parts(run, [expected.scores[i * ranks : (i + 1) * ranks] for i in range(count)])
+    if "bonus" in run.row["entropy"]:
+        metrics["entropy_coef"] = (expected.coefficient,)
+        # The mean over micro-batches, of which each has its part of a step's tokens.
+        share = factors.accumulation(run.row) if run.objective.average == "token" else 1
+        metrics["policy_loss"] = (expected.policy / share,)
+    return metrics
+
+
+def tokens(samples: Iterable[Sampled]) -> int:
+    """The tokens of prompts and completions."""
+    return sum(len(sample.prompt) + len(sample.completion) for sample in samples)
+
+
+def of_parts(run: Run, together: Sequence[Sequence[Pair]]) -> Metrics:
+    """The metrics of micro-batches, each of all ranks."""
     flat = [[score for _, scores in parts for score in scores] for parts in together]
     advantages = [[s.advantage if s else 0.0 for part, _ in parts for s in part.samples] for parts in together]
+    metrics: Metrics = {}
     metrics["entropy"] = (mean(_token_mean(scores, lambda s: s.entropy) for scores in flat),)
     if run.objective.beta:
         metrics["kl"] = (
@@ -38,7 +56,8 @@ def of_step(run: Run, index: int, expected: Expected) -> Metrics:
         )
     # Rounding decides which sign an advantage of almost nothing has.
     if all(abs(advantage) > 1e-5 for directions in advantages for advantage in directions):
-        metrics |= _clipping(run, flat, advantages)
+        weights = [[_importance(run, part, scores) for part, scores in parts] for parts in together]
+        metrics |= _clipping(run, flat, advantages, [[w for own in parts for w in own] for parts in weights])
     return metrics
 
 
@@ -109,7 +128,14 @@ def _distance(sample: Sampled, then: Any) -> Any:
     return (then - torch.tensor(sample.logprobs, dtype=torch.float64)).abs()
 
 
-def _clipping(run: Run, flat: list[list[Scored | None]], advantages: list[list[float]]) -> Metrics:
+def _importance(run: Run, part: Part, scores: Sequence[Scored | None]) -> list[Any]:
+    pairs = zip(part.samples, scores, strict=True)
+    return [1 if a is None or s is None else importance(run.row, a, s.then) for a, s in pairs]
+
+
+def _clipping(
+    run: Run, flat: list[list[Scored | None]], advantages: list[list[float]], importances: list[list[Any]]
+) -> Metrics:
     """How many tokens were clipped, by the kind of clipping."""
     import torch
 
@@ -117,10 +143,10 @@ def _clipping(run: Run, flat: list[list[Scored | None]], advantages: list[list[f
     if o.clipping == "gamma":
         weights = [
             [
-                1.0 if s is None else reference.gamma_weight(o, a, s.now, s.then)
-                for s, a in zip(scores, directions, strict=True)
+                1.0 if s is None else reference.gamma_weight(o, a, s.now, s.then, w)
+                for s, a, w in zip(scores, directions, weights, strict=True)
             ]
-            for scores, directions in zip(flat, advantages, strict=True)
+            for scores, directions, weights in zip(flat, advantages, importances, strict=True)
         ]
         return {"vespo/phi_seq_mean": (mean(map(mean, weights)),)}
     if o.clipping == "soft":

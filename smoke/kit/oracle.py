@@ -15,6 +15,7 @@ from typing import Any
 
 from smoke.kit import decoder, factors, reference, tiny
 from smoke.kit.decoder import Adapter, Shape
+from smoke.kit.entropy import Bonus, mean_entropy, top_threshold
 from smoke.kit.factors import Row
 from smoke.kit.journal import Generation, Journal, Tokens, Weights
 from smoke.kit.reference import Objective
@@ -24,30 +25,40 @@ from smoke.kit.samples import PAD, Part, Sampled, Scored, distance_to_cap, impor
 EDGE = 2e-5
 
 
+# A micro-batch of one rank, and what the policies say of each of its samples.
+Pair = tuple[Part, list[Scored | None]]
+
+
 @dataclass
 class Expected:
     """What a step should have done; `loss` is the mean over the ranks, `gradients` are from before clipping.
 
-    `scores` are those of every sample of every part. `near` is how near the nearest edge was.
+    `policy` is the loss without the bonus for entropy, and `coefficient` that of the bonus after the step. `scores` are
+    those of every sample of every part. `near` is how near the nearest edge was.
     """
 
     loss: float
+    policy: float
+    coefficient: float
     gradients: Weights
     norm: float
-    scores: list[tuple[Part, list[Scored | None]]]
-    kept: list[list[Any]]
+    scores: list[Pair]
     near: float
 
 
 @dataclass
 class Run:
-    """A run, or the part of one from a start to the next stop, as its ranks recorded it."""
+    """A run, or the part of one from a start to the next stop, as its ranks recorded it.
+
+    `earlier_tokens` are those of prompts and completions of the parts before.
+    """
 
     row: Row
     shape: Shape
     adapter: Adapter | None
     initial: Weights
     journals: list[Journal]
+    earlier_tokens: int = 0
     objective: Objective = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,14 +131,21 @@ class Run:
     def reference_at(self, steps: int) -> Weights:
         """The reference model's weights after so many steps of this run."""
         weights = {name: weight.double() for name, weight in self.initial.items()}
-        if self.row["kl"] == "moving reference":
-            for index in range(steps):
+        if period := factors.reference_period(self.row):
+            start = self.journals[0].start
+            for index in (i for i in range(steps) if (start + i + 1) % period == 0):
                 after = self.journals[0].after(index)
                 weights = {
                     name: factors.MIXUP * after[name].double() + (1 - factors.MIXUP) * weight
                     for name, weight in weights.items()
                 }
         return decoder.plain(weights, self.adapter, without=True)
+
+    def policy_at(self, steps: int) -> Weights:
+        """The policy's weights after so many steps of this run, merged."""
+        record = self.journals[0]
+        weights = record.steps[steps].before if steps < len(record.steps) else record.last
+        return decoder.plain({name: weight.double() for name, weight in weights.items()}, self.adapter)
 
     @cached_property
     def fixed(self) -> list[dict[Tokens, tuple[Any, Any]]]:
@@ -138,15 +156,12 @@ class Run:
         with torch.no_grad():
             for batch, generation in zip(self.batches, self.generations(self.journals[0]), strict=True):
                 begun = max(generation.step - 1, 0)
-                sampler = decoder.plain(
-                    {name: w.double() for name, w in self.journals[0].steps[begun].before.items()}, self.adapter
-                )
-                then = self._score(sampler, batch)
-                first = self._score(self.reference_at(begun), batch) if self.objective.beta else {}
+                then = self.score(self.policy_at(begun), batch)
+                first = self.score(self.reference_at(begun), batch) if self.objective.beta else {}
                 scored.append({key: (value[0], first[key][0] if first else None) for key, value in then.items()})
         return scored
 
-    def _score(self, weights: Weights, samples: Iterable[Sampled]) -> dict[Tokens, tuple[Any, Any]]:
+    def score(self, weights: Weights, samples: Iterable[Sampled]) -> dict[Tokens, tuple[Any, Any]]:
         """Log-probabilities and entropies of every completion's tokens, by all its tokens."""
         rows = {sample.prompt + sample.completion: sample for sample in samples}
         if not rows:
@@ -154,26 +169,32 @@ class Run:
         scores = decoder.logits(self.shape, weights, list(rows), PAD) / self.objective.temperature
         return {row: of_tokens(score, sample) for score, (row, sample) in zip(scores, rows.items(), strict=True)}
 
-    def expected(self, index: int) -> Expected:
-        """What the step at this index should have done."""
+    def expected(self, index: int, bonus: Bonus) -> Expected:
+        """What the step at this index should have done. `bonus` is that of the steps before, and takes note of it."""
         import torch
 
         parameters = self.weights_before(index)
         together = self.parts(index)
         present = [sample for parts in together for part in parts for sample in part.samples if sample is not None]
-        now = self._score(decoder.plain(parameters, self.adapter), present)
+        now = self.score(decoder.plain(parameters, self.adapter), present)
         scores = [
             [(part, [self._scored(part.batch, sample, now) for sample in part.samples]) for part in parts]
             for parts in together
         ]
-        losses, kept, near = [], [], [math.inf]
+        losses, near, entropies = [], [], []
         for parts in scores:
-            masks, gap = self._kept(parts)
-            kept += masks
-            near += [gap, *(self._nearest_edge(scored) for _, scored in parts)]
-            near += [self._nearest_cap(part, scored) for part, scored in parts]
-            losses += [self._loss(part, scored, mask) for (part, scored), mask in zip(parts, masks, strict=True)]
-        loss = torch.stack(losses).sum() / len(self.journals)
+            masks, gap = self.kept(parts)
+            near += [gap, self.nearest(parts)]
+            # The tokens that a generation gives to a step, on average, if not all of them are for one step.
+            tokens = self.counted(self.batches[parts[0][0].batch]) * factors.accumulation(self.row)
+            tokens /= factors.micro_batches(self.row)
+            losses += [self.loss(pair, mask, tokens) for pair, mask in zip(parts, masks, strict=True)]
+            entropies += [mean_entropy(scored, mask) for (_, scored), mask in zip(parts, masks, strict=True)]
+        share = 1 if self.objective.average == "token" else 1 / factors.accumulation(self.row)
+        policy = torch.stack(losses).sum() * share / len(self.journals)
+        loss = policy - bonus.effects[-1] * torch.stack([mean for mean, _ in entropies]).mean()
+        bonus.note(entropies)
+        near.append(bonus.near)
         trained = {name: weight for name, weight in parameters.items() if weight.requires_grad}
         if loss.requires_grad:
             gradients = dict(
@@ -183,7 +204,8 @@ class Run:
             gradients = dict.fromkeys(trained)
         gradients = {n: torch.zeros_like(trained[n]) if g is None else g for n, g in gradients.items()}
         norm = math.sqrt(sum(g.square().sum().item() for g in gradients.values()))
-        return Expected(loss.item(), gradients, norm, [pair for parts in scores for pair in parts], kept, min(near))
+        flat = [pair for parts in scores for pair in parts]
+        return Expected(loss.item(), policy.item(), bonus.coefficient, gradients, norm, flat, min(near))
 
     def _scored(self, batch: int, sample: Sampled | None, now: Mapping[Tokens, tuple[Any, Any]]) -> Scored | None:
         if sample is None:
@@ -191,7 +213,7 @@ class Run:
         row = sample.prompt + sample.completion
         return Scored(now[row][0], *self.fixed[batch][row], now[row][1])
 
-    def _kept(self, parts: list[tuple[Part, list[Scored | None]]]) -> tuple[list[list[Any]], float]:
+    def kept(self, parts: list[Pair]) -> tuple[list[list[Any]], float]:
         """Which tokens count, for every sample of a micro-batch of every rank, and how near the threshold is to one."""
         import torch
 
@@ -204,6 +226,11 @@ class Run:
         masks = [[1 if s is None else (s.entropy >= threshold).double() for s in scored] for _, scored in parts]
         return masks, gap
 
+    def nearest(self, parts: list[Pair]) -> float:
+        """How near the nearest ratio, importance or completion of a micro-batch is to where rounding decides."""
+        edges = [self._nearest_edge(scored) for _, scored in parts]
+        return min([*edges, *(self._nearest_limit(part, scored) for part, scored in parts)])
+
     def _nearest_edge(self, scored: Sequence[Scored | None]) -> float:
         o = self.objective
         edges = {"ratio": (1 - o.epsilon, 1 + o.epsilon_high, o.delta), "weight": (o.epsilon_high,)}.get(o.clipping, ())
@@ -215,60 +242,49 @@ class Run:
         ]
         return min(distances, default=math.inf)
 
-    def _nearest_cap(self, part: Part, scored: Sequence[Scored | None]) -> float:
-        """How near the nearest importance is to where it would be masked."""
-        distances = [
-            distance_to_cap(self.row, sample, s.then)
-            for sample, s in zip(part.samples, scored, strict=True)
-            if sample is not None and s is not None
-        ]
+    def _nearest_limit(self, part: Part, scored: Sequence[Scored | None]) -> float:
+        """How near the nearest importance or completion is to where it would be masked."""
+        pairs = [(a, s) for a, s in zip(part.samples, scored, strict=True) if a is not None and s is not None]
+        distances = [distance_to_cap(self.row, sample, s.then) for sample, s in pairs]
+        distances += [abs(self._drift(sample, s) - self.objective.off_policy) for sample, s in pairs]
         return min(distances, default=math.inf)
 
-    def _loss(self, part: Part, scored: Sequence[Scored | None], kept: Sequence[Any]) -> Any:
-        """What a micro-batch adds to the loss of its rank."""
+    def left_behind(self, sample: Sampled, score: Scored) -> bool:
+        """Does a completion not count, because the policy has moved away from it?"""
+        return sample.advantage < 0 and self._drift(sample, score) > self.objective.off_policy
+
+    def _drift(self, sample: Sampled, score: Scored) -> float:
         import torch
 
-        o, share = self.objective, 1 / factors.accumulation(self.row)
+        sampler = torch.tensor(sample.logprobs, dtype=torch.float64) if sample.logprobs else score.then
+        return reference.drift(score.now, sampler)
+
+    def counted(self, batch: Iterable[Sampled]) -> float:
+        """The tokens of a generation of all ranks that are trained on, a rank's share of them."""
+        masks = self.objective.mask_truncated
+        return max(sum(len(s.completion) for s in batch if not (masks and s.truncated)), 1) / len(self.journals)
+
+    def loss(self, pair: Pair, kept: Sequence[Any], tokens: float) -> Any:
+        """The policy loss of a micro-batch of one rank, averaged as the objective says; `tokens` are those of a step.
+
+        Without the division by the micro-batches of a step, but with that by its tokens.
+        """
+        import torch
+
+        o = self.objective
         sums, lengths = [], []
-        for sample, score, mask in zip(part.samples, scored, kept, strict=True):
+        for sample, score, mask in zip(pair[0].samples, pair[1], kept, strict=True):
             if sample is None or score is None:
                 sums.append(torch.zeros((), dtype=torch.float64))
                 lengths.append(0)
                 continue
-            weight = mask * importance(self.row, sample, score.then)
-            tokens = reference.token_losses(o, sample.advantage, score.now, score.then, score.first, weight)
-            sums.append(tokens.sum())
-            lengths.append(len(tokens))
-        total = torch.stack(sums).sum()
+            weight = importance(self.row, sample, score.then)
+            counts = mask * (not self.left_behind(sample, score))
+            losses = reference.token_losses(o, sample.advantage, score.now, score.then, score.first, counts, weight)
+            sums.append(losses.sum())
+            lengths.append(len(losses))
         if o.average == "sequence":
-            means = [tokens / max(length, 1) for tokens, length in zip(sums, lengths, strict=True)]
-            loss = torch.stack(means).mean() * share
-        elif o.average == "token":
-            # The tokens that a generation gives to a step, on average, if not all of them are for one step.
-            counted = sum(len(s.completion) for s in self.batches[part.batch] if not (o.mask_truncated and s.truncated))
-            divided = factors.accumulation(self.row) / factors.micro_batches(self.row)
-            loss = total / (max(counted, 1) * divided / len(self.journals))
-        else:
-            count = {"part": max(sum(lengths), 1), "length": len(sums) * o.length, "sum": len(sums)}[o.average]
-            loss = total / count * share
-        if self.row["entropy"] == "bonus":
-            entropies = [score.entropy for score in scored if score is not None]
-            if entropies:
-                loss = loss - factors.ENTROPY_BONUS * torch.cat(entropies).mean() * share
-        return loss
-
-
-def top_threshold(entropies: Any) -> tuple[float, float]:
-    """The entropy, in nats, from which a token of a micro-batch counts, and how near others are to it.
-
-    The threshold may be the entropy of a token, which then counts whatever rounding does. Where several tokens have
-    that entropy, as the first ones of a prompt's completions do, ranks that pad differently round them differently: the
-    distance is 0.
-    """
-    import torch
-
-    threshold = torch.quantile(entropies, 1 - factors.TOP)
-    distances = sorted((entropies - threshold).abs().tolist())
-    if distances[0] == 0:
-        distances = distances[1:]
-    return threshold.item(), min(distances, default=math.inf)
+            means = [total / max(length, 1) for total, length in zip(sums, lengths, strict=True)]
+            return torch.stack(means).mean()
+        count = {"token": tokens, "part": max(sum(lengths), 1), "length": len(sums) * o.length, "sum": len(sums)}
+        return torch.stack(sums).sum() / count[o.average]

@@ -3,7 +3,7 @@
 DeepSeekMath (arXiv 2402.03300) for the group's advantages, the ratio, the clipping and the KL divergence; Dr. GRPO
 (arXiv 2503.20783) for the constant normaliser and the rewards that are not scaled; DAPO (arXiv 2503.14476) for the
 two clipping bounds, the mean over tokens and the truncated completions that do not count; DeepSeek-V3.2 (arXiv
-2512.02556) for the KL divergence weighted by the ratio.
+2512.02556) for the KL divergence weighted by the ratio, and for completions that the policy has left behind.
 
 The other objectives that TRL offers: one ratio per sequence (GSPO, arXiv 2507.18071), also summed over its tokens
 (LUSPO, arXiv 2602.05261); a bound for ratios of worse completions (INTELLECT-2, arXiv 2505.07291); clipped weights
@@ -44,6 +44,9 @@ class Objective:
     `clipping` is what keeps a ratio from growing: "ratio" clips it (PPO, GRPO), "weight" clips it as a constant factor
     of the log-probability (CISPO), "soft" is a sigmoid whose temperatures are `soft`, for better and worse completions
     (SAPO), "gamma" weighs sequences with the exponents and rates of `gamma`, for better and worse ones (VESPO).
+
+    A completion that is worse than its group does not count when a token of it is less likely by more than
+    `off_policy` nats, on average, than for the sampler.
     """
 
     average: str
@@ -60,6 +63,7 @@ class Objective:
     delta: float = math.inf
     soft: tuple[float, float] = (1.0, 1.05)
     gamma: tuple[tuple[float, float], tuple[float, float]] = ((2.0, 3.0), (3.0, 2.0))
+    off_policy: float = math.inf
 
 
 def log_probs(model: Any, parameters: Mapping[str, Any], samples: Sequence[Sample], temperature: float) -> list[Any]:
@@ -151,10 +155,13 @@ def _spread(values: Any, groups: Sequence[int]) -> Any:
     return result
 
 
-def token_losses(objective: Objective, advantage: float, now: Any, then: Any, first: Any, kept: Any = 1) -> Any:
+def token_losses(
+    objective: Objective, advantage: float, now: Any, then: Any, first: Any, kept: Any = 1, importance: Any = 1
+) -> Any:
     """The losses of a completion's tokens, from their log-probabilities under the three policies of `loss`.
 
-    Only the tokens that are `kept` count, except for the KL divergence.
+    Only the tokens that are `kept` count, each as much as its `importance`, except for the KL divergence. The
+    importance is what the sampler's chances were wrong by.
     """
     import torch
 
@@ -165,11 +172,12 @@ def token_losses(objective: Objective, advantage: float, now: Any, then: Any, fi
         temperature = objective.soft[0] if advantage > 0 else objective.soft[1]
         tokens = -torch.sigmoid(temperature * (ratio - 1)) * 4 / temperature * advantage
     elif objective.clipping == "gamma":
-        tokens = -gamma_weight(objective, advantage, now, then) * advantage * now
+        tokens = -gamma_weight(objective, advantage, now, then, importance) * advantage * now
     else:
         clipped = ratio.clamp(1 - objective.epsilon, 1 + objective.epsilon_high)
         tokens = -torch.minimum(ratio.clamp(max=objective.delta) * advantage, clipped * advantage)
-    tokens = tokens * kept
+    # VESPO's weight has the importance in it.
+    tokens = tokens * kept * (1 if objective.clipping == "gamma" else importance)
     if objective.beta:
         tokens = tokens + objective.beta * divergence(objective, now, then, first)
     return tokens
@@ -187,10 +195,23 @@ def divergence(objective: Objective, now: Any, then: Any, first: Any) -> Any:
     return estimate * ratios(objective, now, then) if objective.weight_kl else estimate
 
 
-def gamma_weight(objective: Objective, advantage: float, now: Any, then: Any) -> float:
-    """VESPO's weight of a sequence, 1 when its ratio is 1: exp(rate) * ratio ** exponent * exp(-rate * ratio)."""
+def drift(now: Any, sampler: Any) -> float:
+    """How much less likely the tokens of a completion have become, in nats a token, than they were for its sampler."""
+    mean: float = (sampler - now).detach().mean().item()
+    return mean
+
+
+def gamma_weight(objective: Objective, advantage: float, now: Any, then: Any, importance: Any = 1) -> float:
+    """VESPO's weight of a sequence, 1 when its ratio is 1: exp(rate) * ratio ** exponent * exp(-rate * ratio).
+
+    The ratio is that to the sampler. An importance of 0 is taken for 1e-8, as is a smaller ratio.
+    """
+    import torch
+
     exponent, rate = objective.gamma[0] if advantage >= 0 else objective.gamma[1]
     change = (now - then).detach().sum().item()
+    change += torch.as_tensor(importance, dtype=torch.float64).clamp(min=1e-8).log().sum().item()
+    change = max(change, math.log(1e-8))
     return math.exp(rate + exponent * change - rate * math.exp(change))
 
 

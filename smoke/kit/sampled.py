@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 # Rounding may decide which tokens are left when two are as near as this at the edge of top_k, top_p or min_p.
 EDGE = 5e-5
+LEAST_SHUFFLED = 3  # of 48 prompts, in order by chance once in 100 000 runs
 TABLE = 2e-4  # how far a number in a table of completions may be from what it should be
 
 
 def data_wrong(training: Training, run: Run) -> Iterator[str]:
     """What is wrong with prompts, texts and tags, and with the moments of generation."""
-    tags = {journal.prompt_tokens(row): row["tag"] for row in (*training.data, *training.eval_data)}
+    tags = {training.tokens(row): row["tag"] for row in (*training.data, *training.eval_data)}
     for rank, record in enumerate(run.journals):
         generations = run.generations(record)
         for i, generation in enumerate(generations):
@@ -49,6 +50,16 @@ def _wrong(generation: Generation, tags: dict[tuple[int, ...], str]) -> Iterator
             yield f"a completion of {len(completion)} tokens"
 
 
+def ordered_wrong(training: Training, batches: Sequence[Sequence[samples.Sampled]]) -> list[str]:
+    """Whether the prompts of all generations of a whole run came in the data's order, or another, as asked for."""
+    prompts = [prompt for batch in batches for prompt in dict.fromkeys(sample.prompt for sample in batch)]
+    given = [training.tokens(row) for row, _ in zip(training.data, prompts, strict=False)]
+    if factors.options(training.row)["shuffle_dataset"]:
+        # So few may be in order by chance.
+        return ["the prompts are not shuffled"] if len(prompts) >= LEAST_SHUFFLED and prompts == given else []
+    return ["the prompts are not in the order of the data"] if prompts != given else []
+
+
 def repeated(journals: Sequence[Journal]) -> list[str]:
     """Prompts that were trained on in more than one generation: the run is shorter than an epoch."""
     counts: Counter[tuple[int, ...]] = Counter()
@@ -72,7 +83,7 @@ def table_wrong(training: Training, run: Run) -> Iterator[str]:
         if not rows:
             yield f"step {number}: an empty table of completions"
         for row in rows:
-            prompt, completion = journal.prompt_tokens(row), row["completion"]
+            prompt, completion = training.tokens(row), row["completion"]
             text = completion if isinstance(completion, str) else completion[-1]["content"]
             if journal.EVAL in tiny.decode(list(prompt)):
                 continue
@@ -102,9 +113,7 @@ def distances(run: Run) -> dict[str, float]:
         if generation.scores is None:
             continue
         # After the last step only an evaluation can follow.
-        begun = max(generation.step - (0 if generation.evaluates else 1), 0)
-        before = record.steps[begun].before if begun < len(record.steps) else record.last
-        weights = decoder.plain({name: w.double() for name, w in before.items()}, run.adapter)
+        weights = run.policy_at(max(generation.step - (0 if generation.evaluates else 1), 0))
         rows = [p + c for p, c in zip(generation.prompts, generation.completions, strict=True)]
         with torch.no_grad():
             logits = decoder.logits(run.shape, weights, rows, samples.PAD)
@@ -147,28 +156,3 @@ def settled(chosen: dict[str, Any], logits: Any) -> tuple[Any, Any]:
         sure &= (chances / least - 1).abs().amin(dim=-1) > EDGE
     chances = torch.where(kept, chances, 0.0)
     return chances / chances.sum(dim=-1, keepdim=True), sure
-
-
-def evaluation_errors(training: Training, run: Run) -> dict[str, float]:
-    """By evaluation, how far the logged reward is from the mean of the rewards; 1 where prompts are wrong."""
-    if run.row["evaluation"] == "never":
-        return {}
-    record = run.journals[0]
-    logged = [entry for entry in record.log if "eval_reward" in entry]
-    rounds = list(zip(*([g for g in j.generations if g.evaluates] for j in run.journals), strict=True))
-    errors = {}
-    prompts = {journal.prompt_tokens(row) for row in training.eval_data}
-    size = len(rounds) // max(1, len(logged))
-    for i, entry in enumerate(logged):
-        batches = [samples.judged(run.row, list(generations)) for generations in rounds[i * size : (i + 1) * size]]
-        counts = Counter(sample.prompt for batch in batches for sample in batch)
-        if counts != dict.fromkeys(prompts, training.eval_generations):
-            errors[f"evaluation {i}: the prompts"] = 1.0
-        # The mean over batches of the mean of those that were judged.
-        expected = metrics.mean(metrics.mean(sample.total for sample in batch) for batch in batches)
-        errors[f"evaluation {i}"] = metrics.distance(entry["eval_reward"], expected)
-    # At the start, and at the end of every generation's steps; a resumed run has two such starts.
-    expected_count = 2 if run.row["saving"] == "resumed" else 3
-    if len(logged) != expected_count:
-        errors["evaluations"] = abs(len(logged) - expected_count)
-    return errors

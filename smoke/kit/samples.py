@@ -60,10 +60,15 @@ def importance(row: Row, sample: Sampled, then: Any) -> Any:
         return 1
     ratio = then - torch.tensor(sample.logprobs, dtype=torch.float64)
     ratio = (ratio if level == "token" else ratio.sum()).exp()
-    cap = factors.CAP
+    least, most = limits(row)
     if how == "mask":
-        return torch.where(ratio > cap, 0.0, ratio)
-    return ratio.clamp(max=cap) if how == "truncate" else ratio
+        return torch.where((ratio > most) | (ratio < least), 0.0, ratio)
+    return ratio.clamp(least, most) if how == "truncate" else ratio
+
+
+def limits(row: Row) -> tuple[float, float]:
+    """The least and the most importance."""
+    return factors.LEAST if row["constants"] == "own" else 0.0, factors.CAP
 
 
 def distance_to_cap(row: Row, sample: Sampled, then: Any) -> float:
@@ -71,8 +76,9 @@ def distance_to_cap(row: Row, sample: Sampled, then: Any) -> float:
     if not row.get("correction", "off").endswith("_mask"):
         return math.inf
     free = {**row, "correction": row["correction"].replace("_mask", "_free")}
-    distance: float = (importance(free, sample, then) - factors.CAP).abs().min().item()
-    return distance
+    ratio = importance(free, sample, then)
+    distances: list[float] = [(ratio - limit).abs().min().item() for limit in limits(row) if limit]
+    return min(distances)
 
 
 def of_tokens(score: Any, sample: Sampled) -> tuple[Any, Any]:

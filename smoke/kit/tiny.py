@@ -14,7 +14,7 @@ VOCABULARY = (*SPECIAL, *_ASCII, *_GREEK)
 
 _CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' + (opening or '') }}{% endif %}"
 )
 
 

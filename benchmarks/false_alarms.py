@@ -1,8 +1,9 @@
 """How often does the suite turn red on a good stack? `python -m benchmarks.false_alarms`
 
 Runs the whole suite many times on the host engine, each time with another seed. More runs than cores go on side by
-side, so that every run is under load. A probe that is red in any of them is a false alarm. The distribution of every
-number is recorded; the documents show it beside the bound.
+side, so that every run is under load; every second run has one core alone, so that torch computes with one thread. A
+probe that is red in any of them is a false alarm. All values of every number are recorded; the documents show their
+range beside the bound. `--add` adds runs to those recorded with the same suite and lock.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
-from builder.base import errors, project, sources
+from builder.base import errors, project, reading, sources
 from builder.certify import hostenv, suite
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.certify.suite import Request
@@ -30,12 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stack", default=STACK)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--add", action="store_true", help="to the recorded runs; seeds go on after theirs")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs side by side")
     parser.add_argument("--probe", action="append", default=[])
     parser.add_argument("--record", action="store_true", help="write docs/evidence/false-alarms.json")
     options = parser.parse_args(arguments)
     home = project.find()
     lock = lockfile.load(home, options.stack)
+    earlier = recorded(home, lock) if options.add else {}
+    if earlier:
+        options.first_seed = earlier["last_seed"] + 1
     if findings := audit.stale(lock):
         raise errors.VettedError(findings[0].what, next_step=findings[0].fix)
     with home.holding(options.stack) as scratch:
@@ -47,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = scratch / f"seed-{seed}"
             folder.mkdir()
             request = Request(lock.stack.device, lock.versions, tuple(options.probe), seed)
-            answer = suite.run(suite.on_host(environment, root, folder / "run"), request, folder, lambda _: None)
+            runner = suite.on_host(environment, root, folder / "run")
+            if core := one_core(seed):
+                runner = replace(runner, command=["taskset", "--cpu-list", core, *runner.command])
+            answer = suite.run(runner, request, folder, lambda _: None)
             project.remove(folder)
             red = [result for result in answer.results if result.outcome not in ("passed", "not-run")]
             print(f"seed {seed}: {len(answer.results) - len(red)} of {len(answer.results)} not red", file=sys.stderr)
@@ -61,24 +70,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measured = {
             "stack": lock.name,
             "lock": lock.digest,
-            "runs": options.runs,
-            "seeds": f"{seeds[0]} to {seeds[-1]}",
+            "runs": options.runs + earlier.get("runs", 0),
+            "runs_on_one_core": sum(one_core(seed) != "" for seed in seeds) + earlier.get("runs_on_one_core", 0),
+            "seeds": ", ".join(filter(None, (earlier.get("seeds"), f"{seeds[0]} to {seeds[-1]}"))),
+            "last_seed": seeds[-1],
             "side_by_side": options.jobs,
             "cores": os.cpu_count(),
-            **summary(runs),
+            **summary(runs, earlier),
         }
         if options.record:
             command = " ".join(["python -m benchmarks.false_alarms", *(arguments or sys.argv[1:])])
             print(home.relative(evidence.record(home, "false-alarms", command, measured, scratch)), file=sys.stderr)
     alarms = measured["false_alarms"]
-    print(f"{len(alarms)} false alarms in {options.runs} runs of {len(measured['probes'])} probes")
+    print(f"{len(alarms)} false alarms in {measured['runs']} runs of {len(measured['probes'])} probes")
     return 1 if alarms else 0
 
 
-def summary(runs: Iterable[tuple[int, tuple[ProbeResult, ...]]]) -> dict[str, Any]:
-    """The false alarms, and for every probe its outcomes and the distribution of every number."""
-    alarms = []
-    probes: dict[str, dict[str, Any]] = {}
+def one_core(seed: int) -> str:
+    """The core that the run with this seed has alone, "" if all of them."""
+    cores = sorted(os.sched_getaffinity(0))
+    return str(cores[seed // 2 % len(cores)]) if seed % 2 else ""
+
+
+def recorded(home: project.Project, lock: lockfile.Lock) -> dict[str, Any]:
+    """The runs that were recorded with this suite and lock. Raises VettedError if there are none."""
+    file = evidence.path(home, "false-alarms")
+    document: dict[str, Any] = reading.json_object(file, home.relative(file), f"git checkout {home.relative(file)}")
+    same = document.get("suite") == sources.digest(home.smoke) and document.get("lock") == lock.digest
+    if not same or "last_seed" not in document:
+        raise errors.VettedError(
+            "the recorded runs are of another suite or lock", next_step="python -m benchmarks.false_alarms --record"
+        )
+    return document
+
+
+def summary(
+    runs: Iterable[tuple[int, tuple[ProbeResult, ...]]], earlier: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The false alarms, and for every probe its outcomes and the distribution of every number, with `earlier` ones."""
+    alarms = list(earlier["false_alarms"]) if earlier else []
+    known: dict[str, Any] = earlier["probes"] if earlier else {}
+    probes: dict[str, dict[str, Any]] = {
+        name: {"outcomes": dict(probe["outcomes"]), "seconds": list(probe["seconds"]["values"]), "measurements": []}
+        for name, probe in known.items()
+    }
+    before = {(name, row["name"]): row["values"] for name, probe in known.items() for row in probe["measurements"]}
     values: dict[tuple[str, str], list[tuple[Measurement, float]]] = {}
     for seed, results in runs:
         for result in results:
@@ -91,20 +127,22 @@ def summary(runs: Iterable[tuple[int, tuple[ProbeResult, ...]]]) -> dict[str, An
                 if isinstance(measurement.value, (int, float)):
                     values.setdefault((result.name, measurement.name), []).append((measurement, measurement.value))
     for (probe, name), read in values.items():
-        numbers = sorted(value for _, value in read)
+        numbers = sorted([*before.get((probe, name), []), *(_short(value) for _, value in read)])
         probes[probe]["measurements"].append(
             {
                 "name": name,
                 "unit": read[0][0].unit,
                 "bound": read[0][0].bound,
                 "n": len(numbers),
-                "min": _short(numbers[0]),
+                "min": numbers[0],
                 "median": _short(statistics.median(numbers)),
-                "max": _short(numbers[-1]),
+                "max": numbers[-1],
+                "values": numbers,
             }
         )
     for entry in probes.values():
-        entry["seconds"] = {"median": _short(statistics.median(entry["seconds"])), "max": _short(max(entry["seconds"]))}
+        seconds = sorted(_short(value) for value in entry["seconds"])
+        entry["seconds"] = {"median": _short(statistics.median(seconds)), "max": seconds[-1], "values": seconds}
     return {"false_alarms": alarms, "probes": probes}
 
 

@@ -129,6 +129,7 @@ class FalseAlarms(SuiteRecord):
 
     stack: str
     runs: Count
+    runs_on_one_core: Count = 0
     seeds: str
     side_by_side: Count
     cores: Count

@@ -86,6 +86,13 @@ def test_a_red_in_any_run_is_a_false_alarm() -> None:
     assert summary["probes"]["alpha"]["outcomes"] == {"passed": 2, "crashed": 1}
 
 
+def test_runs_that_are_added_count_as_if_all_had_run_at_once() -> None:
+    earlier = json.loads(json.dumps(false_alarms.summary([result(1), result(2, "crashed")])))
+    added = false_alarms.summary([result(3), result(4)], earlier)
+    assert added == false_alarms.summary([result(1), result(2, "crashed"), result(3), result(4)])
+    assert len(added["false_alarms"]) == 1
+
+
 def test_the_distribution_stands_beside_the_bound(listed: Small) -> None:
     summary = {
         "stack": "tiny", "runs": 3, "seeds": "1 to 3", "side_by_side": 2, "cores": 2,

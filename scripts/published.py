@@ -25,8 +25,13 @@ from scripts import api_history
 
 FILE = Path(__file__).resolve().parents[1] / "doctor" / "know" / "published.json"
 # The first release to read, and the one before which to stop: there the history of names begins.
-PACKAGES = {"vllm": ("0.7.0", ""), "transformers": ("4.28.0", "4.38.0"), "tokenizers": ("0.13.0", "0.19.0")}
-KEPT = ("torch", "transformers", "numpy", "tokenizers", "huggingface-hub")  # what a release may need
+PACKAGES = {
+    "vllm": ("0.6.0", ""),
+    "transformers": ("4.28.0", "4.38.0"),
+    "tokenizers": ("0.13.0", "0.19.0"),
+    "torch": ("2.0.0", ""),
+}
+KEPT = ("torch", "transformers", "numpy", "tokenizers", "huggingface-hub", "triton")  # what a release may need
 
 
 def chosen(package: str) -> list[Version]:

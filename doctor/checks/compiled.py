@@ -50,6 +50,7 @@ BROKEN = re.compile(
     r"|DLL load failed while importing (?P<dll>\w+)"
     r"|(?P<operator>torchvision)::nms does not exist|xFormers was built for"
     r"|\[sgl_kernel\] CRITICAL: Could not load any \w+"
+    r"|'_OpNamespace' '(?P<operators>_C\w*|_moe_C|vllm\w*)' object has no attribute '\w+'"
     r"|(?P<versions>Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions)"
 )
 MODULES = r"flash[-_]?attn\w*|flash[-_]?attention|xformers|flash[-_]?infer\w*|causal[-_]conv1d|mamba[-_]ssm|apex"
@@ -120,6 +121,8 @@ def broken_import(case: Case) -> Iterator[Finding]:
     if broken is not None:
         place = broken["file"] or broken["dll"] or broken["operator"] or broken.group()
         name = _extension_in(place) or _extension_in(case.error)
+        if broken["operators"] and case.version("vllm"):
+            name = "vllm"  # whose operators these are, without its name
         quoted = broken.group()
     elif unimportable is not None:
         name = _extension_in(unimportable["module"] or unimportable["before"])

@@ -18,7 +18,7 @@ TOO_OLD = re.compile(r"NVIDIA driver on your system is too old(?: \(found versio
                      r"|the provided PTX was compiled with an unsupported toolchain")  # fmt: skip
 NO_BINARY = re.compile(r"libbitsandbytes_cuda(\d{2,3})(?:_nocublaslt)?\.so")
 NO_LIBRARY = re.compile(
-    r"lib(cudart|cublas|cublasLt|cusparse|cusolver|cudnn|nvrtc|nvJitLink)\.so\.(\d+): cannot open shared object"
+    r"lib(cudart|cublas|cublasLt|cusparse|cusolver|cudnn|nvrtc|nvJitLink)\.so\.(\d+)[\d.]*: cannot open shared object"
 )
 LIBRARY = re.compile(r"nvidia-(?:cublas|cuda-runtime|cuda-nvrtc|cudnn|cusparse|cusolver|nccl)-cu(1[1-9])")
 UNSUFFIXED = ("nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc")  # whose version is CUDA's, since CUDA 13

@@ -47,7 +47,7 @@ MISMATCHES = (
     Mismatch(
         "numpy-abi",
         re.compile(
-            r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility"
+            r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility(?!\. Expected 96 )"
             r"|numpy\.core\.multiarray failed to import"
             r"|compiled using NumPy 1\.x cannot be run in NumPy [\d.]+"
             r"|Numba needs NumPy (?P<need>[\d.]+) or less"
@@ -55,6 +55,14 @@ MISMATCHES = (
         "a compiled package was built for another NumPy than the installed one",
         ("numpy",),
         "numpy<2 beside packages built for NumPy 1, or newer releases of those packages",
+    ),
+    Mismatch(
+        "numpy-abi",
+        # The size of numpy.dtype is 96 in NumPy 2, and 88 in NumPy 1.
+        re.compile(r"numpy\.dtype size changed, may indicate binary incompatibility\. Expected 96 "),
+        "a compiled package was built for NumPy 2, and NumPy 1 is installed",
+        ("numpy",),
+        "numpy>=2, or older releases of the packages that are built for it",
     ),
     Mismatch(
         "cuda-toolkit",

@@ -24,6 +24,7 @@ from tests.unit.doctor.kit import first, install, of, reported, rules
         ("libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12", "nvjitlink"),
         ("ValueError: numpy.dtype size changed, may indicate binary incompatibility", "numpy-abi"),
         ("ImportError: libcudart.so.13: cannot open shared object file: No such file or directory", "cuda-runtime"),
+        ("ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory", "cuda-runtime"),
         ("fatal error: Python.h: No such file or directory", "python-headers"),
         ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "c-compiler"),
         ("deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist", "nvcc"),
@@ -35,6 +36,24 @@ def test_an_error_of_the_loader_or_the_compiler_is_known(error: str, rule: str) 
     others = {"flash-attn": "2.7.4", "torchvision": "0.23.0"}
     finding = first(reported({"torch": "2.8.0", **others}, error))
     assert (finding.rule, finding.sure) == (rule, True)
+
+
+def test_the_sizes_in_the_error_say_for_which_numpy_a_package_was_built() -> None:
+    """With NumPy 1 installed, "numpy<2" was the answer to a package that was built for NumPy 2."""
+    error = (
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected {} from C header, got {}"
+    )
+    newer = first(reported({"numpy": "1.26.4"}, error.format(96, 88)))
+    older = first(reported({"numpy": "2.1.0"}, error.format(88, 96)))
+    assert (newer.rule, older.rule) == ("numpy-abi", "numpy-abi")
+    assert "numpy>=2" in newer.remedy[0] and "numpy<2" in older.remedy[0]
+
+
+def test_operators_of_vllm_that_are_missing_were_built_for_another_torch() -> None:
+    error = "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"
+    finding = first(reported({"vllm": "0.6.3", "torch": "2.5.1"}, error))
+    assert (finding.rule, finding.packages) == ("built-for-another-torch", {"vllm": "0.6.3", "torch": "2.5.1"})
+    assert finding.commands == ["uv pip install --torch-backend=auto 'torch==2.4.0'"]
 
 
 def test_a_machine_with_a_gpu_and_nothing_to_compile_with(tmp_path: Path) -> None:

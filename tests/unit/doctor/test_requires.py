@@ -27,6 +27,12 @@ def test_a_list_without_metadata_is_held_to_what_was_published() -> None:
     )
 
 
+def test_the_triton_of_another_torch_is_seen_in_a_list() -> None:
+    finding = only(reported({"torch": "2.5.1+cu121", "triton": "3.2.0"}), "requires-dist")
+    assert (finding.packages, finding.confidence) == ({"triton": "3.2.0", "torch": "2.5.1+cu121"}, "certain")
+    assert "requires-dist" not in rules(reported({"torch": "2.6.0", "triton": "3.2.0"}))
+
+
 def test_trls_range_of_vllm_is_read_from_its_extra(tmp_path: Path) -> None:
     install(tmp_path, "trl", "1.16.0", ['vllm<=0.31.0,>=0.22.0; extra == "vllm"'])
     install(tmp_path, "vllm", "0.33.0")

@@ -16,6 +16,11 @@ LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 CORRECTIONS = ("sequence_mask", "token_truncate", "token_mask", "sequence_truncate")
 ARCHITECTURES = ("qwen2", "llama", "qwen3")
 ROPES = ("default", "linear", "llama3")
+# Of SAPO and VESPO, as TRL has them.
+CONSTANTS = {
+    "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05, "vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0,
+    "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0,
+}  # fmt: skip
 # The settings that have a part in the row or in the choice of probes.
 READ = frozenset((
     "loss_type", "importance_sampling_level", "gradient_accumulation_steps", "steps_per_generation",
@@ -28,6 +33,8 @@ READ = frozenset((
     "num_generations", "use_vllm", "vllm_mode", "vllm_importance_sampling_correction",
     "vllm_importance_sampling_mode", "vllm_enable_sleep_mode", "bf16", "fp16", "use_liger_kernel", "use_liger_loss",
     "deepspeed", "fsdp", "accelerate_config", "num_processes", "dataloader_num_workers",
+    "off_policy_mask_threshold", "vllm_importance_sampling_clip_min", "shuffle_dataset", "dataset_streaming",
+    "chat_template_kwargs", "ref_model_sync_steps", "use_adaptive_entropy", *CONSTANTS,
 ))  # fmt: skip
 # Names, logs, lengths and sizes, which the suite has its own of.
 PLAIN = (
@@ -63,6 +70,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "aggregation": "each first" if own.get("multi_objective_aggregation", "") == "normalize_then_sum" else "sum",
         "kl": _kl(own),
         "truncated": "masked" if own.on("mask_truncated_completions") else "counted",
+        "off-policy": "masked" if own.number("off_policy_mask_threshold", 0.0) > 0 else "counted",
         "sampling": _sampling(own),
         **_model(own, notes),
         "adapter": _adapter(own),
@@ -72,19 +80,22 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "rate": "constant" if str(own.get("lr_scheduler_type", "linear")).startswith("constant") else "linear",
         "saving": "never" if own.off("save_strategy", "steps") else "resumed",
         "evaluation": "never" if own.off("eval_strategy", "no") else "at start and between",
-        "prompts": "chat",
+        "prompts": "chat with options" if own.get("chat_template_kwargs", None) else "chat",
         "padding": "to 16" if own.number("pad_to_multiple_of", 0) > 0 else "none",
-        "entropy": "top quarter"
-        if own.number("top_entropy_quantile", 1.0) < 1
-        else ("bonus" if own.number("entropy_coef", 0.0) else "ignored"),
+        "entropy": _entropy(own),
+        "constants": _constants(own),
+        "order": _order(own),
         "generations": "2" if own.number("num_generations", 8) == 2 else "3",
         "micro-batch": "six completions",
     }
     if own.processes == 1 and own.number("per_device_train_batch_size", 8) == 1 and _several_micro_batches(chosen):
         chosen |= {"micro-batch": "one completion", "generations": "2"}
-    if chosen["kl"] == "moving reference" and chosen["adapter"] != "none":
+    if "reference" in chosen["kl"] and chosen["adapter"] != "none":
         notes.append("TRL refuses sync_ref_model with an adapter: the reference is the model without it")
         chosen["kl"] = "weighted" if own.on("use_bias_correction_kl", True) else "plain"
+    if "reference" in chosen["kl"] and chosen["saving"] == "resumed":
+        notes.append("resuming with sync_ref_model: the reference starts over from the first model (VETTED-0170)")
+        chosen["saving"] = "every step"
     if chosen["embedding"] == "tied" and chosen["adapter"] == "LoRA, whole head":
         notes.append("a tied embedding with a head that is trained as a whole")
         chosen["adapter"] = "LoRA"
@@ -92,15 +103,15 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
     if own.processes > 1:
         chosen |= {"backend": {2: "zero2", 3: "zero3"}.get(own.zero, "ddp"), "group": "on both ranks"}
     elif own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate":
-        if chosen["loss"] == "vespo":
-            notes.append("vespo with vLLM's correction, which goes into its weight: the trainer samples by itself here")
-            return chosen, notes
         chosen |= {
             "correction": _known(own, "vllm_importance_sampling_mode", CORRECTIONS, notes)
             if own.on("vllm_importance_sampling_correction", True)
             else "off",
             "sleep": "on" if own.on("vllm_enable_sleep_mode") else "off",
         }
+        if chosen["loss"] == "vespo" and chosen["correction"].startswith("sequence"):
+            notes.append("TRL refuses vespo with an importance of sequences: token_truncate stands for it")
+            chosen["correction"] = "token_truncate"
     return chosen, notes
 
 
@@ -152,8 +163,28 @@ def _kl(own: Configuration) -> str:
     if own.number("beta", 0.0) == 0:
         return "off"
     if own.on("sync_ref_model"):
-        return "moving reference"
+        every_step = own.number("ref_model_sync_steps", 512) <= 1
+        return "moving reference" if every_step else "reference of every second step"
     return "weighted" if own.on("use_bias_correction_kl", True) else "plain"
+
+
+def _entropy(own: Configuration) -> str:
+    if own.number("top_entropy_quantile", 1.0) < 1:
+        return "top quarter"
+    if own.on("use_adaptive_entropy"):
+        return "adaptive bonus"
+    return "bonus" if own.number("entropy_coef", 0.0) else "ignored"
+
+
+def _constants(own: Configuration) -> str:
+    changed = any(own.number(name, usual) != usual for name, usual in CONSTANTS.items())
+    return "own" if changed or own.number("vllm_importance_sampling_clip_min", 0.0) > 0 else "default"
+
+
+def _order(own: Configuration) -> str:
+    if own.on("dataset_streaming"):
+        return "streamed"
+    return "shuffled" if own.on("shuffle_dataset", True) else "as given"
 
 
 def _sampling(own: Configuration) -> str:
@@ -239,9 +270,11 @@ def _unjudged(own: Configuration) -> list[str]:
         notes.append("16-bit numbers: the row is in float32, grpo-bf16-recipe judges bfloat16")
     if own.on("use_liger_kernel") or own.on("use_liger_loss"):
         notes.append("Liger's kernels")
-    if _kl(own) == "moving reference" and _adapter(own) == "none" and own.on("use_bias_correction_kl", True):
+    if "reference" in _kl(own) and _adapter(own) == "none" and own.on("use_bias_correction_kl", True):
         notes.append("use_bias_correction_kl with sync_ref_model: each is judged alone")
-    if own.number("top_entropy_quantile", 1.0) < 1 and own.number("entropy_coef", 0.0):
+    if own.number("top_entropy_quantile", 1.0) < 1 and (
+        own.number("entropy_coef", 0.0) or own.on("use_adaptive_entropy")
+    ):
         notes.append("entropy_coef with top_entropy_quantile: the latter alone")
     if sum((own.number("top_p", 1.0) < 1, own.number("top_k", 0) > 0, own.number("min_p", 0.0) > 0)) > 1:
         notes.append("top_p, top_k and min_p together: one of them")

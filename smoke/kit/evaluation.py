@@ -11,7 +11,7 @@ from smoke.kit import metrics, samples
 from smoke.kit.entropy import Bonus, mean_entropy
 from smoke.kit.journal import Generation, Tokens
 from smoke.kit.metrics import Metrics
-from smoke.kit.oracle import EDGE, Pair, Run
+from smoke.kit.oracle import Pair, Run
 from smoke.kit.samples import Part, Sampled, Scored
 
 if TYPE_CHECKING:
@@ -54,24 +54,30 @@ def reward_errors(training: Training, run: Run) -> dict[str, float]:
     return errors
 
 
-def metric_errors(run: Run, bonus: Bonus) -> dict[str, float]:
-    """By evaluation and name, how far all else that was logged is from what it should be."""
-    errors: dict[str, float] = {}
+def metric_errors(run: Run, bonus: Bonus) -> Iterator[tuple[float, dict[str, float]]]:
+    """Of every evaluation, by name, how far all else that was logged is from what it should be.
+
+    With it, how near the nearest edge was on which rounding decides.
+    """
     for i, (entry, rounds) in enumerate(_evaluations(run)):
+        if not rounds:  # more evaluations than were sampled for, which the errors of rewards say
+            continue
         own = {name.removeprefix("eval_"): value for name, value in entry.items()}
         batches = [samples.judged(run.row, generations) for generations in rounds]
-        expected = metrics.of_batches(run, batches) | _of_policy(run, rounds, batches, bonus)
-        errors |= {f"evaluation {i}, {name}": error for name, error in metrics.errors(expected, own).items()}
-    return errors
+        near, of_policy = _of_policy(run, rounds, batches, bonus)
+        errors = metrics.errors(metrics.of_batches(run, batches) | of_policy, own)
+        yield near, {f"evaluation {i}, {name}": error for name, error in errors.items()}
 
 
-def _of_policy(run: Run, rounds: Sequence[list[Generation]], batches: Sequence[list[Sampled]], bonus: Bonus) -> Metrics:
-    """The loss, and what the policy says of the tokens; nothing where rounding decides something of it."""
+def _of_policy(
+    run: Run, rounds: Sequence[list[Generation]], batches: Sequence[list[Sampled]], bonus: Bonus
+) -> tuple[float, Metrics]:
+    """How near the nearest edge was; the loss, and what the policy says of the tokens."""
     import torch
 
     steps = rounds[0][0].step
     effect = bonus.effects[run.journals[0].start + steps]
-    losses, together, near = [], [], []
+    losses, policy_losses, together, near = [], [], [], [bonus.near]
     with torch.no_grad():
         policy, first = run.policy_at(steps), run.reference_at(steps) if run.objective.beta else None
         for generations, batch in zip(rounds, batches, strict=True):
@@ -80,16 +86,18 @@ def _of_policy(run: Run, rounds: Sequence[list[Generation]], batches: Sequence[l
             masks, gap = run.kept(parts)
             near += [gap, run.nearest(parts)]
             for pair, mask in zip(parts, masks, strict=True):
-                loss = run.loss(pair, mask, run.counted(batch))
-                losses.append(loss - effect * mean_entropy(pair[1], mask)[0])
+                policy_losses.append(run.loss(pair, mask, run.counted(batch)))
+                losses.append(policy_losses[-1] - effect * mean_entropy(pair[1], mask)[0])
             together.append(parts)
-    if min(near) < EDGE:
-        return {}
     expected = metrics.of_parts(run, together)
+    before = itertools.takewhile(lambda generation: generation is not rounds[0][0], run.journals[0].generations)
+    expected["num_tokens"] = (run.tokens(sum(not generation.evaluates for generation in before)),)
+    if "bonus" in run.row["entropy"]:
+        expected["policy_loss"] = (torch.stack(policy_losses).mean().item(),)
     # Of several ranks, Accelerate takes the losses of as many rows as the data has prompts, and leaves the rest out.
     if len(run.journals) == 1:
         expected["loss"] = (torch.stack(losses).mean().item(),)
-    return expected
+    return min(near), expected
 
 
 def _by_rank(generations: Sequence[Generation], batch: Sequence[Sampled]) -> Iterator[list[Sampled]]:

@@ -185,7 +185,7 @@ def options(row: Row) -> dict[str, Any]:
         if row["correction"] != "off":
             chosen["vllm_importance_sampling_mode"] = row["correction"]
             chosen["vllm_importance_sampling_clip_max"] = CAP
-            if row["constants"] == "own":
+            if row.get("constants") == "own":
                 chosen["vllm_importance_sampling_clip_min"] = LEAST
     if row["checkpointing"] != "off":
         chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": row["checkpointing"] == "reentrant"}

@@ -135,6 +135,14 @@ IMPOSSIBLE: tuple[tuple[tuple[str, str], tuple[str, str], str], ...] = (
         (("correction", level), ("loss", "vespo"), "VESPO weighs tokens: TRL refuses importances of sequences")
         for level in ("sequence_mask", "sequence_truncate")
     ),
+    *(
+        (
+            ("kl", reference),
+            ("saving", "resumed"),
+            "TRL does not save a reference that moves: a resumed run starts with the first one (VETTED-0170)",
+        )
+        for reference in ("moving reference", "reference of every second step")
+    ),
     (
         ("embedding", "tied"),
         ("adapter", "LoRA, whole head"),

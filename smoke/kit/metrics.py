@@ -23,8 +23,7 @@ def of_step(run: Run, index: int, expected: Expected) -> Metrics:
     numbers = [i for i, generation in enumerate(run.generations(run.journals[0])) if generation.step == index + 1]
     if numbers:
         metrics |= of_batches(run, [run.batches[i] for i in numbers])
-        seen = [sample for batch in run.batches[: numbers[-1] + 1] for sample in batch]
-        metrics["num_tokens"] = (run.earlier_tokens + tokens(seen),)
+        metrics["num_tokens"] = (run.tokens(numbers[-1] + 1),)
     if numbers and run.row.get("correction", "off") != "off":
         metrics |= _sampling(run, numbers)
     count = len(run.journals[0].steps[index].passes)
@@ -39,15 +38,11 @@ def of_step(run: Run, index: int, expected: Expected) -> Metrics:
     return metrics
 
 
-def tokens(samples: Iterable[Sampled]) -> int:
-    """The tokens of prompts and completions."""
-    return sum(len(sample.prompt) + len(sample.completion) for sample in samples)
-
-
 def of_parts(run: Run, together: Sequence[Sequence[Pair]]) -> Metrics:
     """The metrics of micro-batches, each of all ranks."""
     flat = [[score for _, scores in parts for score in scores] for parts in together]
     advantages = [[s.advantage if s else 0.0 for part, _ in parts for s in part.samples] for parts in together]
+    counted = [s.advantage for parts in together for part, _ in parts for s in part.samples if s is not None]
     metrics: Metrics = {}
     metrics["entropy"] = (mean(_token_mean(scores, lambda s: s.entropy) for scores in flat),)
     if run.objective.beta:
@@ -55,7 +50,7 @@ def of_parts(run: Run, together: Sequence[Sequence[Pair]]) -> Metrics:
             mean(_token_mean(s, lambda x: reference.divergence(run.objective, x.now, x.then, x.first)) for s in flat),
         )
     # Rounding decides which sign an advantage of almost nothing has.
-    if all(abs(advantage) > 1e-5 for directions in advantages for advantage in directions):
+    if all(abs(advantage) > 1e-5 for advantage in counted):
         weights = [[_importance(run, part, scores) for part, scores in parts] for parts in together]
         metrics |= _clipping(run, flat, advantages, [[w for own in parts for w in own] for parts in weights])
     return metrics

@@ -75,6 +75,11 @@ class Run:
         """A rank's generations for training."""
         return [generation for generation in journal.generations if not generation.evaluates]
 
+    def tokens(self, generations: int) -> int:
+        """The tokens of prompts and completions of so many generations, and of the parts before."""
+        samples = (sample for batch in self.batches[:generations] for sample in batch)
+        return self.earlier_tokens + sum(len(sample.prompt) + len(sample.completion) for sample in samples)
+
     @property
     def uses(self) -> int:
         """The micro-batches that one generation is for."""
@@ -132,8 +137,7 @@ class Run:
         """The reference model's weights after so many steps of this run."""
         weights = {name: weight.double() for name, weight in self.initial.items()}
         if period := factors.reference_period(self.row):
-            start = self.journals[0].start
-            for index in (i for i in range(steps) if (start + i + 1) % period == 0):
+            for index in range(period - 1, steps, period):
                 after = self.journals[0].after(index)
                 weights = {
                     name: factors.MIXUP * after[name].double() + (1 - factors.MIXUP) * weight
@@ -246,7 +250,8 @@ class Run:
         """How near the nearest importance or completion is to where it would be masked."""
         pairs = [(a, s) for a, s in zip(part.samples, scored, strict=True) if a is not None and s is not None]
         distances = [distance_to_cap(self.row, sample, s.then) for sample, s in pairs]
-        distances += [abs(self._drift(sample, s) - self.objective.off_policy) for sample, s in pairs]
+        worse = [(sample, s) for sample, s in pairs if sample.advantage < 0]
+        distances += [abs(self._drift(sample, s) - self.objective.off_policy) for sample, s in worse]
         return min(distances, default=math.inf)
 
     def left_behind(self, sample: Sampled, score: Scored) -> bool:

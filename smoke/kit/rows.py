@@ -50,7 +50,9 @@ def run(
     for name in worst:
         yield _largest(name, good)
     for name in counted:
-        yield _sum(name, good)
+        reading = _sum(name, good)
+        # Nothing was counted: perhaps because rows are missing.
+        yield reading if reading.value or not left_out else Reading(name, 0, f"left out {left_out}")
 
 
 def _piece(context: Context, row: Row, chosen: dict[str, Any], ranks: int, seed: int) -> Callable[[Path, int], Any]:

@@ -68,7 +68,7 @@ def importance(row: Row, sample: Sampled, then: Any) -> Any:
 
 def limits(row: Row) -> tuple[float, float]:
     """The least and the most importance."""
-    return factors.LEAST if row["constants"] == "own" else 0.0, factors.CAP
+    return factors.LEAST if row.get("constants") == "own" else 0.0, factors.CAP
 
 
 def distance_to_cap(row: Row, sample: Sampled, then: Any) -> float:

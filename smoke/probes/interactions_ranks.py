@@ -20,7 +20,7 @@ from smoke.probe import Bound, Context, Probe, Reading
 RANKS = 2
 WORST = ("update_error", "gradient_error", "loss_error", "metric_error", "eval_error")
 WRONG = ("data_wrong", "trained_wrong", "saved_wrong", "frozen_moved", "ranks_differ")
-SHOWN = ("steps", "limited", "near_edge", "metrics")
+SHOWN = ("steps", "limited", "left_behind", "with_bonus", "near_edge", "metrics")
 
 PROBE = Probe(
     matters="what was right on one GPU trains another objective on two, or under ZeRO, and no error says so",
@@ -63,6 +63,13 @@ PROBE = Probe(
             at_least=3,
         ),
         Bound("near_edge", "steps left out, as in interactions: 0 to 1 over 12 seeds", "steps", at_most=8),
+        Bound(
+            "left_behind",
+            "as in interactions: 39 to 72 over 12 seeds",
+            "completions",
+            at_least=8,
+        ),
+        Bound("with_bonus", "recorded: steps in which the adaptive bonus for entropy had an effect", "steps"),
         Bound("rows_run", "recorded: rows of the covering array that this stack has the options for", "rows"),
         Bound("steps", "recorded: steps of all rows", "steps"),
         Bound("metrics", "recorded: logged metrics that were compared"),

@@ -28,6 +28,7 @@ COUNTED = (
     "near_edge",
     "steps",
     "left_behind",
+    "with_bonus",
 )
 
 PROBE = Probe(
@@ -77,6 +78,7 @@ PROBE = Probe(
         ),
         Bound("rows_failed", "rows that ended with an error: 0 over 12 seeds", "rows", equals=0),
         Bound("near_edge", "steps left out, as in interactions: 0 over 12 seeds", "steps", at_most=8),
+        Bound("with_bonus", "recorded: steps in which the adaptive bonus for entropy had an effect", "steps"),
         Bound("rows_run", "recorded: rows of the covering array that this TRL has the options for", "rows"),
         Bound(
             "left_behind",

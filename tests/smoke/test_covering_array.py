@@ -26,8 +26,9 @@ def test_every_possible_pair_of_levels_is_in_some_row(name: str) -> None:
 
 def test_impossible_pairs_name_levels_and_say_why() -> None:
     for first, second, reason in kit.IMPOSSIBLE:
-        for name, level in (first, second):
-            assert any(level in getattr(kit, array).get(name, ()) for array in ARRAYS)
+        assert any(
+            all(level in getattr(kit, array).get(name, ()) for name, level in (first, second)) for array in ARRAYS
+        )
         assert first[0] != second[0]
         assert len(reason) > 20
 
@@ -40,6 +41,27 @@ def test_every_row_has_options_and_an_objective(name: str) -> None:
         assert chosen["steps_per_generation"] == factors.micro_batches(row) > 0
         assert factors.objective(row).temperature == chosen["temperature"]
         assert factors.completions(row) * factors.micro_batches(row) % factors.generations(row) == 0 or "group" in row
+
+
+SAPO, VESPO = {"loss": "sapo", "constants": "own"}, {"loss": "vespo", "constants": "own"}
+MASKED = {"off-policy": "masked"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("FACTORS", SAPO),
+        ("FACTORS", VESPO),
+        ("FACTORS", MASKED),
+        ("SAMPLER_FACTORS", VESPO),
+        ("SAMPLER_FACTORS", MASKED),
+        ("RANK_FACTORS", MASKED),
+    ],
+)
+def test_what_shows_only_off_policy_is_off_policy_in_some_row(name: str, shown: dict[str, str]) -> None:
+    rows = kit.rows(getattr(kit, name), getattr(array, ARRAYS[name])).values()
+    having = [row for row in rows if shown.items() <= row.items()]
+    assert any(factors.micro_batches(row) * factors.iterations(row) > factors.accumulation(row) for row in having)
 
 
 def test_options_that_a_release_lacks_leave_a_row_out() -> None:

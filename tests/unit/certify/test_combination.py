@@ -44,7 +44,17 @@ def notes(model: dict[str, Any] | None = None, **settings: Any) -> list[str]:
         ({"pad_to_multiple_of": "auto"}, "padding", "none"),
         ({"pad_to_multiple_of": 8}, "padding", "to 16"),
         ({"use_peft": "y"}, "adapter", "LoRA"),
-        ({"beta": 0.04, "sync_ref_model": True}, "kl", "moving reference"),
+        ({"beta": 0.04, "sync_ref_model": True}, "kl", "reference of every second step"),
+        ({"beta": 0.04, "sync_ref_model": True, "ref_model_sync_steps": 1}, "kl", "moving reference"),
+        ({"off_policy_mask_threshold": 0.5}, "off-policy", "masked"),
+        ({"vespo_k_pos": 1.0}, "constants", "own"),
+        ({"sapo_temperature_neg": 1.05}, "constants", "default"),
+        ({"use_vllm": True, "vllm_importance_sampling_clip_min": 0.5}, "constants", "own"),
+        ({"shuffle_dataset": False}, "order", "as given"),
+        ({"dataset_streaming": True}, "order", "streamed"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "prompts", "chat with options"),
+        ({"use_adaptive_entropy": True}, "entropy", "adaptive bonus"),
+        ({"entropy_coef": 0.01}, "entropy", "bonus"),
         ({"mask_truncated_completions": "true"}, "truncated", "masked"),
         ({"temperature": 0.6, "top_k": 20}, "sampling", "top-k"),
         ({"temperature": 0.6}, "sampling", "cold"),
@@ -93,6 +103,8 @@ def test_what_no_level_stands_for_is_said() -> None:
     assert "FSDP" in notes(bf16=False, fsdp="full_shard")[0]
     assert "adamw_torch_8bit" in notes(bf16=False, optim="adamw_torch_8bit")[0]
     assert "vespo" in notes(bf16=False, use_vllm=True, loss_type="vespo")[0]
+    assert notes(bf16=False, use_vllm=True, loss_type="vespo", vllm_importance_sampling_mode="token_mask") == []
+    assert "VETTED-0170" in notes(bf16=False, beta=0.1, sync_ref_model=True, use_bias_correction_kl=False)[0]
     assert "gemma2" in notes({"model_type": "gemma2"})[0]
     said = "; ".join(notes(optim="paged_adamw_8bit", lr_scheduler_type="cosine", load_in_4bit=True, fp16=True))
     assert all(word in said for word in ("paged_adamw_8bit", "cosine", "quantised", "16-bit"))
@@ -142,6 +154,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "gradient_checkpointing_kwargs": (None, {"use_reentrant": True}, "{", "[]"),
     "use_vllm": (True, False),
     "vllm_importance_sampling_mode": (None, "token_mask", "odd"),
+    "off_policy_mask_threshold": (None, 0.5, "odd"),
+    "shuffle_dataset": (True, False),
+    "use_adaptive_entropy": (True, False),
+    "vespo_k_neg": (None, 3.0, 1),
     "save_strategy": ("no", False, "steps", "epoch"),
     "num_generations": (2, 4, 8, float("inf"), [], {}),
     "generation_batch_size": (None, "1e400", 64),
@@ -161,7 +177,7 @@ def test_whatever_is_set_the_row_has_levels_that_a_run_can_have() -> None:
         assert found.keys() >= levels.FACTORS.keys()
         assert all(level in known[factor] for factor, level in found.items()), found
         for first, second, reason in levels.IMPOSSIBLE:
-            assert not (found[first[0]] == first[1] and found[second[0]] == second[1]), reason
+            assert not (found.get(first[0]) == first[1] and found.get(second[0]) == second[1]), reason
         assert factors.micro_batches(found) > 0
         assert factors.options(found)["loss_type"] == found["loss"]
 

@@ -1,7 +1,7 @@
 """How often does the suite turn red on a good stack? `python -m benchmarks.false_alarms`
 
 Runs the whole suite many times on the host engine, each time with another seed. More runs than cores go on side by
-side, so that every run is under load; every second run has one core alone, so that torch computes with one thread. A
+side, so that every run is under load; every second run may use one core only, so that torch has one thread. A
 probe that is red in any of them is a false alarm. All values of every number are recorded; the documents show their
 range beside the bound. `--add` adds runs to those recorded with the same suite and lock.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from builder.base import errors, project, reading, sources
 from builder.certify import hostenv, suite
-from builder.certify.certificate import Measurement, ProbeResult
+from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Request
 from builder.lock import audit, lockfile
 from builder.pages import evidence
@@ -32,14 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stack", default=STACK)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--add", action="store_true", help="to the recorded runs; seeds go on after theirs")
+    parser.add_argument(
+        "--add", action="store_true", help="to the recorded runs: of all probes, with the seeds after theirs"
+    )
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs side by side")
     parser.add_argument("--probe", action="append", default=[])
     parser.add_argument("--record", action="store_true", help="write docs/evidence/false-alarms.json")
     options = parser.parse_args(arguments)
+    if options.add and (options.probe or options.first_seed != parser.get_default("first_seed")):
+        parser.error("--add takes all probes, and seeds after the recorded ones")
     home = project.find()
     lock = lockfile.load(home, options.stack)
-    earlier = recorded(home, lock) if options.add else {}
+    earlier = recorded(home, lock, options.jobs) if options.add else {}
     if earlier:
         options.first_seed = earlier["last_seed"] + 1
     if findings := audit.stale(lock):
@@ -80,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         if options.record:
             command = " ".join(["python -m benchmarks.false_alarms", *(arguments or sys.argv[1:])])
+            command = ", then ".join(filter(None, (earlier.get("command"), command)))
             print(home.relative(evidence.record(home, "false-alarms", command, measured, scratch)), file=sys.stderr)
     alarms = measured["false_alarms"]
     print(f"{len(alarms)} false alarms in {measured['runs']} runs of {len(measured['probes'])} probes")
@@ -87,19 +92,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def one_core(seed: int) -> str:
-    """The core that the run with this seed has alone, "" if all of them."""
+    """The core that the run with this seed may use, "" if all of them."""
     cores = sorted(os.sched_getaffinity(0))
     return str(cores[seed // 2 % len(cores)]) if seed % 2 else ""
 
 
-def recorded(home: project.Project, lock: lockfile.Lock) -> dict[str, Any]:
-    """The runs that were recorded with this suite and lock. Raises VettedError if there are none."""
+def recorded(home: project.Project, lock: lockfile.Lock, jobs: int) -> dict[str, Any]:
+    """The runs that were recorded with this suite, lock and load. Raises VettedError if there are none."""
     file = evidence.path(home, "false-alarms")
     document: dict[str, Any] = reading.json_object(file, home.relative(file), f"git checkout {home.relative(file)}")
     same = document.get("suite") == sources.digest(home.smoke) and document.get("lock") == lock.digest
-    if not same or "last_seed" not in document:
+    load = (document.get("side_by_side"), document.get("cores")) == (jobs, os.cpu_count())
+    if not same or not load or "last_seed" not in document:
         raise errors.VettedError(
-            "the recorded runs are of another suite or lock", next_step="python -m benchmarks.false_alarms --record"
+            "the recorded runs are of another suite, lock or load",
+            next_step="python -m benchmarks.false_alarms --record",
         )
     return document
 
@@ -114,8 +121,12 @@ def summary(
         name: {"outcomes": dict(probe["outcomes"]), "seconds": list(probe["seconds"]["values"]), "measurements": []}
         for name, probe in known.items()
     }
-    before = {(name, row["name"]): row["values"] for name, probe in known.items() for row in probe["measurements"]}
-    values: dict[tuple[str, str], list[tuple[Measurement, float]]] = {}
+    # Of every number its unit and bound, and the values.
+    rows: dict[tuple[str, str], tuple[dict[str, Any], list[float]]] = {
+        (name, row["name"]): ({"unit": row["unit"], "bound": row["bound"]}, list(row["values"]))
+        for name, probe in known.items()
+        for row in probe["measurements"]
+    }
     for seed, results in runs:
         for result in results:
             entry = probes.setdefault(result.name, {"outcomes": {}, "seconds": [], "measurements": []})
@@ -125,14 +136,15 @@ def summary(
                 alarms.append({"seed": seed, "probe": result.name, "reason": result.reason})
             for measurement in result.measurements:
                 if isinstance(measurement.value, (int, float)):
-                    values.setdefault((result.name, measurement.name), []).append((measurement, measurement.value))
-    for (probe, name), read in values.items():
-        numbers = sorted([*before.get((probe, name), []), *(_short(value) for _, value in read)])
+                    about = {"unit": measurement.unit, "bound": measurement.bound}
+                    row = rows.setdefault((result.name, measurement.name), (about, []))
+                    row[1].append(_short(measurement.value))
+    for (probe, name), (about, values) in rows.items():
+        numbers = sorted(values)
         probes[probe]["measurements"].append(
             {
                 "name": name,
-                "unit": read[0][0].unit,
-                "bound": read[0][0].bound,
+                **about,
                 "n": len(numbers),
                 "min": numbers[0],
                 "median": _short(statistics.median(numbers)),

@@ -37,7 +37,7 @@ KEPT = ("torch", "transformers", "numpy", "tokenizers", "huggingface-hub", "trit
 def chosen(package: str) -> list[Version]:
     """The releases of a package to read."""
     first, end = PACKAGES[package]
-    releases = [version for version in api_history.releases(package) if not version.is_prerelease]
+    releases = [v for v in api_history.releases(package) if not v.is_prerelease and v.local is None]
     return [version for version in releases if version >= Version(first) and (not end or version < Version(end))]
 
 
@@ -56,7 +56,12 @@ def lines_of(metadata: dict[str, Any]) -> list[str]:
     needs = map(Requirement, metadata.get("requires_dist", []))
     kept = [need for need in needs if aliases.normalise(need.name) in KEPT and "extra" not in str(need.marker or "")]
     python = metadata.get("requires_python", "")
-    lines = [f"{aliases.normalise(need.name)}{need.specifier}" for need in kept if need.specifier]
+    lines = [
+        # torch needs its own Triton on some systems and Pythons only.
+        f"{aliases.normalise(need.name)}{need.specifier}" + (f"; {need.marker}" if need.name == "triton" else "")
+        for need in kept
+        if need.specifier
+    ]
     return [*sorted(set(lines)), *([f"python{python}"] if python else [])]
 
 

@@ -43,7 +43,8 @@ PLAIN = (
     "max_steps", "num_train_epochs", "max_completion_length", "max_prompt_length", "per_device_eval",
     "num_generations_eval", "lora_r", "lora_alpha", "lora_target_modules", "lora_task_type", "dataloader_",
     "use_cpu", "num_machines", "machine_", "main_", "overwrite_output_dir", "resume_from", "ddp_timeout",
-    "vllm_gpu_memory", "vllm_max_model", "include_", "full_",
+    "vllm_gpu_memory", "vllm_max_model", "include_", "full_", "entropy_", "ref_model_mixup_alpha",
+    "vllm_importance_sampling_clip_max",
 )  # fmt: skip
 USUAL_BASE = 10000.0  # of rotary positions
 SCALES = {
@@ -70,7 +71,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "aggregation": "each first" if own.get("multi_objective_aggregation", "") == "normalize_then_sum" else "sum",
         "kl": _kl(own),
         "truncated": "masked" if own.on("mask_truncated_completions") else "counted",
-        "off-policy": "masked" if own.number("off_policy_mask_threshold", 0.0) > 0 else "counted",
+        "off-policy": "counted" if own.get("off_policy_mask_threshold", None) is None else "masked",
         "sampling": _sampling(own),
         **_model(own, notes),
         "adapter": _adapter(own),
@@ -80,7 +81,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "rate": "constant" if str(own.get("lr_scheduler_type", "linear")).startswith("constant") else "linear",
         "saving": "never" if own.off("save_strategy", "steps") else "resumed",
         "evaluation": "never" if own.off("eval_strategy", "no") else "at start and between",
-        "prompts": "chat with options" if own.get("chat_template_kwargs", None) else "chat",
+        "prompts": "chat" if own.get("chat_template_kwargs", None) in (None, "", "{}", {}) else "chat with options",
         "padding": "to 16" if own.number("pad_to_multiple_of", 0) > 0 else "none",
         "entropy": _entropy(own),
         "constants": _constants(own),
@@ -177,8 +178,13 @@ def _entropy(own: Configuration) -> str:
 
 
 def _constants(own: Configuration) -> str:
-    changed = any(own.number(name, usual) != usual for name, usual in CONSTANTS.items())
-    return "own" if changed or own.number("vllm_importance_sampling_clip_min", 0.0) > 0 else "default"
+    """Those that act: of the loss, and of the correction for vLLM."""
+    loss = str(own.get("loss_type", "")).lower()
+    changed = [name for name, usual in CONSTANTS.items() if own.number(name, usual) != usual]
+    least = own.number("vllm_importance_sampling_clip_min", 0.0) > 0
+    corrected = own.on("use_vllm") and own.on("vllm_importance_sampling_correction", True)
+    acting = any(name.startswith(f"{loss}_") for name in changed) or (corrected and least)
+    return "own" if acting else "default"
 
 
 def _order(own: Configuration) -> str:

@@ -81,7 +81,7 @@ def false_alarms(project: Project) -> str:
     head = (
         f"**{len(record.false_alarms)} red** in {record.runs} runs of {cells.code(record.stack)} with seeds "
         f"{cells.escaped(record.seeds)}, {record.side_by_side} runs side by side on {record.cores} cores"
-        f"{f', {record.runs_on_one_core} of them on one core alone' if record.runs_on_one_core else ''}. "
+        f"{f', {record.runs_on_one_core} of them on one core only' if record.runs_on_one_core else ''}. "
         f"{source(project, record)}"
     )
     alarms = [

@@ -121,7 +121,7 @@ def broken_import(case: Case) -> Iterator[Finding]:
     if broken is not None:
         place = broken["file"] or broken["dll"] or broken["operator"] or broken.group()
         name = _extension_in(place) or _extension_in(case.error)
-        if broken["operators"] and case.version("vllm"):
+        if broken["operators"]:
             name = "vllm"  # whose operators these are, without its name
         quoted = broken.group()
     elif unimportable is not None:
@@ -131,11 +131,11 @@ def broken_import(case: Case) -> Iterator[Finding]:
         return
     if name is None:
         return
-    decide = (
-        _undecided(case, name)
-        if broken
-        else [f"""python -c 'import {EXTENSIONS[name]}': it is so if this says "undefined symbol\""""]
-    )
+    sure = broken is not None and not (broken["operators"] and not fitting.declared(case, name))
+    if broken is None:
+        decide = [f"""python -c 'import {EXTENSIONS[name]}': it is so if this says "undefined symbol\""""]
+    else:
+        decide = _undecided(case, name) if sure else ["the warning before it: Failed to import from vllm._C"]
     yield Finding(
         rule="built-for-another-torch",
         title=f"{name} was built for another torch than the one beside it",
@@ -146,7 +146,7 @@ def broken_import(case: Case) -> Iterator[Finding]:
         remedy=fitting.remedies(case, name, another=True),
         commands=fitting.commands(case, name, another=True),
         decide=decide,
-        shown=EXPLAINS if broken else POINTS,
+        shown=EXPLAINS if sure else POINTS,
         weight=0.5,
     )
 

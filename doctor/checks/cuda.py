@@ -175,7 +175,8 @@ def _binaries(folder: Path) -> set[str]:
 
 def other_runtime(case: Case) -> Iterator[Finding]:
     """An extension needs the runtime of another CUDA than the installed one: libcudart.so.13 beside CUDA 12."""
-    match = NO_LIBRARY.search(case.error)
+    matches = (match for match in NO_LIBRARY.finditer(case.error) if not _harmless(case.error, match.start()))
+    match = next(matches, None)
     if match is None or match[1] == "cudnn":
         return
     needed = int(match[2])
@@ -190,7 +191,8 @@ def other_runtime(case: Case) -> Iterator[Finding]:
     yield Finding(
         rule="cuda-runtime",
         title=(
-            f"{loading} was built for CUDA {needed}, torch for {f'CUDA {torch_cuda}' if torch_cuda else 'another CUDA'}"
+            f"{loading or 'something'} was built for CUDA {needed}, "
+            f"torch for {f'CUDA {torch_cuda}' if torch_cuda else 'another CUDA'}"
         ),
         packages=case.versions(loading, "torch"),
         severity="crash",
@@ -203,9 +205,15 @@ def other_runtime(case: Case) -> Iterator[Finding]:
     )
 
 
-def _loading(error: str, needed: int) -> str:
-    """The package that an error names last before the library: the one that loads it."""
+def _harmless(error: str, place: int) -> bool:
+    """Is the line at this place a warning of TensorFlow, which goes on without the library?"""
+    line = error[error.rfind("\n", 0, place) + 1 : place]
+    return "dlerror" in line or "Could not load dynamic library" in line
+
+
+def _loading(error: str, needed: int) -> str | None:
+    """The package that an error names last before the library: the one that loads it. None if it names none."""
     places = [(error.rfind(module), aliases.normalise(module)) for module in LOADING if module in error]
     if places:
         return max(places)[1]
-    return "vllm" if needed in (12, 13) else "torch"
+    return "vllm" if needed in (12, 13) else None

@@ -28,12 +28,12 @@ def remedies(case: Case, name: str, *, another: bool = False) -> list[str]:
         ]
     if name in OPTIONAL:
         return [f"uninstall {name}, which is optional, or install a build of it for exactly this torch"]
-    declared = _declared(case, name)
-    beside = None if declared else _pinned_beside(case, name)
+    built_with = declared(case, name)
+    beside = None if built_with else _pinned_beside(case, name)
     vllm = published.of_torch(torch) if name == "vllm" and not case.version("vllm") else None
     return [
         *([f"vllm=={vllm}, which is built with torch {torch}"] if vllm else []),
-        *([f"torch{declared}, which {name} {case.version(name)} was built with"] if declared else []),
+        *([f"torch{built_with}, which {name} {case.version(name)} was built with"] if built_with else []),
         *([f"torch=={beside[0]}, which {beside[1]} pins beside {name}"] if beside else []),
         f"install the {name} that belongs to this torch: both from one index, or from one lock",
     ]
@@ -50,9 +50,9 @@ def commands(case: Case, name: str, *, another: bool = False) -> list[str]:
     wheels = _wheels(case, name, another)
     if wheels:  # its installation looks at the torch that is there, and takes the wheel for it
         return [f"uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn{wheels}'"]
-    declared = _declared(case, name)
-    if declared:
-        return [f"uv pip install --torch-backend=auto 'torch{declared}'"]
+    built_with = declared(case, name)
+    if built_with:
+        return [f"uv pip install --torch-backend=auto 'torch{built_with}'"]
     beside = _pinned_beside(case, name)
     if beside:
         return [f"uv pip install --torch-backend=auto torch=={beside[0]}"]
@@ -75,7 +75,7 @@ def _wheels(case: Case, name: str, another: bool = False) -> str | None:
     return None if first == last else f"{wheels},!={installed.public}"
 
 
-def _declared(case: Case, name: str) -> str | None:
+def declared(case: Case, name: str) -> str | None:
     """The torch that an extension was built for, where it pins one and another is here."""
     package = case.environment.packages.get(name)
     if package is None:

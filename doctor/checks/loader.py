@@ -22,6 +22,8 @@ class Mismatch(NamedTuple):
     remedy: str
 
 
+# Sizes in bytes that say that the installed NumPy is older than the one that a package was built for.
+NEWER = r"\. Expected (?:96 from C header, got 8[08]|88 from C header, got 80)"
 MISMATCHES = (
     Mismatch(
         "system-library",
@@ -47,7 +49,7 @@ MISMATCHES = (
     Mismatch(
         "numpy-abi",
         re.compile(
-            r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility(?!\. Expected 96 )"
+            rf"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility(?!{NEWER})"
             r"|numpy\.core\.multiarray failed to import"
             r"|compiled using NumPy 1\.x cannot be run in NumPy [\d.]+"
             r"|Numba needs NumPy (?P<need>[\d.]+) or less"
@@ -58,11 +60,17 @@ MISMATCHES = (
     ),
     Mismatch(
         "numpy-abi",
-        # The size of numpy.dtype is 96 in NumPy 2, and 88 in NumPy 1.
-        re.compile(r"numpy\.dtype size changed, may indicate binary incompatibility\. Expected 96 "),
+        re.compile(rf"numpy\.dtype size changed, may indicate binary incompatibility(?={NEWER})"),
         "a compiled package was built for NumPy 2, and NumPy 1 is installed",
         ("numpy",),
         "numpy>=2, or older releases of the packages that are built for it",
+    ),
+    Mismatch(
+        "numpy-abi",
+        re.compile(rf"numpy\.ndarray size changed, may indicate binary incompatibility(?={NEWER})"),
+        "a compiled package was built for a newer NumPy than the installed one",
+        ("numpy",),
+        "a newer numpy, or older releases of the packages that are built for it",
     ),
     Mismatch(
         "cuda-toolkit",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from functools import cache
 
 from doctor.base import versions
 
+CUDA = re.compile(r"cu\d+")  # local versions of builds for CUDA, which need what those of the index need
 PYTHON = "python"  # a line about it is no requirement
 
 
@@ -23,8 +25,9 @@ def of_torch(torch: str) -> str | None:
 
 
 def requires(name: str, version: str) -> tuple[str, ...]:
-    """The requirements of a release, as lines; none where they are not known."""
-    return releases(name).get(version.partition("+")[0], ())
+    """The requirements of a release, as lines; none where they are not known, as of builds for CPUs or ROCm."""
+    public, _, local = version.partition("+")
+    return releases(name).get(public, ()) if not local or CUDA.fullmatch(local) else ()
 
 
 def releases(name: str) -> dict[str, tuple[str, ...]]:

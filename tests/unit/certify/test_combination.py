@@ -47,8 +47,12 @@ def notes(model: dict[str, Any] | None = None, **settings: Any) -> list[str]:
         ({"beta": 0.04, "sync_ref_model": True}, "kl", "reference of every second step"),
         ({"beta": 0.04, "sync_ref_model": True, "ref_model_sync_steps": 1}, "kl", "moving reference"),
         ({"off_policy_mask_threshold": 0.5}, "off-policy", "masked"),
-        ({"vespo_k_pos": 1.0}, "constants", "own"),
-        ({"sapo_temperature_neg": 1.05}, "constants", "default"),
+        ({"off_policy_mask_threshold": 0}, "off-policy", "masked"),
+        ({"vespo_k_pos": 1.0, "loss_type": "vespo"}, "constants", "own"),
+        ({"vespo_k_pos": 1.0, "loss_type": "sapo"}, "constants", "default"),
+        ({"sapo_temperature_neg": 1.05, "loss_type": "sapo"}, "constants", "default"),
+        ({"vllm_importance_sampling_clip_min": 0.5}, "constants", "default"),
+        ({"chat_template_kwargs": "{}"}, "prompts", "chat"),
         ({"use_vllm": True, "vllm_importance_sampling_clip_min": 0.5}, "constants", "own"),
         ({"shuffle_dataset": False}, "order", "as given"),
         ({"dataset_streaming": True}, "order", "streamed"),
@@ -98,6 +102,7 @@ def test_ranks_and_vllm_bring_factors_of_their_own() -> None:
 def test_what_no_level_stands_for_is_said() -> None:
     assert notes(bf16=False, learning_rate=1e-6, dataset_name="mine", use_dora=False) == []
     assert "16-bit" in notes()[0]  # TRL's default
+    assert notes(bf16=False, use_adaptive_entropy=True, entropy_target=4.0, entropy_coef_delta=0.1) == []
     assert notes(bf16=False, loss_type="mine") == ["loss_type: mine"]
     assert notes(bf16=False, use_dora=True, weight_decay=0.1) == ["use_dora: True", "weight_decay: 0.1"]
     assert "FSDP" in notes(bf16=False, fsdp="full_shard")[0]

@@ -47,6 +47,9 @@ def test_the_sizes_in_the_error_say_for_which_numpy_a_package_was_built() -> Non
     older = first(reported({"numpy": "2.1.0"}, error.format(88, 96)))
     assert (newer.rule, older.rule) == ("numpy-abi", "numpy-abi")
     assert "numpy>=2" in newer.remedy[0] and "numpy<2" in older.remedy[0]
+    array = error.replace("dtype", "ndarray")
+    assert "a newer numpy" in first(reported({"numpy": "1.21.6"}, array.format(96, 88))).remedy[0]
+    assert "a newer numpy" in first(reported({"numpy": "1.19.5"}, array.format(88, 80))).remedy[0]
 
 
 def test_operators_of_vllm_that_are_missing_were_built_for_another_torch() -> None:
@@ -54,6 +57,21 @@ def test_operators_of_vllm_that_are_missing_were_built_for_another_torch() -> No
     finding = first(reported({"vllm": "0.6.3", "torch": "2.5.1"}, error))
     assert (finding.rule, finding.packages) == ("built-for-another-torch", {"vllm": "0.6.3", "torch": "2.5.1"})
     assert finding.commands == ["uv pip install --torch-backend=auto 'torch==2.4.0'"]
+    # Beside the torch that it pins, something else is missing.
+    unsure = first(reported({"vllm": "0.6.3", "torch": "2.4.0"}, error))
+    assert (finding.confidence, unsure.confidence) == ("likely", "possible")
+    traceback = "File vllm/attention/backends/flash_attn.py\n" + error.replace("rms_norm", "reshape_and_cache_flash")
+    assert list(first(reported({"torch": "2.4.0", "flash-attn": "2.6.3"}, traceback)).packages) == ["vllm", "torch"]
+
+
+def test_a_library_that_tensorflow_does_without_is_no_cause() -> None:
+    library = "libcudart.so.11.0"
+    warning = f"Could not load dynamic library '{library}'; dlerror: {library}: cannot open shared object file: No such"
+    torch = {"torch": "2.1.0+cu121"}
+    assert "cuda-runtime" not in rules(reported(torch, f"{warning}\nValueError: a problem of its own"))
+    real = first(reported(torch, f"{warning}\nImportError: {library}: cannot open shared object file"))
+    assert (real.rule, real.packages) == ("cuda-runtime", torch)
+    assert real.title == "something was built for CUDA 11, torch for CUDA 12.1"
 
 
 def test_a_machine_with_a_gpu_and_nothing_to_compile_with(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from doctor.answer import commands, diagnose
 from tests.unit.doctor.kit import install, of, only, reported, rules
 
@@ -31,6 +33,11 @@ def test_the_triton_of_another_torch_is_seen_in_a_list() -> None:
     finding = only(reported({"torch": "2.5.1+cu121", "triton": "3.2.0"}), "requires-dist")
     assert (finding.packages, finding.confidence) == ({"triton": "3.2.0", "torch": "2.5.1+cu121"}, "certain")
     assert "requires-dist" not in rules(reported({"torch": "2.6.0", "triton": "3.2.0"}))
+
+
+@pytest.mark.parametrize("torch", ["2.5.1+cpu", "2.5.1+rocm6.2", "2.7.0+gitf717b2a"])
+def test_another_build_of_torch_is_not_held_to_the_triton_of_cuda(torch: str) -> None:
+    assert "requires-dist" not in rules(reported({"torch": torch, "triton": "3.0.0"}))
 
 
 def test_trls_range_of_vllm_is_read_from_its_extra(tmp_path: Path) -> None:

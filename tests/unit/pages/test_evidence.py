@@ -91,6 +91,10 @@ def test_runs_that_are_added_count_as_if_all_had_run_at_once() -> None:
     added = false_alarms.summary([result(3), result(4)], earlier)
     assert added == false_alarms.summary([result(1), result(2, "crashed"), result(3), result(4)])
     assert len(added["false_alarms"]) == 1
+    # A run that measured nothing takes nothing away.
+    _, (crashed,) = result(5, "crashed")
+    kept = false_alarms.summary([(5, (crashed.model_copy(update={"measurements": ()}),))], earlier)
+    assert kept["probes"]["alpha"]["measurements"] == earlier["probes"]["alpha"]["measurements"]
 
 
 def test_the_distribution_stands_beside_the_bound(listed: Small) -> None:

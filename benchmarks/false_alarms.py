@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument(
-        "--add", action="store_true", help="to the recorded runs: of all probes, with the seeds after theirs"
+        "--add", action="store_true", help="add these runs to the recorded ones; their seeds go on after them"
     )
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs side by side")
     parser.add_argument("--probe", action="append", default=[])

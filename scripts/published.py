@@ -4,7 +4,8 @@
     python -m scripts.published --check
 
 Asks the index for the metadata of the releases that the file lacks, and downloads no wheel. A list of versions has no
-metadata of its own; `vetted doctor` looks up there what vLLM, and Transformers and tokenizers of older days, go with.
+metadata of its own; `vetted doctor` looks up there what vLLM, torch, and Transformers and tokenizers of older days go
+with.
 """
 
 from __future__ import annotations

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from builder.certify import model_levels
 from builder.certify.configuration import Configuration
 
 LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 CORRECTIONS = ("sequence_mask", "token_truncate", "token_mask", "sequence_truncate")
-ARCHITECTURES = ("qwen2", "llama", "qwen3")
-ROPES = ("default", "linear", "llama3")
 # Of SAPO and VESPO, as TRL has them.
 CONSTANTS = {
     "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05, "vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0,
@@ -46,7 +44,6 @@ PLAIN = (
     "vllm_gpu_memory", "vllm_max_model", "include_", "full_", "entropy_", "ref_model_mixup_alpha",
     "vllm_importance_sampling_clip_max",
 )  # fmt: skip
-USUAL_BASE = 10000.0  # of rotary positions
 SCALES = {
     "group": "group",
     "batch": "batch",
@@ -61,6 +58,8 @@ SCALES = {
 def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
     """The row that the configuration is, and what about it no level stands for, in words."""
     notes: list[str] = []
+    colocated = own.processes == 1 and own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate"
+    corrected = colocated and own.on("vllm_importance_sampling_correction", True)
     chosen = {
         "loss": _known(own, "loss_type", LOSSES, notes),
         "ratio": _known(own, "importance_sampling_level", ("token", "sequence"), notes),
@@ -73,7 +72,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "truncated": "masked" if own.on("mask_truncated_completions") else "counted",
         "off-policy": "counted" if own.get("off_policy_mask_threshold", None) is None else "masked",
         "sampling": _sampling(own),
-        **_model(own, notes),
+        **model_levels.of(own.model, notes),
         "adapter": _adapter(own),
         "checkpointing": _checkpointing(own),
         "optimizer": "sgd" if str(own.get("optim", "")).startswith("sgd") else "adamw",
@@ -84,7 +83,7 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
         "prompts": "chat" if own.get("chat_template_kwargs", None) in (None, "", "{}", {}) else "chat with options",
         "padding": "to 16" if own.number("pad_to_multiple_of", 0) > 0 else "none",
         "entropy": _entropy(own),
-        "constants": _constants(own),
+        "constants": _constants(own, corrected, notes),
         "order": _order(own),
         "generations": "2" if own.number("num_generations", 8) == 2 else "3",
         "micro-batch": "six completions",
@@ -103,11 +102,9 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
     notes += [*_unjudged(own), *_unread(own)]
     if own.processes > 1:
         chosen |= {"backend": {2: "zero2", 3: "zero3"}.get(own.zero, "ddp"), "group": "on both ranks"}
-    elif own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate":
+    elif colocated:
         chosen |= {
-            "correction": _known(own, "vllm_importance_sampling_mode", CORRECTIONS, notes)
-            if own.on("vllm_importance_sampling_correction", True)
-            else "off",
+            "correction": _known(own, "vllm_importance_sampling_mode", CORRECTIONS, notes) if corrected else "off",
             "sleep": "on" if own.on("vllm_enable_sleep_mode") else "off",
         }
         if chosen["loss"] == "vespo" and chosen["correction"].startswith("sequence"):
@@ -177,14 +174,15 @@ def _entropy(own: Configuration) -> str:
     return "bonus" if own.number("entropy_coef", 0.0) else "ignored"
 
 
-def _constants(own: Configuration) -> str:
-    """Those that act: of the loss, and of the correction for vLLM."""
-    loss = str(own.get("loss_type", "")).lower()
+def _constants(own: Configuration, corrected: bool, notes: list[str]) -> str:
+    """By those that act: of the loss, and of the correction for vLLM."""
+    loss = str(own.get("loss_type", LOSSES[0])).lower()
     changed = [name for name, usual in CONSTANTS.items() if own.number(name, usual) != usual]
-    least = own.number("vllm_importance_sampling_clip_min", 0.0) > 0
-    corrected = own.on("use_vllm") and own.on("vllm_importance_sampling_correction", True)
-    acting = any(name.startswith(f"{loss}_") for name in changed) or (corrected and least)
-    return "own" if acting else "default"
+    of_loss = any(name.startswith(f"{loss}_") for name in changed)
+    least = own.number("vllm_importance_sampling_clip_min", 0.0) > 0 and corrected
+    if of_loss != least and corrected and loss in ("sapo", "vespo"):
+        notes.append(f"the constants of {loss} and the least importance: the suite changes both or none")
+    return "own" if of_loss or least else "default"
 
 
 def _order(own: Configuration) -> str:
@@ -202,42 +200,6 @@ def _sampling(own: Configuration) -> str:
     if own.number("top_p", 1.0) < 1 or warmth > 1:
         return "hot, top-p"
     return "cold" if warmth < 1 else "plain"
-
-
-def _model(own: Configuration, notes: list[str]) -> dict[str, str]:
-    model = own.model
-    kind = kind_of_model = str(model.get("model_type", ARCHITECTURES[0]))
-    if kind not in ARCHITECTURES:
-        notes.append(f"the architecture {kind}: own-architecture trains its twin; the objective is judged on a Qwen2")
-        kind = ARCHITECTURES[0]
-    return {
-        "architecture": kind,
-        "heads": _heads(model),
-        "rope": _rope(model, notes),
-        "embedding": "tied" if model.get("tie_word_embeddings", kind_of_model.startswith("gemma")) else "untied",
-    }
-
-
-def _heads(model: Mapping[str, Any]) -> str:
-    """By whether several heads share keys, and whether their size is free."""
-    heads = model.get("num_attention_heads")
-    if heads and model.get("num_key_value_heads", heads) in (heads, None):
-        return "4 on 4 of 16"
-    hidden, size = model.get("hidden_size"), model.get("head_dim")
-    shared = isinstance(heads, int) and isinstance(hidden, int) and heads > 0 and size == hidden // heads
-    return "4 on 2 of 24" if size and not shared else "2 on 1 of 32"
-
-
-def _rope(model: Mapping[str, Any], notes: list[str]) -> str:
-    """The kind of positions. Since Transformers 5 their base is among the same parameters."""
-    parameters = model.get("rope_parameters") or model.get("rope_scaling") or {}
-    known = parameters if isinstance(parameters, Mapping) else {"type": parameters}
-    kind = str(known.get("rope_type") or known.get("type") or "default")
-    if kind not in ROPES:
-        notes.append(f"positions of the kind {kind}")
-        kind = "default"
-    base = known.get("rope_theta") or model.get("rope_theta") or USUAL_BASE
-    return "base 500" if kind == "default" and base != USUAL_BASE else kind
 
 
 def _adapter(own: Configuration) -> str:

@@ -54,6 +54,16 @@ def replace(owner: Any, name: str, wrong: Callable[..., Any]) -> None:
     setattr(owner, name, replaced)
 
 
+def set_after_init(owner: type, **attributes: Any) -> None:
+    """Have every new object of a class accept its arguments, and then have these attributes all the same."""
+
+    def init(right: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        right(self, *args, **kwargs)
+        vars(self).update(attributes)
+
+    replace(owner, "__init__", init)
+
+
 def disable(owner: Any, name: str) -> None:
     """Have the function `name` of a module, class or object do nothing."""
     replace(owner, name, lambda *_, **__: None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.sabotage._break import replace, sabotage
+from tests.sabotage._break import sabotage, set_after_init
 
 CAUGHT_BY = ("data_wrong",)
 
@@ -12,11 +10,7 @@ CAUGHT_BY = ("data_wrong",)
 def break_it() -> None:
     from trl import GRPOTrainer
 
-    def in_order(right: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        right(self, *args, **kwargs)
-        self.shuffle_dataset = False
-
-    replace(GRPOTrainer, "__init__", in_order)
+    set_after_init(GRPOTrainer, shuffle_dataset=False)
 
 
 PROBE, run = sabotage("interactions", break_it, rows={"order": "shuffled", "architecture": "llama"})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.sabotage._break import replace, sabotage
+from tests.sabotage._break import sabotage, set_after_init
 
 CAUGHT_BY = ("data_wrong",)
 
@@ -12,11 +10,7 @@ CAUGHT_BY = ("data_wrong",)
 def break_it() -> None:
     from trl import GRPOTrainer
 
-    def without(right: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        right(self, *args, **kwargs)
-        self.chat_template_kwargs = {}
-
-    replace(GRPOTrainer, "__init__", without)
+    set_after_init(GRPOTrainer, chat_template_kwargs={})
 
 
 PROBE, run = sabotage("interactions", break_it, rows={"prompts": "chat with options", "architecture": "llama"})

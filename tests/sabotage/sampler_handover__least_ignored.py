@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.sabotage._break import replace, sabotage
+from tests.sabotage._break import sabotage, set_after_init
 
 CAUGHT_BY = ("gradient_error", "metric_error")
 
@@ -12,11 +10,7 @@ CAUGHT_BY = ("gradient_error", "metric_error")
 def break_it() -> None:
     from trl import GRPOTrainer
 
-    def unlimited(right: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        right(self, *args, **kwargs)
-        self.vllm_importance_sampling_clip_min = None
-
-    replace(GRPOTrainer, "__init__", unlimited)
+    set_after_init(GRPOTrainer, vllm_importance_sampling_clip_min=None)
 
 
 PROBE, run = sabotage("sampler-handover", break_it, rows={"correction": "token_truncate", "constants": "own"})

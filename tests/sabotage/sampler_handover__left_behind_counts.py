@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.sabotage._break import replace, sabotage
+from tests.sabotage._break import sabotage, set_after_init
 
 CAUGHT_BY = ("gradient_error",)
 
@@ -12,11 +10,7 @@ CAUGHT_BY = ("gradient_error",)
 def break_it() -> None:
     from trl import GRPOTrainer
 
-    def counted(right: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        right(self, *args, **kwargs)
-        self.off_policy_mask_threshold = None
-
-    replace(GRPOTrainer, "__init__", counted)
+    set_after_init(GRPOTrainer, off_policy_mask_threshold=None)
 
 
 PROBE, run = sabotage("sampler-handover", break_it, rows={"off-policy": "masked", "architecture": "qwen2"})

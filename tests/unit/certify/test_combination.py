@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builder.certify import combination
+from builder.certify import combination, model_levels
 from builder.certify.configuration import Configuration
 from smoke.kit import factors, levels
 
@@ -52,6 +52,11 @@ def notes(model: dict[str, Any] | None = None, **settings: Any) -> list[str]:
         ({"vespo_k_pos": 1.0, "loss_type": "sapo"}, "constants", "default"),
         ({"sapo_temperature_neg": 1.05, "loss_type": "sapo"}, "constants", "default"),
         ({"vllm_importance_sampling_clip_min": 0.5}, "constants", "default"),
+        (
+            {"use_vllm": True, "vllm_mode": "server", "vllm_importance_sampling_clip_min": 0.5},
+            "constants",
+            "default",
+        ),
         ({"chat_template_kwargs": "{}"}, "prompts", "chat"),
         ({"use_vllm": True, "vllm_importance_sampling_clip_min": 0.5}, "constants", "own"),
         ({"shuffle_dataset": False}, "order", "as given"),
@@ -110,6 +115,9 @@ def test_what_no_level_stands_for_is_said() -> None:
     assert "vespo" in notes(bf16=False, use_vllm=True, loss_type="vespo")[0]
     assert notes(bf16=False, use_vllm=True, loss_type="vespo", vllm_importance_sampling_mode="token_mask") == []
     assert "VETTED-0170" in notes(bf16=False, beta=0.1, sync_ref_model=True, use_bias_correction_kl=False)[0]
+    least: dict[str, Any] = {"use_vllm": True, "vllm_importance_sampling_clip_min": 0.5}
+    assert "least importance" in notes(bf16=False, loss_type="sapo", **least)[0]
+    assert notes(bf16=False, loss_type="sapo", sapo_temperature_pos=0.5, **least) == []
     assert "gemma2" in notes({"model_type": "gemma2"})[0]
     said = "; ".join(notes(optim="paged_adamw_8bit", lr_scheduler_type="cosine", load_in_4bit=True, fp16=True))
     assert all(word in said for word in ("paged_adamw_8bit", "cosine", "quantised", "16-bit"))
@@ -189,9 +197,9 @@ def test_whatever_is_set_the_row_has_levels_that_a_run_can_have() -> None:
 
 def test_the_suite_has_every_level_that_is_named_here_and_no_other() -> None:
     assert levels.FACTORS["loss"] == combination.LOSSES
-    assert levels.FACTORS["architecture"] == combination.ARCHITECTURES
+    assert levels.FACTORS["architecture"] == model_levels.ARCHITECTURES
     assert {*combination.CORRECTIONS, "off"} == set(levels.SAMPLER_FACTORS["correction"])
-    assert {*combination.ROPES, "base 500"} == set(levels.FACTORS["rope"])
+    assert {*model_levels.ROPES, "base 500"} == set(levels.FACTORS["rope"])
     assert set(combination.SCALES.values()) == set(levels.FACTORS["scale"])
 
 

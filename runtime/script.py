@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import logging
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runtime import data, leader, monitor, parent, rewards
+from runtime import data, gloo, leader, monitor, parent, rewards
 from runtime.train.arguments import MONITOR, TRAINERS
 from runtime.train.folder import CHECKPOINT, CONFIG, OUTPUT
 from runtime.train.launch import ACCELERATE
@@ -27,6 +28,7 @@ NOISE = ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward 
 
 def main() -> None:
     parent.follow()
+    atexit.register(gloo.settle)
     only_locked()
     quiet()
     name, arguments = sys.argv[1], sys.argv[2:]

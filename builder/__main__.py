@@ -3,7 +3,7 @@
 import atexit
 import gc
 
-# Imports make hundreds of thousands of objects that stay. Looking through them at every 700th takes a sixth of the start.
+# What the imports make stays to the end: looking through it again and again takes a tenth of a short command.
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)
 

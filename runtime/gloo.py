@@ -1,7 +1,7 @@
 """Wait for gloo's threads before the interpreter ends: one that still frees a tensor then would abort the process.
 
 A thread that frees a tensor needs the interpreter. If that has begun to end, Python ends the thread, and C++ answers
-with "terminate called without an active exception": a run that trained and saved all fails with SIGABRT.
+with "terminate called without an active exception": a run whose results are saved still fails, with SIGABRT.
 https://github.com/pytorch/pytorch/pull/179291 has the cause. Destroying the process groups is not enough, because a
 group that the trainer still holds keeps its threads.
 """
@@ -12,28 +12,39 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-NAME = "pt_gloo"  # how torch names these threads
-PAUSE = 0.05  # seconds in which an idle thread does not run
-PATIENCE = 5.0  # seconds; a thread that waits for a rank that is gone would never end
+NAME = "pt_gloo"  # as torch 2.13 names these threads; those of old releases have no name, and are not waited for
+PAUSE = 0.05  # seconds between two looks
+LOOKS = 3  # in a row that must find all asleep
+PATIENCE = 5.0  # seconds; a thread that never rests is given up
 
 
 def settle() -> None:
-    """Return when no thread of gloo has run for PAUSE seconds, or after PATIENCE. At once where there are none."""
+    """Return when all threads of gloo have slept for LOOKS * PAUSE seconds, or after PATIENCE.
+
+    At once where there are none. A thread that waits for another rank sleeps as well: at the end of a run that went
+    well, no rank has to wait for another one.
+    """
     end = time.monotonic() + PATIENCE
-    before = _switches()
-    while before and time.monotonic() < end:
+    before, rested = _threads(), 0
+    while before and rested < LOOKS and time.monotonic() < end:
         time.sleep(PAUSE)
-        if (after := _switches()) == before:
-            return
+        after = _threads()
+        asleep = all(state.startswith("S") for state, *_ in after.values())
+        rested = rested + 1 if asleep and after == before else 0
         before = after
 
 
-def _switches() -> dict[str, list[str]]:
-    """By thread of gloo, how often it began to run; empty without Linux's /proc."""
-    counts: dict[str, list[str]] = {}
+def _threads() -> dict[str, list[str]]:
+    """By thread of gloo, its state and how often it was switched out; empty without Linux's /proc.
+
+    One that waits for a core is not asleep, and its counts stay the same.
+    """
+    threads: dict[str, list[str]] = {}
     for status in Path("/proc/self/task").glob("*/status"):
         with suppress(OSError):  # it has ended since
-            lines = status.read_text(encoding="utf-8", errors="replace").splitlines()
-            if lines and lines[0].split("\t")[-1].startswith(NAME):
-                counts[status.parent.name] = [line for line in lines if "ctxt_switches" in line]
-    return counts
+            fields = dict(line.split(":\t", 1) for line in status.read_text("utf-8", "replace").splitlines())
+            if fields["Name"].startswith(NAME):
+                threads[status.parent.name] = [
+                    fields[name].strip() for name in ("State", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+                ]
+    return threads

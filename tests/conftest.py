@@ -29,7 +29,7 @@ from builder.lock.lockfile import Lock
 from tests.distribution import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.distribution import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
-# Thousands of collected tests stay to the end: looking through them at every 700th object takes a third of collecting.
+# Thousands of collected tests stay to the end: looking for garbage among them takes a fifth of collecting.
 gc.set_threshold(100_000)
 
 ROOT = Path(__file__).parents[1]

@@ -90,7 +90,7 @@ def _hooks(python: str) -> list[str]:
         # dpkg's database stays as it is: scanners read the packages and versions there, and `dpkg --verify` lists the
         # programs that were removed.
         f'for name in {" ".join(UNWANTED)}; do rm -f "$1/usr/bin/$name" "$1/usr/sbin/$name"; done',
-        # What is mounted on dev can hold the root itself, where that lies below /dev/shm.
+        # mmdebstrap mounts the host's /dev there: find would meet the root again, where that lies below /dev/shm.
         'find "$1" -xdev -path "$1/dev" -prune -o -perm /6000 ! -type l -exec chmod u-s,g-s {} +',
         # apt's caches belong to its own user where that user may read the repository, else to root. They are removed
         # here, and mmdebstrap need not run apt once more for it.

@@ -12,19 +12,21 @@ PAIRS = 12
 # Far more work than a run leaves behind at its end, so that it is seen in every second rank and not in one of hundreds.
 # A forked process ends as any other does; forks spare the import of torch.
 PROGRAM = """
-import atexit, gc, os, sys, warnings
+import atexit, gc, os, resource, signal, sys, warnings
 from pathlib import Path
 import torch
 import torch.distributed as dist
 from runtime import gloo
 
 warnings.simplefilter("ignore")
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 torch.set_num_threads(1)
 gc.freeze()
 
 
 def rank(number, pair):
     global group
+    signal.alarm(120)
     if sys.argv[1] == "settled":
         atexit.register(gloo.settle)
     dist.init_process_group("gloo", init_method=f"file://{Path.cwd()}/{pair}", rank=number, world_size=2)
@@ -61,4 +63,5 @@ def statuses(python: Path, folder: Path, how: str) -> list[int]:
 
 def test_a_process_that_settles_first_is_not_aborted(python: Path, tmp_path: Path) -> None:
     assert statuses(python, tmp_path / "settled", "settled") == [0] * 2 * PAIRS
+    # A torch that ends well by itself turns this red: runtime/gloo.py can go then.
     assert -6 in statuses(python, tmp_path / "unsettled", "unsettled")

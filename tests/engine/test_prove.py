@@ -63,6 +63,8 @@ def beside(depot: Workshop, root: Path, intent: str, packages: Set[str]) -> Work
 
 def in_memory() -> str:
     """/dev/shm where programs may run in it and there is room, else the disk."""
+    if not os.access("/dev/shm", os.W_OK):
+        return "/var/tmp"
     disk = os.statvfs("/dev/shm")
     usable = not disk.f_flag & (os.ST_NOEXEC | os.ST_RDONLY) and disk.f_bavail * disk.f_frsize > 2 << 30
     return "/dev/shm" if usable else "/var/tmp"

@@ -14,55 +14,59 @@ from runtime import gloo
 
 
 @contextmanager
-def thread(name: str, work: threading.Event) -> Iterator[threading.Thread]:
-    """A thread with a name that the kernel knows. It runs again and again until `work` is set, then sleeps."""
+def thread(name: str, rest: threading.Event, nap: float = 0.005) -> Iterator[None]:
+    """A thread with a name that the kernel knows. It works until `rest` is set, with naps between, and then sleeps."""
     ready, end = threading.Event(), threading.Event()
 
     def run() -> None:
         Path("/proc/thread-self/comm").write_text(name)
         ready.set()
-        while not work.wait(0.005):
-            pass
+        while not rest.is_set():
+            if nap:
+                time.sleep(nap)
         end.wait()
 
-    worker = threading.Thread(target=run)
+    worker = threading.Thread(target=run, daemon=True)
     worker.start()
-    ready.wait()
-    yield worker
-    work.set()
-    end.set()
-    worker.join()
+    try:
+        assert ready.wait(60)
+        yield
+    finally:
+        rest.set()
+        end.set()
+        worker.join()
 
 
-def test_a_thread_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = threading.Event()
-    pauses: list[float] = []
+@pytest.mark.parametrize("nap", [0.005, 0])
+def test_a_thread_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch, nap: float) -> None:
+    """Whether it is switched out again and again, or runs on without a pause."""
+    rest = threading.Event()
+    looks: list[dict[str, list[str]]] = []
+    look = gloo._threads
 
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        threading.Event().wait(seconds)
-        if len(pauses) == 4:
-            idle.set()
+    def looked() -> dict[str, list[str]]:
+        looks.append(look())
+        if len(looks) == 8:
+            rest.set()
+        return looks[-1]
 
-    monkeypatch.setattr(time, "sleep", sleep)
-    with thread("pt_gloo_runloop", idle):
+    monkeypatch.setattr(gloo, "_threads", looked)
+    monkeypatch.setattr(gloo, "PATIENCE", 60)
+    with thread("pt_gloo_runloop", rest, nap):
         gloo.settle()
-        assert idle.is_set()
-    assert len(pauses) > 4
+    assert len(looks) >= 8 + gloo.LOOKS
+    assert [len(threads) for threads in looks] == [1] * len(looks)
 
 
 def test_one_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gloo, "PATIENCE", 0.2)
-    busy = threading.Event()
-    with thread("pt_gloo_runloop", busy):
+    monkeypatch.setattr(gloo, "PATIENCE", 0.3)
+    rest = threading.Event()
+    with thread("pt_gloo_runloop", rest):
         gloo.settle()
-        assert not busy.is_set()
+        assert not rest.is_set()
 
 
 def test_other_threads_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sleep(_: float) -> None:
-        pytest.fail("waited without a thread of gloo")
-
-    monkeypatch.setattr(time, "sleep", sleep)
     with thread("pt_elastic", threading.Event()):
+        monkeypatch.setattr(gloo, "PAUSE", None)  # no time to sleep
         gloo.settle()

@@ -16,6 +16,7 @@ NAME = "pt_gloo"  # as torch 2.13 names these threads; those of old releases hav
 PAUSE = 0.05  # seconds between two looks
 LOOKS = 3  # in a row that must find all asleep
 PATIENCE = 5.0  # seconds; a thread that never rests is given up
+SLEEPING = "State:\tS (sleeping)"  # one that waits for a core is "R (running)", and its counts stay the same
 
 
 def settle() -> None:
@@ -29,22 +30,17 @@ def settle() -> None:
     while before and rested < LOOKS and time.monotonic() < end:
         time.sleep(PAUSE)
         after = _threads()
-        asleep = all(state.startswith("S") for state, *_ in after.values())
+        asleep = all(SLEEPING in lines for lines in after.values())
         rested = rested + 1 if asleep and after == before else 0
         before = after
 
 
 def _threads() -> dict[str, list[str]]:
-    """By thread of gloo, its state and how often it was switched out; empty without Linux's /proc.
-
-    One that waits for a core is not asleep, and its counts stay the same.
-    """
+    """By thread of gloo, what Linux says of its state and of how often it was switched out; empty without /proc."""
     threads: dict[str, list[str]] = {}
     for status in Path("/proc/self/task").glob("*/status"):
         with suppress(OSError):  # it has ended since
-            fields = dict(line.split(":\t", 1) for line in status.read_text("utf-8", "replace").splitlines())
-            if fields["Name"].startswith(NAME):
-                threads[status.parent.name] = [
-                    fields[name].strip() for name in ("State", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
-                ]
+            lines = status.read_text(encoding="utf-8", errors="replace").splitlines()
+            if any(line.startswith(f"Name:\t{NAME}") for line in lines):
+                threads[status.parent.name] = [line for line in lines if "State" in line or "ctxt_switches" in line]
     return threads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +13,15 @@ from runtime import gloo
 
 
 @contextmanager
-def thread(name: str, rest: threading.Event, nap: float = 0.005) -> Iterator[None]:
+def thread(name: str, rest: threading.Event) -> Iterator[None]:
     """A thread with a name that the kernel knows. It works until `rest` is set, with naps between, and then sleeps."""
     ready, end = threading.Event(), threading.Event()
 
     def run() -> None:
         Path("/proc/thread-self/comm").write_text(name)
         ready.set()
-        while not rest.is_set():
-            if nap:
-                time.sleep(nap)
+        while not rest.wait(0.005):
+            pass
         end.wait()
 
     worker = threading.Thread(target=run, daemon=True)
@@ -37,9 +35,7 @@ def thread(name: str, rest: threading.Event, nap: float = 0.005) -> Iterator[Non
         worker.join()
 
 
-@pytest.mark.parametrize("nap", [0.005, 0])
-def test_a_thread_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch, nap: float) -> None:
-    """Whether it is switched out again and again, or runs on without a pause."""
+def test_a_thread_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = threading.Event()
     looks: list[dict[str, list[str]]] = []
     look = gloo._threads
@@ -52,10 +48,25 @@ def test_a_thread_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch, nap:
 
     monkeypatch.setattr(gloo, "_threads", looked)
     monkeypatch.setattr(gloo, "PATIENCE", 60)
-    with thread("pt_gloo_runloop", rest, nap):
+    with thread("pt_gloo_runloop", rest):
         gloo.settle()
     assert len(looks) >= 8 + gloo.LOOKS
     assert [len(threads) for threads in looks] == [1] * len(looks)
+
+
+def test_all_sleep_and_none_ran_in_three_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for a core is not switched out, and does not sleep."""
+    sleeping, running = "State:\tS (sleeping)", "State:\tR (running)"
+    states = [sleeping] * 3 + [running] * 4 + [sleeping] * 6
+    switches = [1] * 9 + [2] * 4
+    looks = [
+        {"7": [state, f"voluntary_ctxt_switches:\t{number}"], "8": [sleeping, "voluntary_ctxt_switches:\t1"]}
+        for state, number in zip(states, switches, strict=True)
+    ]
+    monkeypatch.setattr(gloo, "_threads", lambda: looks.pop(0))
+    monkeypatch.setattr(gloo, "PAUSE", 0)
+    gloo.settle()
+    assert looks == []
 
 
 def test_one_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,17 +219,25 @@ def require_compiler(lock: Lock, prepared: Path) -> None:
 
     TRL 1.16 uses Triton in every loss. The image has the compiler and Python's headers.
     """
-    missing = [] if any(map(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang")))) else ["gcc"]
-    look = "import pathlib, sysconfig; print(pathlib.Path(sysconfig.get_path('include'), 'Python.h').is_file())"
+    compiler = next(filter(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang"))), None)
+    missing = [] if compiler else ["gcc"]
+    look = "import sysconfig; print(sysconfig.get_path('include'))"
     answer = process.check("looking for Python.h", [str(prepared / "bin" / "python"), "-I", "-S", "-c", look])
-    if answer.stdout.strip() != "True":
+    headers = answer.stdout.strip()
+    if not Path(headers, "Python.h").is_file():
         missing.append(f"python{lock.stack.python}-dev")
-    if missing:
-        raise errors.MissingToolError(
-            f"this machine lacks {' and '.join(missing)}",
-            cause="Triton compiles a C module for each kernel, with a C compiler and Python.h",
-            next_step=f"apt-get install {' '.join(missing)}, or run with --engine docker",
-        )
+    what, next_step = f"this machine lacks {' and '.join(missing)}", f"apt-get install {' '.join(missing)}"
+    if compiler and not missing:
+        done = process.run([compiler, "-fsyntax-only", f"-I{headers}", "-include", "Python.h", "-x", "c", os.devnull])
+        if done.returncode == 0:
+            return
+        what = f"this machine cannot compile a C module\n{done.stderr.strip()[-1000:]}"
+        next_step = f"apt-get install --reinstall gcc libc6-dev python{lock.stack.python}-dev"
+    raise errors.MissingToolError(
+        what,
+        cause="Triton compiles a C module for each kernel, with a C compiler and Python.h",
+        next_step=f"{next_step}, or run with --engine docker",
+    )
 
 
 def _toolkit(lock: Lock, new: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from smoke.run import child, linux
-from smoke.run.gpus import Use
+from smoke.run.gpus import Use, shared
 
 # Each takes some 200 MiB, and a probe may use eight GiB.
 _MOST = 8
@@ -39,12 +39,14 @@ def side_by_side(
 ) -> dict[str, Any]:
     """Call every piece with a directory of its own and its rank, in `ranks` processes, and return what rank 0 returns.
 
-    That must be JSON. An exception, a signal or an early end gives {"failure": …} in its place. On GPUs one piece runs
-    at a time, and a rank that allocates nothing on its own GPU has failed.
+    That must be JSON. An exception, a signal or an early end gives {"failure": …} in its place. On GPUs a rank that
+    allocates nothing on its own GPU has failed, and one piece runs at a time where a GPU takes one process only.
     """
     cores = len(os.sched_getaffinity(0))
     # One more than fits where pieces have several ranks: while the first of them measures, the others are done.
-    slots = 1 if gpus else max(1, min(_MOST, cores // ranks + (ranks > 1)))
+    slots = max(1, min(_MOST, cores // ranks + (ranks > 1)))
+    if gpus and not shared():
+        slots = 1
     threads = max(1, cores // (slots * ranks))
     waiting = list(pieces)
     under_way: dict[str, _Piece] = {}

@@ -12,7 +12,6 @@ script runs in a forked process, which has the packages imported already. Needs 
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import types
@@ -119,15 +118,17 @@ def _trl(file: Path, text: str, *, on_gpu: bool = False) -> int:
     sys.stdout.write(f"$ {' '.join(command)}\n")
     real = accelerate.commands.launch.subprocess
 
-    def entry() -> Any:
-        sys.argv = command
-        sys.path.insert(0, str(file.parent))
-        accelerate.commands.launch.subprocess = types.SimpleNamespace(
-            Popen=functools.partial(launch.Interpreter, on_gpu=on_gpu), CalledProcessError=real.CalledProcessError
-        )
-        return cli.main()
+    with launch.Interpreters(on_gpu=on_gpu) as interpreters:
 
-    return launch.forked(entry)
+        def entry() -> Any:
+            sys.argv = command
+            sys.path.insert(0, str(file.parent))
+            accelerate.commands.launch.subprocess = types.SimpleNamespace(
+                Popen=interpreters.start, CalledProcessError=real.CalledProcessError
+            )
+            return cli.main()
+
+        return launch.forked(entry)
 
 
 def _lost(arguments: Any) -> list[str]:

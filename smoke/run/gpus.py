@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# The device file that CUDA opens when it starts, and that the management library (NVML) does not need.
-_UVM = "/dev/nvidia-uvm"
+# What every function of the driver answers before CUDA has started in a process (CUDA_ERROR_NOT_INITIALIZED).
+_NOT_STARTED = 3
+_SHARED = 0  # NVML_COMPUTEMODE_DEFAULT: several processes may use the GPU at once
 
 
 def visible() -> list[str]:
@@ -36,13 +37,24 @@ def shown(gpus: int, ranks: int) -> str | None:
 
 
 def started() -> str | None:
-    """What shows that this process has started CUDA, or None."""
-    with suppress(OSError):
-        for entry in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):
-                if str(entry.readlink()).startswith(_UVM):
-                    return f"{_UVM} is open"
-    return None
+    """What shows that this process has started CUDA, or None.
+
+    The driver itself is asked. An open /dev/nvidia-uvm shows nothing: on an H100 it was open after imports.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return None  # not even loaded
+    status = driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
+    return None if status == _NOT_STARTED else f"cuDeviceGetCount answers {status}, as after cuInit"
+
+
+def shared() -> bool:
+    """Whether several processes may use each visible GPU at once; no where the driver does not say."""
+    try:
+        return all(_compute_mode(int(name)) == _SHARED for name in visible())
+    except (OSError, AttributeError, ValueError):
+        return False
 
 
 class Use:
@@ -96,16 +108,31 @@ def answered(torch: ModuleType) -> Iterator[None]:
 
 def compute_capability(index: int) -> tuple[int, int]:
     """The compute capability of a GPU, such as (9, 0), by its number in NVML. Raises OSError when NVML does not say."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    with _device(index) as (nvml, handle):
+        answer = nvml.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
+        _check("nvmlDeviceGetCudaComputeCapability", answer)
+    return major.value, minor.value
+
+
+def _compute_mode(index: int) -> int:
+    """How many processes may use a GPU at once, as NVML numbers it. Raises OSError when NVML does not say."""
+    mode = ctypes.c_int()
+    with _device(index) as (nvml, handle):
+        _check("nvmlDeviceGetComputeMode", nvml.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode)))
+    return mode.value
+
+
+@contextmanager
+def _device(index: int) -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    handle, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+    handle = ctypes.c_void_p()
     _check("nvmlInit", nvml.nvmlInit_v2())
     try:
         _check("nvmlDeviceGetHandleByIndex", nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)))
-        answer = nvml.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
-        _check("nvmlDeviceGetCudaComputeCapability", answer)
+        yield nvml, handle
     finally:
         nvml.nvmlShutdown()
-    return major.value, minor.value
 
 
 def _check(function: str, status: int) -> None:

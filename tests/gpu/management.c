@@ -2,8 +2,10 @@
    CUDA that it runs, 580.95.05|13000. Then a line for each GPU: name|major|minor|MiB. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, MOST = 16 };
 
@@ -38,10 +40,21 @@ static void read_gpus(void)
 
 static unsigned number(void *gpu) { return (unsigned)((Gpu *)gpu - gpus); }
 
-int nvmlInit_v2(void) { read_gpus(); return SUCCESS; }
+/* A real one has CUDA's device open between the two (seen on an H100, driver 580.159.04). */
+static int device = -1;
+
+int nvmlInit_v2(void)
+{
+    read_gpus();
+    if (device < 0)
+        device = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
+    return SUCCESS;
+}
+
 int nvmlInit(void) { return nvmlInit_v2(); }
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
-int nvmlShutdown(void) { return SUCCESS; }
+int nvmlShutdown(void) { close(device); device = -1; return SUCCESS; }
+
 const char *nvmlErrorString(int error) { return error ? "an error of the fake driver" : "Success"; }
 
 int nvmlDeviceGetCount_v2(unsigned *answer) { *answer = count; return SUCCESS; }
@@ -97,6 +110,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version)
 }
 
 int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
+int nvmlDeviceGetComputeMode(void *gpu, int *mode) { (void)gpu; *mode = 0; return SUCCESS; }
 int nvmlDeviceGetIndex(void *gpu, unsigned *index) { *index = number(gpu); return SUCCESS; }
 int nvmlDeviceGetMinorNumber(void *gpu, unsigned *minor) { *minor = number(gpu); return SUCCESS; }
 int nvmlDeviceGetNumaNodeId(void *gpu, unsigned *node) { (void)gpu; *node = 0; return SUCCESS; }

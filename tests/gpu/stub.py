@@ -97,7 +97,7 @@ def libraries(folder: Path, site_packages: Path | None = None) -> Path:
     """
     parts.programs("gcc", how="apt-get install gcc libc6-dev")
     folder.mkdir(parents=True)
-    functions = sorted((linked(site_packages) if site_packages else set()) | {"cuDeviceGetCount"})
+    functions = sorted(linked(site_packages) if site_packages else ())
     (folder / "functions.h").write_text("".join(f"FUNCTION({name})\n" for name in functions))
     for source, library in (("driver.c", "libcuda.so.1"), ("management.c", "libnvidia-ml.so.1")):
         options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-I", str(folder), f"-Wl,-soname,{library}"]
@@ -107,7 +107,10 @@ def libraries(folder: Path, site_packages: Path | None = None) -> Path:
 
 
 # What driver.c defines by itself.
-OWN = {"cuInit", "cuDriverGetVersion", "cuGetErrorString", "cuGetErrorName", "cuGetProcAddress", "cuGetProcAddress_v2"}
+OWN = {
+    "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorString", "cuGetErrorName", "cuGetProcAddress",
+    "cuGetProcAddress_v2",
+}  # fmt: skip
 
 
 def linked(site_packages: Path) -> set[str]:

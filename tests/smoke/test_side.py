@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,4 +99,49 @@ def test_the_script_of_a_launcher_must_use_the_gpu(
     monkeypatch.setattr(Gpu, "used", used)
     script = tmp_path / "script.py"
     script.write_text("")
-    assert launch.Interpreter([sys.executable, str(script)], on_gpu=on_gpu).wait() == status
+    with launch.Interpreters(on_gpu=on_gpu) as interpreters:
+        assert interpreters.start([sys.executable, str(script)]).wait() == status
+
+
+def test_a_script_starts_from_the_process_as_it_was_before_its_launcher(tmp_path: Path) -> None:
+    """`trl grpo` starts CUDA before it launches its script, and CUDA does not survive a fork (an H100 said so)."""
+    script, said = tmp_path / "script.py", tmp_path / "said"
+    script.write_text(f"""\
+import json, os, sys
+json.dump([sys.argv, dict(os.environ), "started_by_the_launcher" in sys.modules], open({str(said)!r}, "w"))
+""")
+    with launch.Interpreters() as interpreters:
+
+        def launcher() -> int:
+            sys.modules["started_by_the_launcher"] = sys
+            first = interpreters.start([sys.executable, str(script), "one"], env={"ONLY": "this"})
+            second = interpreters.start([sys.executable, str(tmp_path / "absent.py")])
+            return 0 if (first.wait(), second.wait()) == (0, 1) else 3
+
+        assert launch.forked(launcher) == 0
+        with pytest.raises(ValueError, match="not a script"):
+            interpreters.start([sys.executable, "-c", "pass"])
+    assert json.loads(said.read_text()) == [[str(script), "one"], {"ONLY": "this"}, False]
+
+
+@pytest.mark.parametrize(("together", "most"), [(False, 1), (True, 2)])
+def test_a_gpu_that_takes_one_process_gets_one_at_a_time(
+    together: bool, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(side, "Use", lambda _: SimpleNamespace(require=lambda: None))
+    monkeypatch.setattr(side, "shared", lambda: together)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    def work(directory: Path, _: int) -> Any:
+        (directory / "at-work").touch()
+        for _ in range(40 if together else 5):
+            if len(seen := list(directory.parent.glob("*/at-work"))) == most:
+                break
+            time.sleep(0.05)
+        count = len(seen)
+        time.sleep(0.2)
+        (directory / "at-work").unlink()
+        return count
+
+    results = side.side_by_side(dict.fromkeys("ab", work), tmp_path / "pieces", gpus=True)
+    assert max(results.values()) == most

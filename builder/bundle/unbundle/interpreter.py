@@ -37,6 +37,7 @@ def install(root: Path, final: Path, version: str) -> Path:
     partial.mkdir()
     for package in sorted((root / PACKAGES).glob("*.deb")):
         unpack(package, partial)
+    _join_headers(partial)
     staged = partial / "staged"
     for package in sorted((root / LIBRARIES).glob("*.deb")):
         unpack(package, staged)
@@ -54,6 +55,13 @@ def install(root: Path, final: Path, version: str) -> Path:
     shutil.rmtree(staged, ignore_errors=True)
     partial.rename(final)
     return python
+
+
+def _join_headers(root: Path) -> None:
+    """Make Python.h compile here: Debian's pyconfig.h includes another one by its path below /usr/include."""
+    for folder in (root / "usr" / "include").glob("python3*"):
+        for other in sorted((root / "usr" / "include").glob("*-linux-gnu*")):
+            (folder / other.name).symlink_to(Path("..", other.name))
 
 
 def _add(libraries: Sequence[Path], root: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from builder.bundle.unbundle import interpreter
 from builder.bundle.unbundle.stop import StopError
+from tests import parts
 
 LINK = "-> "
 
@@ -124,6 +125,23 @@ def test_a_host_that_lacks_nothing_keeps_its_variables(tmp_path: Path) -> None:
     make_deb(tmp_path / "root" / "python", {"./usr/bin/python3.99": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
     interpreter.install(tmp_path / "root", tmp_path / "python", "3.99")
     assert interpreter.variables(tmp_path / "python") == {}
+
+
+def test_python_h_compiles_although_debian_spreads_it_over_two_folders(tmp_path: Path) -> None:
+    """Triton found no pyconfig.h on the first H100: every probe with a kernel of its own was red."""
+    parts.programs("gcc", how="apt-get install gcc libc6-dev")
+    make_deb(
+        tmp_path / "root" / "python",
+        {
+            "./usr/bin/python3.99": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
+            "./usr/include/python3.99/Python.h": "#include <x86_64-linux-gnu/python3.99/pyconfig.h>\n",
+            "./usr/include/x86_64-linux-gnu/python3.99/pyconfig.h": "#define FOUND 1\n",
+        },
+    )
+    interpreter.install(tmp_path / "root", tmp_path / "python", "3.99")
+    headers = tmp_path / "python" / "usr" / "include" / "python3.99"
+    argv = ["gcc", "-fsyntax-only", f"-I{headers}", "-include", "Python.h", "-x", "c", "/dev/null"]
+    assert subprocess.run(argv, capture_output=True, text=True).stderr == ""
 
 
 def test_libraries_that_only_the_hosts_python_finds_come_along(tmp_path: Path) -> None:

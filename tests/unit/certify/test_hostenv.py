@@ -245,22 +245,27 @@ def test_only_what_has_no_wheel_may_be_built(wheels: Small, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "headers", "missing"),
+    ("gcc", "headers", "missing"),
     [
-        ("bin", True, None),
-        ("empty", True, "gcc"),
-        ("bin", False, "python3.11-dev"),
-        ("empty", False, "gcc and python3"),
+        ("exit 0", True, None),
+        ("", True, "lacks gcc"),
+        ("exit 0", False, "lacks python3.11-dev"),
+        ("", False, "lacks gcc and python3"),
+        ("echo 'fatal error: pyconfig.h' >&2; exit 1", True, "cannot compile a C module\nfatal error: pyconfig.h"),
     ],
 )
 def test_on_a_gpu_the_host_needs_what_triton_compiles_with(
-    path: str, headers: bool, missing: str | None, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gcc: str, headers: bool, missing: str | None, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for program, text in (("bin/gcc", ""), ("env/bin/python", f"echo {headers}")):
+    for program, text in (("bin/gcc", gcc), ("env/bin/python", f"echo {tmp_path / 'include'}")):
         (tmp_path / program).parent.mkdir(parents=True)
-        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / program).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / path))
+        if text:
+            (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / program).chmod(0o755)
+    if headers:
+        (tmp_path / "include").mkdir()
+        (tmp_path / "include" / "Python.h").touch()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CC", raising=False)
     lock = lockfile.load(small.project, TINY)
     if missing is None:

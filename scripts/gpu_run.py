@@ -3,12 +3,13 @@
     .venv/bin/python -m scripts.gpu_run report.json --requirements requirements.txt --date DAY --stack "what it is"
 
 report.json is what a bundle left in its folder `results`, requirements.txt the list of the lock that it was of.
-Exit codes: 0 recorded - 3 the report or the list cannot be read.
+Exit codes: 0 recorded - 3 the report or the list cannot be read, or the date is none.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import re
 import sys
 from pathlib import Path
@@ -30,11 +31,12 @@ def main() -> int:
     options = parser.parse_args()
     try:
         versions = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", options.requirements.read_text(), re.MULTILINE))
-        record = of(certificate.read(options.report), versions, options.date, options.stack)
+        date = datetime.date.fromisoformat(options.date).isoformat()
+        record = of(certificate.read(options.report), versions, date, options.stack)
         found = project.find()
         with found.holding("gpu-run") as scratch:
             print(evidence.store(found, record.FILE, record.model_dump(mode="json"), scratch))
-    except (errors.VettedError, OSError) as error:
+    except (errors.VettedError, OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 3
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -219,7 +220,14 @@ def require_compiler(lock: Lock, prepared: Path) -> None:
 
     TRL 1.16 uses Triton in every loss. The image has the compiler and Python's headers.
     """
-    compiler = next(filter(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang"))), None)
+    chosen = os.environ.get("CC")  # Triton starts it as one program, whatever it is
+    compiler = next(filter(shutil.which, [chosen] if chosen else ["gcc", "clang"]), None)
+    if chosen and not compiler:
+        raise errors.MissingToolError(
+            f"CC is {chosen!r}, which is no program here",
+            cause="Triton starts it as one program, without arguments",
+            next_step="unset CC, or name one program in it",
+        )
     missing = [] if compiler else ["gcc"]
     look = "import sysconfig; print(sysconfig.get_path('include'))"
     answer = process.check("looking for Python.h", [str(prepared / "bin" / "python"), "-I", "-S", "-c", look])
@@ -228,7 +236,9 @@ def require_compiler(lock: Lock, prepared: Path) -> None:
         missing.append(f"python{lock.stack.python}-dev")
     what, next_step = f"this machine lacks {' and '.join(missing)}", f"apt-get install {' '.join(missing)}"
     if compiler and not missing:
-        done = process.run([compiler, "-fsyntax-only", f"-I{headers}", "-include", "Python.h", "-x", "c", os.devnull])
+        with tempfile.TemporaryDirectory() as folder:
+            target = ["-shared", "-fPIC", "-o", str(Path(folder, "module.so"))]
+            done = process.run([compiler, *target, f"-I{headers}", "-include", "Python.h", "-x", "c", os.devnull])
         if done.returncode == 0:
             return
         what = f"this machine cannot compile a C module\n{done.stderr.strip()[-1000:]}"

@@ -78,7 +78,7 @@ def summary(project: Project) -> str:
     red = len(record.probes) - sum(map(len, counts.values()))
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     return (
-        f"**{len(counts['passed'])} passed, {red} red, {len(counts['not-run'])} not run**, so no certificate. "
+        f"**{len(counts['passed'])} passed, {red} red, {len(counts['not-run'])} not run**, without a certificate. "
         f"{cells.escaped(record.stack)}: {cells.escaped(versions)}; {record.distributions} distributions, Python "
         f"{cells.escaped(record.python)}, {cells.escaped(record.system)}. "
         f"{suite.source(project, record)}\n"

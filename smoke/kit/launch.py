@@ -63,29 +63,38 @@ class Interpreters:
         self._orders, orders = socket.socketpair()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+        self.scripts = 0  # that were started; known at the end of the block
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            linux.die_with_parent(parent)
-            self._orders.close()
-            _serve(orders, on_gpu)
+            _serve(self._orders, orders, on_gpu, parent)
         orders.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._orders.shutdown(socket.SHUT_RDWR)  # ends the process, whoever else holds a copy
         self._orders.close()
-        os.waitpid(self._pid, 0)
+        self.scripts = max(0, os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1]))
 
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> Ended:
-        """In place of subprocess.Popen. Raises ValueError for anything but a script of this interpreter."""
+        """In place of subprocess.Popen. Raises ValueError for anything but a script of this interpreter.
+
+        Raises RuntimeError when the process that runs it has ended.
+        """
         interpreter, *arguments = map(str, command)
         if os.path.realpath(interpreter) != os.path.realpath(sys.executable) or arguments[0].startswith("-"):
             raise ValueError(f"not a script that this interpreter runs: {command}")
         order = {"arguments": arguments, "env": dict(os.environ if env is None else env)}
-        self._orders.sendall(json.dumps(order).encode() + b"\n")
-        return Ended(command, int(self._orders.recv(16)))
+        try:
+            self._orders.sendall(json.dumps(order).encode() + b"\n")
+            answer = self._orders.recv(16)
+        except OSError:
+            answer = b""
+        if not answer:
+            raise RuntimeError("the process that runs the scripts of launchers has ended")
+        return Ended(command, int(answer))
 
 
 @dataclass(frozen=True)
@@ -100,16 +109,27 @@ class Ended:
         return self.returncode
 
 
-def _serve(orders: socket.socket, on_gpu: bool) -> NoReturn:
+def _serve(other_end: socket.socket, orders: socket.socket, on_gpu: bool, parent: int) -> NoReturn:
+    """Run a script for each order. The exit status is the number of scripts."""
+    scripts = 0
     try:
+        linux.die_with_parent(parent)
+        other_end.close()
         for order in orders.makefile():
-            status = forked(functools.partial(_script, **json.loads(order), on_gpu=on_gpu))
+            scripts += 1
+            status = forked(functools.partial(_script, orders, os.getpid(), **json.loads(order), on_gpu=on_gpu))
             orders.sendall(str(status).encode())
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(0)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(scripts & 0x7F)
 
 
-def _script(arguments: list[str], env: Mapping[str, str], on_gpu: bool) -> None:
+def _script(orders: socket.socket, parent: int, arguments: list[str], env: Mapping[str, str], on_gpu: bool) -> None:
+    linux.die_with_parent(parent)
+    orders.close()
     os.environ.clear()
     os.environ.update(env)
     sys.argv = arguments

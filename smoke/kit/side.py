@@ -20,8 +20,9 @@ from typing import Any
 from smoke.run import child, linux
 from smoke.run.gpus import Use, shared
 
-# Each takes some 200 MiB, and a probe may use eight GiB.
+# A probe may use eight GiB. A process takes some 200 MiB, and on a GPU some 950.
 _MOST = 8
+_MOST_ON_GPUS = 4
 _GRACE_S = 1.0  # how long the other ranks of a piece may run after one has failed
 
 
@@ -45,8 +46,8 @@ def side_by_side(
     cores = len(os.sched_getaffinity(0))
     # One more than fits where pieces have several ranks: while the first of them measures, the others are done.
     slots = max(1, min(_MOST, cores // ranks + (ranks > 1)))
-    if gpus and not shared():
-        slots = 1
+    if gpus:
+        slots = max(1, min(_MOST_ON_GPUS, cores) // ranks) if shared() else 1
     threads = max(1, cores // (slots * ranks))
     waiting = list(pieces)
     under_way: dict[str, _Piece] = {}

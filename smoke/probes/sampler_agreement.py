@@ -133,8 +133,8 @@ PROBE = Probe(
         Bound("sequences_altered", "the loss gets exactly vLLM's tokens", "sequences", equals=0),
         Bound(
             "completions_repeated",
-            "of 16 random tokens, hardly two are alike: none with 79 of 80 seeds and 1 with the other, 228 when every "
-            "request has the same seed",
+            "equal ones of 16 random tokens: 0 with 79 of 80 seeds, 1 with the other; 228 when every request has one "
+            "seed",
             "completions",
             at_most=12,
         ),

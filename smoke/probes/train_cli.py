@@ -128,7 +128,11 @@ def _trl(file: Path, text: str, *, on_gpu: bool = False) -> int:
             )
             return cli.main()
 
-        return launch.forked(entry)
+        status = launch.forked(entry)
+    if status == 0 and interpreters.scripts == 0:
+        sys.stdout.write("smoke: the command has started no script\n")
+        return 1
+    return status
 
 
 def _lost(arguments: Any) -> list[str]:

@@ -13,6 +13,8 @@ from typing import Any
 # What every function of the driver answers before CUDA has started in a process (CUDA_ERROR_NOT_INITIALIZED).
 _NOT_STARTED = 3
 _SHARED = 0  # NVML_COMPUTEMODE_DEFAULT: several processes may use the GPU at once
+_WHOLE = 0  # NVML_DEVICE_MIG_DISABLE
+_UNSUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED: a GPU that has no parts
 
 
 def visible() -> list[str]:
@@ -50,11 +52,12 @@ def started() -> str | None:
 
 
 def shared() -> bool:
-    """Whether several processes may use each visible GPU at once; no where the driver does not say."""
+    """Whether several processes may use each visible GPU at once; no for parts, and where the driver does not say."""
     try:
-        return all(_compute_mode(int(name)) == _SHARED for name in visible())
+        modes = [_modes(name) for name in visible()]
     except (OSError, AttributeError, ValueError):
         return False
+    return bool(modes) and set(modes) == {(_SHARED, _WHOLE)}
 
 
 class Use:
@@ -115,21 +118,29 @@ def compute_capability(index: int) -> tuple[int, int]:
     return major.value, minor.value
 
 
-def _compute_mode(index: int) -> int:
-    """How many processes may use a GPU at once, as NVML numbers it. Raises OSError when NVML does not say."""
-    mode = ctypes.c_int()
-    with _device(index) as (nvml, handle):
+def _modes(name: str) -> tuple[int, int]:
+    """The compute mode of a GPU, by its number or UUID, and whether it is in parts. Raises OSError and ValueError."""
+    mode, current, pending = ctypes.c_int(), ctypes.c_uint(), ctypes.c_uint()
+    with _device(name if name.startswith("GPU-") else int(name)) as (nvml, handle):
         _check("nvmlDeviceGetComputeMode", nvml.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode)))
-    return mode.value
+        status = nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending))
+        if status != _UNSUPPORTED:
+            _check("nvmlDeviceGetMigMode", status)
+    return mode.value, current.value
 
 
 @contextmanager
-def _device(index: int) -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
+def _device(name: int | str) -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
+    """NVML and its handle of a GPU, by its number or UUID."""
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
     handle = ctypes.c_void_p()
     _check("nvmlInit", nvml.nvmlInit_v2())
     try:
-        _check("nvmlDeviceGetHandleByIndex", nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)))
+        if isinstance(name, int):
+            status = nvml.nvmlDeviceGetHandleByIndex_v2(name, ctypes.byref(handle))
+        else:
+            status = nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
+        _check("nvmlDeviceGetHandle", status)
         yield nvml, handle
     finally:
         nvml.nvmlShutdown()

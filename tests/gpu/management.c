@@ -40,20 +40,26 @@ static void read_gpus(void)
 
 static unsigned number(void *gpu) { return (unsigned)((Gpu *)gpu - gpus); }
 
-/* A real one has CUDA's device open between the two (seen on an H100, driver 580.159.04). */
-static int device = -1;
+/* A real one has CUDA's device open from the first of these to the last (seen on an H100, driver 580.159.04). */
+static int device = -1, users;
 
 int nvmlInit_v2(void)
 {
     read_gpus();
-    if (device < 0)
+    if (users++ == 0)
         device = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
     return SUCCESS;
 }
 
 int nvmlInit(void) { return nvmlInit_v2(); }
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
-int nvmlShutdown(void) { close(device); device = -1; return SUCCESS; }
+int nvmlShutdown(void)
+{
+    if (users > 0 && --users == 0)
+        close(device);
+    return SUCCESS;
+}
+
 
 const char *nvmlErrorString(int error) { return error ? "an error of the fake driver" : "Success"; }
 
@@ -111,6 +117,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version)
 
 int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 int nvmlDeviceGetComputeMode(void *gpu, int *mode) { (void)gpu; *mode = 0; return SUCCESS; }
+int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next) { (void)gpu; *now = *next = 0; return SUCCESS; }
 int nvmlDeviceGetIndex(void *gpu, unsigned *index) { *index = number(gpu); return SUCCESS; }
 int nvmlDeviceGetMinorNumber(void *gpu, unsigned *minor) { *minor = number(gpu); return SUCCESS; }
 int nvmlDeviceGetNumaNodeId(void *gpu, unsigned *node) { (void)gpu; *node = 0; return SUCCESS; }

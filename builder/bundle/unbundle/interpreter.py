@@ -37,7 +37,7 @@ def install(root: Path, final: Path, version: str) -> Path:
     partial.mkdir()
     for package in sorted((root / PACKAGES).glob("*.deb")):
         unpack(package, partial)
-    _join_headers(partial)
+    _join_headers(partial / "usr" / "include", version)
     staged = partial / "staged"
     for package in sorted((root / LIBRARIES).glob("*.deb")):
         unpack(package, staged)
@@ -57,10 +57,13 @@ def install(root: Path, final: Path, version: str) -> Path:
     return python
 
 
-def _join_headers(root: Path) -> None:
+def _join_headers(include: Path, version: str) -> None:
     """Make Python.h compile here: Debian's pyconfig.h includes another one by its path below /usr/include."""
-    for folder in (root / "usr" / "include").glob("python3*"):
-        for other in sorted((root / "usr" / "include").glob("*-linux-gnu*")):
+    folder = include / f"python{version}"
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for other in sorted(include.glob("*-linux-gnu*")):
+        if not os.path.lexists(folder / other.name):
             (folder / other.name).symlink_to(Path("..", other.name))
 
 

@@ -28,9 +28,9 @@ def test_the_report_of_a_run_on_a_gpu_is_shown_whole(small: Small) -> None:
     record = gpu_run.of(REPORT, {"torch": "2.11.0", "numpy": "2.4"}, "2026-11-27", "All but vLLM")
     evidence.store(small.project, record.FILE, record.model_dump(mode="json"), small.scratch())
     assert gpurun.summary(small.project) == (
-        "**1 passed, 1 red, 2 not run**, so no certificate. All but vLLM: torch 2.11.0; 2 distributions, Python "
-        "3.11.2, Ubuntu 24.04. Measured on 2026-11-27 (1x NVIDIA H100, driver 580.1, 16 cores) by `python3 run.pyz`; "
-        "suite `333333333333`, an earlier suite.\n"
+        "**1 passed, 1 red, 2 not run**, without a certificate. All but vLLM: torch 2.11.0; 2 distributions, "
+        "Python 3.11.2, Ubuntu 24.04. Measured on 2026-11-27 (1x NVIDIA H100, driver 580.1, 16 cores) by "
+        "`python3 run.pyz`; suite `333333333333`, an earlier suite.\n"
     )
     _, _, *rows, _, _, _, left = gpurun.results(small.project).splitlines()
     assert rows == [

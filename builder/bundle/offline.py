@@ -17,7 +17,7 @@ from builder.base.project import Project, sha256_file, write
 from builder.bundle import hollow, inside, present
 from builder.bundle.contents import DEBS, WHEELS, CarriedFile, Contents
 from builder.bundle.unbundle.work import RESULTS
-from builder.certify import certify, hostenv, judgement
+from builder.certify import certify, compiler, hostenv, judgement
 from builder.certify.certificate import Differences
 from builder.certify.certify import Certification, Options
 from builder.certify.transcript import Event
@@ -68,7 +68,7 @@ def run(
     else:
         environment = prepare(project, lock, contents, host, scratch, report)
         if request.device == "cuda":
-            hostenv.require_compiler(lock, environment)
+            compiler.require(lock, environment)
         report("comparing what is installed with the lock")
         different = differences(lock, contents, *installed(environment))
         subject = certify.on_host(lock, environment, root, scratch)

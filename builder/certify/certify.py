@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.base import errors, machine, sources
 from builder.base.machine import Hardware
 from builder.base.project import Project, write
-from builder.certify import certificate, engine, hostenv, judgement, suite
+from builder.certify import certificate, compiler, engine, hostenv, judgement, suite
 from builder.certify.certificate import Differences, Resource, Statement
 from builder.certify.judgement import Terms
 from builder.certify.suite import Runner
@@ -179,7 +179,7 @@ def _on_host(
 ) -> Subject:
     environment = hostenv.prepare(project, lock, scratch, lambda message: on_build(BuildStep(0, 0, message)))
     if options.device == "cuda":
-        hostenv.require_compiler(lock, environment)
+        compiler.require(lock, environment)
     return on_host(lock, environment, root, scratch)
 
 

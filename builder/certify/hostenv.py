@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -213,41 +212,6 @@ def _system_libraries(project: Project, lock: Lock, scratch: Path, target: Path)
         )
     for entry, file in debian.fetch(project, lock, scratch, missing).items():
         process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])
-
-
-def require_compiler(lock: Lock, prepared: Path) -> None:
-    """Raise MissingToolError unless the host can compile the C modules with which Triton starts its kernels on a GPU.
-
-    TRL 1.16 uses Triton in every loss. The image has the compiler and Python's headers.
-    """
-    chosen = os.environ.get("CC")  # Triton starts it as one program, whatever it is
-    compiler = next(filter(shutil.which, [chosen] if chosen else ["gcc", "clang"]), None)
-    if chosen and not compiler:
-        raise errors.MissingToolError(
-            f"CC is {chosen!r}, which is no program here",
-            cause="Triton starts it as one program, without arguments",
-            next_step="unset CC, or name one program in it",
-        )
-    missing = [] if compiler else ["gcc"]
-    look = "import sysconfig; print(sysconfig.get_path('include'))"
-    answer = process.check("looking for Python.h", [str(prepared / "bin" / "python"), "-I", "-S", "-c", look])
-    headers = answer.stdout.strip()
-    if not Path(headers, "Python.h").is_file():
-        missing.append(f"python{lock.stack.python}-dev")
-    what, next_step = f"this machine lacks {' and '.join(missing)}", f"apt-get install {' '.join(missing)}"
-    if compiler and not missing:
-        with tempfile.TemporaryDirectory() as folder:
-            target = ["-shared", "-fPIC", "-o", str(Path(folder, "module.so"))]
-            done = process.run([compiler, *target, f"-I{headers}", "-include", "Python.h", "-x", "c", os.devnull])
-        if done.returncode == 0:
-            return
-        what = f"this machine cannot compile a C module\n{done.stderr.strip()[-1000:]}"
-        next_step = f"apt-get install --reinstall gcc libc6-dev python{lock.stack.python}-dev"
-    raise errors.MissingToolError(
-        what,
-        cause="Triton compiles a C module for each kernel, with a C compiler and Python.h",
-        next_step=f"{next_step}, or run with --engine docker",
-    )
 
 
 def _toolkit(lock: Lock, new: Path) -> None:

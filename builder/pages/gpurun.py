@@ -101,7 +101,7 @@ def results(project: Project) -> str:
             reasons.setdefault(probe.reason, []).append(probe.probe)
     left = "".join(f"- {cells.escaped(reason)}: {cells.codes(names)}\n" for reason, names in reasons.items())
     table = cells.table(["probe", "outcome", "the number that matters", "bound", "seconds"], rows)
-    return f"{table}\nNot run:\n\n{left}"
+    return f"{table}\nNot run:\n\n{left}" if left else table
 
 
 def _number(probe: Outcome) -> Markdown:

@@ -144,6 +144,21 @@ def test_python_h_compiles_although_debian_spreads_it_over_two_folders(tmp_path:
     assert subprocess.run(argv, capture_output=True, text=True).stderr == ""
 
 
+def test_headers_are_joined_only_where_packages_have_no_link(tmp_path: Path) -> None:
+    """A link that packages bring stays, and nothing is written through one."""
+    (tmp_path / "outside").mkdir()
+    headers = {
+        "./usr/include/x86_64-linux-gnu/pyconfig.h": "", "./usr/include/python3.98": f"{LINK}../../../../outside",
+        "./usr/include/python3.99/x86_64-linux-gnu": f"{LINK}../own",
+    }  # fmt: skip
+    interpreter.unpack(make_deb(tmp_path / "debs", headers), tmp_path / "python")
+    include = tmp_path / "python" / "usr" / "include"
+    for version in ("3.97", "3.98", "3.99"):
+        interpreter._join_headers(include, version)
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert (include / "python3.99" / "x86_64-linux-gnu").readlink() == Path("../own")
+
+
 def test_libraries_that_only_the_hosts_python_finds_come_along(tmp_path: Path) -> None:
     """A Python may bring its own libz: then it loads here, and the stack's Python does not find it."""
     needs = f"""\

@@ -18,7 +18,7 @@ from builder.base.project import Project, sha256_file
 from builder.bundle import hollow, offline
 from builder.bundle.contents import CarriedFile, Contents, read_unpacked
 from builder.bundle.offline import Installed
-from builder.certify import certificate, hostenv
+from builder.certify import certificate, compiler
 from builder.certify.certify import Certification, Options
 from builder.lock import lockfile
 from tests.conftest import BAD_RUN, GOOD_RUN, LIBRARY, PYTHON, TINY, Small
@@ -237,7 +237,7 @@ def test_a_gpu_that_is_missing_or_runs_nothing_earns_no_certificate(
             'end("beta")', 'end("beta", "not-run", reason="no GPU can be used")'
         )
     )
-    monkeypatch.setattr(hostenv, "require_compiler", lambda *_: None)
+    monkeypatch.setattr(compiler, "require", lambda *_: None)
     programs = tmp_path / "programs"
     programs.mkdir()
     if installed:

@@ -14,7 +14,7 @@ import pytest
 from builder.base import errors, machine, project, seal
 from builder.certify import hostenv
 from builder.image import sdist
-from builder.lock import debian, lockfile
+from builder.lock import debian
 from tests.conftest import LIBRARY, PYTHON, TINY, Small, make_wheel
 
 
@@ -242,34 +242,3 @@ def test_only_what_has_no_wheel_may_be_built(wheels: Small, tmp_path: Path) -> N
     sdist.refuse({replace(entry, name="deepspeed"): archive})
     with pytest.raises(errors.NetworkError, match="the file is not the locked one"):
         sdist.refuse({replace(entry, name="deepspeed", sha256="0" * 64): archive})
-
-
-@pytest.mark.parametrize(
-    ("gcc", "headers", "missing"),
-    [
-        ("exit 0", True, None),
-        ("", True, "lacks gcc"),
-        ("exit 0", False, "lacks python3.11-dev"),
-        ("", False, "lacks gcc and python3"),
-        ("echo 'fatal error: pyconfig.h' >&2; exit 1", True, "cannot compile a C module\nfatal error: pyconfig.h"),
-    ],
-)
-def test_on_a_gpu_the_host_needs_what_triton_compiles_with(
-    gcc: str, headers: bool, missing: str | None, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for program, text in (("bin/gcc", gcc), ("env/bin/python", f"echo {tmp_path / 'include'}")):
-        (tmp_path / program).parent.mkdir(parents=True)
-        if text:
-            (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
-            (tmp_path / program).chmod(0o755)
-    if headers:
-        (tmp_path / "include").mkdir()
-        (tmp_path / "include" / "Python.h").touch()
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.delenv("CC", raising=False)
-    lock = lockfile.load(small.project, TINY)
-    if missing is None:
-        hostenv.require_compiler(lock, tmp_path / "env")
-    else:
-        with pytest.raises(errors.MissingToolError, match=missing):
-            hostenv.require_compiler(lock, tmp_path / "env")

@@ -148,7 +148,7 @@ def test_headers_are_joined_only_where_packages_have_no_link(tmp_path: Path) -> 
     """A link that packages bring stays, and nothing is written through one."""
     (tmp_path / "outside").mkdir()
     headers = {
-        "./usr/include/x86_64-linux-gnu/pyconfig.h": "", "./usr/include/python3.98": f"{LINK}../../../../outside",
+        "./usr/include/x86_64-linux-gnu/pyconfig.h": "", "./usr/include/python3.98": f"{LINK}../../../outside",
         "./usr/include/python3.99/x86_64-linux-gnu": f"{LINK}../own",
     }  # fmt: skip
     interpreter.unpack(make_deb(tmp_path / "debs", headers), tmp_path / "python")

@@ -16,8 +16,8 @@ from covertable import make, sorters
 from smoke.kit import levels as kit
 
 FILE = Path(__file__).parents[1] / "smoke" / "kit" / "array.py"
-# Of the seeds 0 to 23 one with few rows, in which what shows only off policy is off policy somewhere, for each array.
-SEEDS = {"FACTORS": 18, "RANK_FACTORS": 7, "SAMPLER_FACTORS": 2}
+# Of the seeds 0 to 59 one with few rows, in which what shows only off policy is off policy somewhere, for each array.
+SEEDS = {"FACTORS": 51, "RANK_FACTORS": 7, "SAMPLER_FACTORS": 2}
 Levels = Mapping[str, Sequence[str]]
 Pair = tuple[tuple[str, str], tuple[str, str]]
 

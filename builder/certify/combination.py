@@ -58,7 +58,7 @@ SCALES = {
 def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
     """The row that the configuration is, and what about it no level stands for, in words."""
     notes: list[str] = []
-    colocated = own.processes == 1 and own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate"
+    colocated = _colocated(own)
     corrected = colocated and own.on("vllm_importance_sampling_correction", True)
     chosen = {
         "loss": _known(own, "loss_type", LOSSES, notes),
@@ -111,6 +111,10 @@ def row(own: Configuration) -> tuple[dict[str, str], list[str]]:
             notes.append("TRL refuses vespo with an importance of sequences: token_truncate stands for it")
             chosen["correction"] = "token_truncate"
     return chosen, notes
+
+
+def _colocated(own: Configuration) -> bool:
+    return own.processes == 1 and own.on("use_vllm") and own.get("vllm_mode", "colocate") == "colocate"
 
 
 def _known(own: Configuration, option: str, values: tuple[str, ...], notes: list[str]) -> str:
@@ -208,7 +212,10 @@ def _adapter(own: Configuration) -> str:
     if own.on("use_rslora"):
         return "rank-stabilised"
     whole = own.get("lora_modules_to_save", [])
-    return "LoRA, whole head" if "lm_head" in (whole if isinstance(whole, list) else [whole]) else "LoRA"
+    if "lm_head" in (whole if isinstance(whole, list) else [whole]):
+        return "LoRA, whole head"
+    quantized = own.on("load_in_4bit") and own.processes == 1 and not _colocated(own)
+    return "LoRA on 4-bit" if quantized else "LoRA"
 
 
 def _checkpointing(own: Configuration) -> str:
@@ -232,7 +239,7 @@ def _unjudged(own: Configuration) -> list[str]:
         notes.append(f"the optimizer {optimizer}: {'SGD' if optimizer.startswith('sgd') else 'AdamW'} stands for it")
     if (schedule := str(own.get("lr_scheduler_type", "linear"))) not in ("linear", "constant"):
         notes.append(f"the schedule {schedule}")
-    if own.on("load_in_4bit") or own.on("load_in_8bit"):
+    if own.on("load_in_8bit") or (own.on("load_in_4bit") and _adapter(own) != "LoRA on 4-bit"):
         notes.append("quantised weights, which probes of their own judge")
     if own.on("bf16", not own.on("fp16")) or own.on("fp16"):
         notes.append("16-bit numbers: the row is in float32, grpo-bf16-recipe judges bfloat16")

@@ -248,6 +248,11 @@ def shape(row: Row) -> Shape:
 _HEADS = {"2 on 1 of 32": (2, 1, 32), "4 on 4 of 16": (4, 4, 16), "4 on 2 of 24": (4, 2, 24)}
 
 
+def quantized(row: Row) -> bool:
+    """Whether the adapter is on 4-bit weights."""
+    return row["adapter"] == "LoRA on 4-bit"
+
+
 def adapter(row: Row) -> Adapter | None:
     """The adapter that is trained, or None for all weights."""
     if row["adapter"] == "none":

@@ -15,6 +15,7 @@ from smoke.kit import (
     factors,
     grpo,
     journal,
+    quantized,
     standin,
     tiny,
     zero,
@@ -44,7 +45,12 @@ class Training:
         self.shape, self.adapter = factors.shape(row), factors.adapter(row)
         self.directory = context.directory / f"model-{context.rank}"
         self.output = context.directory / "trainer"
-        self.snapshot: Callable[[Any], Weights] = _gather if row.get("backend") == "zero3" else grpo.snapshot
+        self.quantized = factors.quantized(row)
+        self.snapshot: Callable[[Any], Weights] = grpo.snapshot
+        if row.get("backend") == "zero3":
+            self.snapshot = _gather
+        elif self.quantized:
+            self.snapshot = quantized.snapshot
         self.conversational = row["prompts"] != "text"
         self.data = journal.dataset(factors.PROMPTS, conversational=self.conversational)
         self.eval_data = journal.dataset(EVAL_PROMPTS, conversational=self.conversational, part=journal.EVAL)
@@ -82,7 +88,9 @@ class Training:
         functions = journal.rewards(self.row["rewards"])
         handover = self._handover() if "correction" in self.row else None
         with standin.in_place_of_vllm(handover) if handover else contextlib.nullcontext():
-            trainer = grpo.make_trainer(self.context, self.directory, functions, **self._options())
+            trainer = grpo.make_trainer(self.context, self._model(), functions, **self._options())
+            if self.quantized:
+                quantized.float32_adapter(trainer.model)
             return self._train(trainer, functions, handover, start, stop)
 
     def _train(
@@ -104,6 +112,12 @@ class Training:
         trainer.train(resume_from_checkpoint=str(checkpoint) if start else None)
         journal.finish(record, trainer, functions, self.snapshot)
         return stretch
+
+    def _model(self) -> Any:
+        """What the trainer is given: a directory, or a model whose weights are in 4 bits."""
+        if not self.quantized:
+            return self.directory
+        return quantized.load(self.directory, quantized.device(self.context), "float32")
 
     def _handover(self) -> standin.Handover:
         chosen = factors.options(self.row)

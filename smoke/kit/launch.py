@@ -6,6 +6,7 @@ launcher would need. The code is the command's own, from its entry point on.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -13,7 +14,7 @@ import runpy
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -27,12 +28,34 @@ def forked(work: Callable[[], Any]) -> int:
 
     Its output, tracebacks included, goes to the output of this process.
     """
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    _flush()
     pid = os.fork()
     if pid == 0:
         _become(work)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+@contextlib.contextmanager
+def output_in(file: Path) -> Iterator[None]:
+    """Keep what this process and those that it forks print in a file; it goes to the output at the end."""
+    _flush()
+    saved = os.dup(1), os.dup(2)
+    with file.open("wb", buffering=0) as sink:
+        for stream in (1, 2):
+            os.dup2(sink.fileno(), stream)
+    try:
+        yield
+    finally:
+        _flush()
+        for number, descriptor in enumerate(saved, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        sys.stdout.write(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def _become(work: Callable[[], Any]) -> NoReturn:
@@ -47,8 +70,7 @@ def _become(work: Callable[[], Any]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
         os._exit(status & 0xFF)
 
 
@@ -61,8 +83,7 @@ class Interpreters:
 
     def __init__(self, *, on_gpu: bool = False) -> None:
         self._orders, orders = socket.socketpair()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
         self.scripts = 0  # that were started; known at the end of the block
         parent = os.getpid()
         self._pid = os.fork()
@@ -122,8 +143,7 @@ def _serve(other_end: socket.socket, orders: socket.socket, on_gpu: bool, parent
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
         os._exit(scripts & 0x7F)
 
 

@@ -27,7 +27,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "heads": ("2 on 1 of 32", "4 on 4 of 16", "4 on 2 of 24"),
     "rope": ("default", "base 500", "linear", "llama3"),
     "embedding": ("untied", "tied"),
-    "adapter": ("none", "LoRA", "rank-stabilised", "LoRA, whole head"),
+    "adapter": ("none", "LoRA", "rank-stabilised", "LoRA, whole head", "LoRA on 4-bit"),
     "checkpointing": ("off", "not reentrant", "reentrant"),
     "optimizer": ("adamw", "sgd"),
     "gradient norm": ("free", "clipped"),
@@ -106,6 +106,8 @@ SAMPLER_FACTORS: dict[str, tuple[str, ...]] = {
             "micro-batch",
         )
     },
+    # The sampler gets the weights with the adapter added, and those of 4 bits are rounded anew.
+    "adapter": FACTORS["adapter"][:4],
 }
 
 # A level whose rows have too few completions to show much else: it has rows of its own, and meets each level once.
@@ -129,7 +131,7 @@ IMPOSSIBLE: tuple[tuple[tuple[str, str], tuple[str, str], str], ...] = (
             "the reference of an adapter is the model without it: TRL refuses sync_ref_model",
         )
         for reference in ("moving reference", "reference of every second step")
-        for adapter in ("LoRA", "rank-stabilised", "LoRA, whole head")
+        for adapter in FACTORS["adapter"][1:]
     ),
     *(
         (("correction", level), ("loss", "vespo"), "VESPO weighs tokens: TRL refuses importances of sequences")

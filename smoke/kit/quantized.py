@@ -49,6 +49,26 @@ def lora() -> Any:
     return LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
+def float32_adapter(model: Any) -> None:
+    """Undo TRL's rounding of the adapter to bfloat16, so that what is left of an error is no rounding."""
+    import torch
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.to(torch.float32)
+
+
+def snapshot(model: Any) -> dict[str, Any]:
+    """Copies of the model's parameters, by name, on the CPU; 4-bit weights decoded, in the shape of their layer."""
+    from bitsandbytes.functional import dequantize_4bit
+    from bitsandbytes.nn import Params4bit
+
+    return {
+        name: (dequantize_4bit(p.data, p.quant_state) if isinstance(p, Params4bit) else p.detach()).cpu().clone()
+        for name, p in model.named_parameters()
+    }
+
+
 def layers(model: Any) -> dict[str, Any]:
     """The quantised layers, by name."""
     from bitsandbytes.nn import Linear4bit

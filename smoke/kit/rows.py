@@ -37,6 +37,8 @@ def run(
         chosen, missing = factors.supported(row, adapter.known_options(), adapter.losses())
         if row.get("backend", "ddp") != "ddp" and not find_spec("deepspeed"):
             missing = "no DeepSpeed"
+        if factors.quantized(row) and not find_spec("bitsandbytes"):
+            missing = "no bitsandbytes"
         if missing:
             left_out[name] = missing
         else:

@@ -39,6 +39,16 @@ class Script:
         return len(self.samples) // len(self.prompts)
 
 
+def reversed_order(script: Script) -> Script:
+    """The same prompts, and completions of each, in the opposite order."""
+    return Script(script.prompts[::-1], script.samples[::-1])
+
+
+def doubled(script: Script) -> Script:
+    """Every prompt twice, with the same completions: the means over prompts and tokens stay."""
+    return Script(script.prompts * 2, script.samples * 2)
+
+
 def write(seed: int, groups: int, *, prompt_lengths: Sequence[int] = ()) -> Script:
     """A script of random tokens and rewards. All prompts have the same length, unless `prompt_lengths` is given."""
     draw = random.Random(seed)
@@ -83,7 +93,11 @@ class Training:
 
         # How parameters are copied: those divided among ranks have to be gathered first.
         self.snapshot: Snapshot = grpo.snapshot
-        self._script, self._rank = script, context.rank
+        self._rank = context.rank
+        self._groups = {
+            prompt: script.samples[i * script.generations : (i + 1) * script.generations]
+            for i, prompt in enumerate(script.prompts)
+        }
         self._snapshots: list[dict[str, Any]] = []
         self._gradients: list[dict[str, Any]] = []
         self._losses: list[list[float]] = []
@@ -156,9 +170,8 @@ class Training:
         ids, mask = (tensor.repeat_interleave(repeats, dim=0) for tensor in (input_ids, attention_mask))
         rows = []
         for i, (row, keep) in enumerate(zip(ids, mask.bool(), strict=True)):
-            group = self._script.prompts.index(tiny.decode(row[keep].tolist()))
-            generation = (self._rank * len(ids) + i) % self._script.generations
-            completion = self._script.samples[group * self._script.generations + generation].completion
+            group = self._groups[tiny.decode(row[keep].tolist())]
+            completion = group[(self._rank * len(ids) + i) % len(group)].completion
             pad = self.trainer.processing_class.pad_token_id
             rows.append(row.tolist() + completion + [pad] * (LONGEST - len(completion)))
         return torch.tensor(rows, device=input_ids.device)

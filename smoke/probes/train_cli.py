@@ -104,8 +104,11 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("tensors_untrained", len(same), ", ".join(same))
 
     wrong = {**config, "output_dir": str(home / "wrong"), "lerning_rate": 1e-3}
-    accepted = _trl(home / "wrong.yaml", yaml.safe_dump(wrong)) == 0
-    yield Reading("misspelt_accepted", accepted, "lerning_rate was taken without complaint" if accepted else "")
+    with launch.output_in(home / "wrong.log"):
+        status = _trl(home / "wrong.yaml", yaml.safe_dump(wrong))
+    named = "lerning_rate" in (home / "wrong.log").read_text(errors="replace")
+    detail = "" if status and named else "the command failed without naming" if status else "the command accepted"
+    yield Reading("misspelt_accepted", not (status and named), f"{detail} lerning_rate" if detail else "")
 
 
 def _trl(file: Path, text: str, *, on_gpu: bool = False) -> int:

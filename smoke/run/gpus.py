@@ -57,7 +57,7 @@ def shared() -> bool:
         modes = [_modes(name) for name in visible()]
     except (OSError, AttributeError, ValueError):
         return False
-    return bool(modes) and set(modes) == {(_SHARED, _WHOLE)}
+    return set(modes) == {(_SHARED, _WHOLE)}
 
 
 class Use:

@@ -68,6 +68,10 @@ def notes(model: dict[str, Any] | None = None, **settings: Any) -> list[str]:
         ({"temperature": 0.6, "top_k": 20}, "sampling", "top-k"),
         ({"temperature": 0.6}, "sampling", "cold"),
         ({"use_peft": True, "use_rslora": True}, "adapter", "rank-stabilised"),
+        ({"use_peft": True, "load_in_4bit": True}, "adapter", "LoRA on 4-bit"),
+        ({"use_peft": True, "load_in_4bit": True, "use_rslora": True}, "adapter", "rank-stabilised"),
+        ({"use_peft": True, "load_in_4bit": True, "use_vllm": True}, "adapter", "LoRA"),
+        ({"use_peft": True, "load_in_8bit": True}, "adapter", "LoRA"),
         ({"use_peft": True, "lora_modules_to_save": ["lm_head"]}, "adapter", "LoRA, whole head"),
         ({"gradient_checkpointing": False}, "checkpointing", "off"),
         ({"gradient_checkpointing_kwargs": '{"use_reentrant": true}'}, "checkpointing", "reentrant"),
@@ -119,7 +123,7 @@ def test_what_no_level_stands_for_is_said() -> None:
     assert "least importance" in notes(bf16=False, loss_type="sapo", **least)[0]
     assert notes(bf16=False, loss_type="sapo", sapo_temperature_pos=0.5, **least) == []
     assert "gemma2" in notes({"model_type": "gemma2"})[0]
-    said = "; ".join(notes(optim="paged_adamw_8bit", lr_scheduler_type="cosine", load_in_4bit=True, fp16=True))
+    said = "; ".join(notes(optim="paged_adamw_8bit", lr_scheduler_type="cosine", load_in_8bit=True, fp16=True))
     assert all(word in said for word in ("paged_adamw_8bit", "cosine", "quantised", "16-bit"))
 
 

@@ -69,26 +69,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return seed, answer.results
 
         seeds = range(options.first_seed, options.first_seed + options.runs)
+        command = " ".join(["python -m benchmarks.false_alarms", *(arguments or sys.argv[1:])])
+        runs: list[tuple[int, tuple[ProbeResult, ...]]] = []
         with ThreadPoolExecutor(options.jobs) as pool:
-            runs = list(pool.map(run, seeds))
-        measured = {
-            "stack": lock.name,
-            "lock": lock.digest,
-            "runs": options.runs + earlier.get("runs", 0),
-            "runs_on_one_core": sum(one_core(seed) != "" for seed in seeds) + earlier.get("runs_on_one_core", 0),
-            "seeds": ", ".join(filter(None, (earlier.get("seeds"), f"{seeds[0]} to {seeds[-1]}"))),
-            "last_seed": seeds[-1],
-            "side_by_side": options.jobs,
-            "cores": os.cpu_count(),
-            **summary(runs, earlier),
-        }
-        if options.record:
-            command = " ".join(["python -m benchmarks.false_alarms", *(arguments or sys.argv[1:])])
-            command = ", then ".join(filter(None, (earlier.get("command"), command)))
-            print(home.relative(evidence.record(home, "false-alarms", command, measured, scratch)), file=sys.stderr)
+            for result in pool.map(run, seeds):
+                runs.append(result)
+                measured = {"stack": lock.name, "lock": lock.digest, **measurement(runs, options.jobs, earlier)}
+                # After each run: what ends before the last one has lost nothing.
+                if options.record:
+                    commands = ", then ".join(filter(None, (earlier.get("command"), command)))
+                    evidence.record(home, "false-alarms", commands, measured, scratch)
     alarms = measured["false_alarms"]
     print(f"{len(alarms)} false alarms in {measured['runs']} runs of {len(measured['probes'])} probes")
     return 1 if alarms else 0
+
+
+def measurement(
+    runs: Sequence[tuple[int, tuple[ProbeResult, ...]]], jobs: int, earlier: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the runs show together with `earlier` ones."""
+    seeds = [seed for seed, _ in runs]
+    return {
+        "runs": len(runs) + earlier.get("runs", 0),
+        "runs_on_one_core": sum(one_core(seed) != "" for seed in seeds) + earlier.get("runs_on_one_core", 0),
+        "seeds": ", ".join(filter(None, (earlier.get("seeds"), f"{seeds[0]} to {seeds[-1]}"))),
+        "last_seed": seeds[-1],
+        "side_by_side": jobs,
+        "cores": os.cpu_count(),
+        **summary(runs, earlier),
+    }
 
 
 def one_core(seed: int) -> str:

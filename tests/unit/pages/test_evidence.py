@@ -97,6 +97,14 @@ def test_runs_that_are_added_count_as_if_all_had_run_at_once() -> None:
     assert kept["probes"]["alpha"]["measurements"] == earlier["probes"]["alpha"]["measurements"]
 
 
+def test_what_ends_before_the_last_run_is_recorded_as_what_it_is() -> None:
+    first = json.loads(json.dumps(false_alarms.measurement([result(1), result(2)], 3, {})))
+    assert (first["runs"], first["seeds"], first["last_seed"], first["side_by_side"]) == (2, "1 to 2", 2, 3)
+    added = false_alarms.measurement([result(3)], 3, first)
+    assert (added["runs"], added["seeds"], added["last_seed"]) == (3, "1 to 2, 3 to 3", 3)
+    assert added["runs_on_one_core"] == first["runs_on_one_core"] + 1 == 2
+
+
 def test_the_distribution_stands_beside_the_bound(listed: Small) -> None:
     summary = {
         "stack": "tiny", "runs": 3, "seeds": "1 to 3", "side_by_side": 2, "cores": 2,

@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.add and (options.probe or options.first_seed != parser.get_default("first_seed")):
         parser.error("--add takes all probes, and seeds after the recorded ones")
+    if options.runs < 1 or options.jobs < 1:
+        parser.error("--runs and --jobs are at least 1")
     home = project.find()
     lock = lockfile.load(home, options.stack)
     earlier = recorded(home, lock, options.jobs) if options.add else {}

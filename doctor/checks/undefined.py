@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
 
@@ -55,7 +56,8 @@ def new_errors(case: Case) -> Iterator[Finding]:
         facts = history.offered(case.knowledge.apis, name)
         fact = min(facts, key=lambda fact: len(fact.name)) if facts else None
         version = case.version(fact.package) if fact is not None else None
-        if fact is None or not fact.since or THEIRS.search(name):
+        # Any code raises Python's own errors, whatever a package calls its own.
+        if fact is None or not fact.since or THEIRS.search(name) or hasattr(builtins, name):
             continue
         if version and versions.within(f">={fact.since}", version) is False:
             continue

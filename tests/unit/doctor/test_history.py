@@ -34,6 +34,7 @@ APIS = {
             "Trainer._sampler(dataset": "+4.5.0",
             "Accelerated(dispatch": "+0 -4.4.0",
             "transformers.strict:AmbiguousLayerError": "+5.1.0",
+            "transformers.strict:AssertionError": "+5.2.0",
             "GenerationMixin.generate(old": "+0 -4.6.0",
         },
         {"4.5.0": ["tokenizers<0.20,>=0.10"]},
@@ -159,6 +160,7 @@ def test_what_an_error_names_is_looked_up(
         ("NameError: name 'NewConfig' is not defined", {"transformers": "4.9.0"}),
         ("AmbiguousLayerError: 'head_dim' varies", {"transformers": "4.9.0"}),
         ("KeyError: 'question'", {"trl": "1.0.0"}),
+        ("AssertionError: only supports init=False", {"transformers": "5.2.0"}),  # Python's own, not that of a module
     ],
 )
 def test_what_no_release_explains_is_not_blamed_on_one(error: str, packages: dict[str, str]) -> None:

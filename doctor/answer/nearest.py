@@ -17,7 +17,8 @@ from doctor.know.data import Stack
 WEIGHTS = {"trl": 5.0, "transformers": 4.0, "vllm": 4.0, "torch": 4.0, "deepspeed": 2.0, "peft": 2.0,
            "accelerate": 2.0, "bitsandbytes": 2.0, "datasets": 1.0}  # fmt: skip
 STEPS = ((2.0, 0.5), (0.5, 0.05), (0.1, 0.01))  # the cost of another major, minor or patch version, and of each more
-FARTHEST = 9  # versions that are counted
+FARTHEST = 30  # versions that are counted
+CONTINUED = {"trl": 30}  # the minor version as which 1.0 counts: it followed 0.29 like any other
 BACK = 1.5  # an older release lacks what the code was written for
 
 
@@ -76,19 +77,30 @@ def _runs(stack: Stack, case: Case) -> bool:
 
 
 def _distance(stack: Stack, case: Case) -> float:
-    pairs = ((weight, case.version(name), stack["versions"].get(name)) for name, weight in WEIGHTS.items())
-    return sum(weight * _cost(installed, locked) for weight, installed, locked in pairs if installed and locked)
+    pairs = ((name, case.version(name), stack["versions"].get(name)) for name in WEIGHTS)
+    return sum(
+        WEIGHTS[name] * _cost(name, installed, locked) for name, installed, locked in pairs if installed and locked
+    )
 
 
-def _cost(installed: str, locked: str) -> float:
+def _cost(name: str, installed: str, locked: str) -> float:
     """0 for the same version; else by the first number that differs, by how much, and in which direction."""
-    here, there = versions.parse(installed), versions.parse(locked)
+    here, there = _numbers(name, installed), _numbers(name, locked)
     if here is None or there is None:
         return 1.0
-    for (cost, more), left, right in zip(STEPS, (*here.release, 0, 0, 0), (*there.release, 0, 0, 0)):
+    for (cost, more), left, right in zip(STEPS, here, there):
         if left != right:
             return (cost + more * min(abs(left - right), FARTHEST)) * (BACK if right < left else 1.0)
     return 0.0
+
+
+def _numbers(name: str, version: str) -> tuple[int, ...] | None:
+    """Major, minor and patch version."""
+    parsed = versions.parse(version)
+    if parsed is None:
+        return None
+    major, minor, patch, *_ = (*parsed.release, 0, 0, 0)
+    return (0, CONTINUED[name] + minor, patch) if name in CONTINUED and major == 1 else (major, minor, patch)
 
 
 def _describe(stack: Stack, case: Case, shell: Shell) -> Nearest:

@@ -47,6 +47,7 @@ def test_the_nearest_stack_is_of_the_same_device_and_its_lock_can_be_had() -> No
         ({"vllm": "0.11.0", "torch": "2.8.0", "transformers": "4.57.1", "trl": "0.24.0"}, "trl1.13-cu128"),
         ({"vllm": "0.8.5"}, "trl0.15-cu124"),
         ({"trl": "0.20.0"}, "trl0.15-cu124"),
+        ({"trl": "0.25.1", "transformers": "4.57.1"}, "trl1.13-cu128"),  # which has 4.57.6
         ({"trl": "1.14.0", "torch": "2.11.0"}, "trl1.16-torch2.11-cu130"),
     ],
 )

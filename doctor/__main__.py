@@ -64,7 +64,9 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
     if options.measure or options.measure_all:
         case.measured = _measure(case, options.device, options.measure_all)
     findings = diagnose.findings(case)
-    user = shell.here(script or _own_command(), own_programs, "pip" in case.environment.packages)
+    # `pip freeze` leaves pip out: only an environment that was read can lack it.
+    pip = "pip" in case.environment.packages or not case.environment.folders
+    user = shell.here(script or _own_command(), own_programs, pip)
     joint = together.find(case, findings, user)
     commands.add(case, findings, user)
     stack = nearest.find(case, user)

@@ -81,6 +81,15 @@ def test_a_configuration_that_states_nothing_is_said(tmp_path: Path, capsys: pyt
     assert "empty.yaml has no setting that the doctor knows" in capsys.readouterr().out.replace("\n  ", " ")
 
 
+def test_a_list_does_not_show_that_pip_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without uv
+    (tmp_path / "freeze.txt").write_text("trl==0.14.0\ntransformers==4.52.4\n")  # `pip freeze` leaves pip out
+    program.main(["--requirements", str(tmp_path / "freeze.txt")])
+    assert "$ python3 -m pip install 'transformers<4.52'" in capsys.readouterr().out
+
+
 def test_it_is_written_for_python_3_9_and_imports_nothing_else() -> None:
     for file in (ROOT / "doctor").rglob("*.py"):
         tree = ast.parse(file.read_text(), feature_version=(3, 9))

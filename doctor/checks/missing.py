@@ -196,6 +196,7 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
     gap = fact.gap(version) if version is not None else ("", "")
     if all(gap):  # the error says what the releases around it leave open
         lacks, bad = True, [f">{gap[0]},<{gap[1]}", *without]
+        having = [_up_to(gap[0], span) if versions.within(span, version or "") else span for span in having]
     first = fact.begins_after(version) if version is not None else ""
     if first:  # it came between the installed release and that one
         lacks, bad = True, [f"<{first}"]
@@ -233,6 +234,11 @@ def dated(case: Case, missing: Missing, requesting: str | None = None) -> Findin
         shown=EXPLAINS,
         weight=1.0 if sure else 0.1,
     )
+
+
+def _up_to(release: str, span: str) -> str:
+    """A range that ends with a release."""
+    return ",".join([*(part for part in span.split(",") if not part.startswith("<")), f"<={release}"])
 
 
 def _unread(fact: Fact, version: str | None) -> list[str]:

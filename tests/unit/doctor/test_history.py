@@ -216,6 +216,7 @@ def test_releases_that_were_not_read_are_in_no_range() -> None:
     ("version", "bad", "remedy"),
     [
         ("1.1.4", [">1.1.0,<2.0.0", ">=2.0.0"], "vllm<1.1.4,"),
+        ("1.1.3", [">1.1.0,<2.0.0", ">=2.0.0"], "vllm<=1.1.0,"),  # withdrawn: no list has it
         ("2.0.0", [">=2.0.0"], "or go back: vllm<1.1.4"),
         ("0.5", ["<1.0.0"], "vllm>=1.0.0,<1.1.4,"),  # too old: the first release that was read has it
     ],

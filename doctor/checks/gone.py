@@ -134,7 +134,7 @@ def edit(case: Case, missing: Missing, finding: Finding, frame: Frame | None) ->
 
 def ask_the_caller(case: Case, missing: Missing, finding: Finding, frame: Frame | None) -> None:
     """A later release of the package that asks for the name is the first way out, where one does without."""
-    nothing_else = not finding.ways
+    nothing_else = not (finding.ways or finding.ranges)
     requesting = frame.package if frame is not None else None
     caller = asking.only(case, missing.written, alone=nothing_else) if missing.written else None
     went = missing.fact is not None and is_gone(missing.fact, case.version(missing.package))

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from doctor.base import versions
+from doctor.base import aliases, versions
 from doctor.base.versions import Version
 from doctor.case import Case
-from doctor.finding import POINTS, Finding
+from doctor.finding import EXPLAINS, POINTS, Finding
 from doctor.know import history, owners
 from doctor.know.history import Fact
 
@@ -17,6 +17,8 @@ SIGNATURE = re.compile(
     r"(?<![A-Za-z0-9])(?:(?P<owner>[A-Z]\w+)\.)?(?P<name>\w+)\(\) (?:missing \d+ required[^\n:]*: '(?P<lacks>\w+)'"
     r"|missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
 )
+# A frame of a package, and the line of it that calls a method.
+CALL = r"(?:site|dist)-packages/(?P<package>\w+)/[^\"\n]*\"[^\n]*\n[^\n]*\.{name}\((?P<arguments>[^\n]*)"
 
 
 class Change(NamedTuple):
@@ -32,6 +34,9 @@ def changed_signatures(case: Case) -> Iterator[Finding]:
     if not matches:
         return
     match = matches[-1]
+    if (given := _newly_given(case, match["name"])) is not None:
+        yield _overridden(case, match, given)
+        return
     facts = _facts(case, match)
     package = owners.of_class(match["owner"]) if match["owner"] else facts[0].package if facts else None
     if package is None and not facts:
@@ -53,6 +58,45 @@ def changed_signatures(case: Case) -> Iterator[Finding]:
         decide=["which release changed its parameters"],
         ranges={change.package: [f">={change.release}"]} if change else {},
         shown=POINTS,
+    )
+
+
+def _newly_given(case: Case, name: str) -> Fact | None:
+    """The argument that the calling package hands over since a release: what overrides the method is older."""
+    calls = list(re.finditer(CALL.format(name=re.escape(name)), case.error))
+    for call in reversed(calls):
+        package = aliases.of_module(call["package"])
+        for argument in reversed(re.findall(r"[A-Za-z_]\w*", call["arguments"])):
+            for fact in history.parameters_in(case.knowledge.apis, package, name, argument):
+                if fact.since and fact.in_release(case.version(package) or f">={fact.since}"):
+                    return fact
+    return None
+
+
+def _overridden(case: Case, match: re.Match[str], given: Fact) -> Finding:
+    package, method = given.package, given.name.partition("(")[0]
+    argument, version = given.name.rpartition("(")[2], case.version(given.package)
+    return Finding(
+        rule="signature",
+        title=f"{package} hands {argument} to {method} since {given.since}, and what overrides it does not take it",
+        packages=case.versions(package, owners.of_class(match["owner"])),
+        severity="crash",
+        confidence="likely" if version else "possible",
+        evidence=[
+            f"the error says: {match.group()}",
+            f"in the published releases: {argument} since {given.since}",
+            f"the traceback shows the call with {argument}",
+        ],
+        remedy=[
+            f"take {argument} in the {match['name']} that overrides it, or a later release of what has it",
+            f"{package}<{given.since}",
+        ],
+        ways=[{package: f"<{given.since}"}],
+        decide=[] if version else [f"which {package} is installed"],
+        ranges={package: [f">={given.since}"]},
+        shown=EXPLAINS,
+        setting=True,
+        weight=1.0,
     )
 
 

@@ -188,6 +188,13 @@ def parameters_of_any(apis: Apis, function: str) -> list[Fact]:
     return facts or [Fact(next(iter(packages)), f".{function}", ("+0",), FAR)]
 
 
+def parameters_in(apis: Apis, package: str, function: str, parameter: str) -> list[Fact]:
+    """The facts about a parameter of the methods of that name in a package."""
+    end = f".{function}({parameter}"
+    names = ending(apis, package, parameter) if package in apis else []
+    return [_fact(apis, package, name, RELATED) for name in names if name.endswith(end)]
+
+
 def constructors(apis: Apis, parameter: str) -> list[Fact]:
     """The facts about a parameter of the constructor of any class."""
     facts = []

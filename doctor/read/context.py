@@ -22,6 +22,9 @@ PAIRS = (
 )
 # A class that a script names, or a command of TRL; `Trainer` alone is Transformers' own.
 TRAINER = re.compile(r"(?<![\w])([A-Z]\w{0,40}Trainer)(?!\w)|\btrl\s+(sft|dpo|kto|orpo|cpo|grpo|rloo|gkd)\b")
+# Options of TRL's own scripts, ms-swift, axolotl and LLaMA-Factory that name a method, and so one of TRL's trainers.
+METHOD_OPTIONS = ("trainer", "trainer_type", "rlhf_type", "rl", "stage")
+METHOD = re.compile(r"(sft|dpo|kto|orpo|cpo|bco|grpo|rloo|gkd|ppo|reward)(?:_?trainer)?", re.IGNORECASE)
 COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.*)")
 
 
@@ -145,6 +148,9 @@ def of_options(options: dict[str, Any]) -> RunContext:
     for option, quantisation in (("load_in_4bit", "4bit"), ("load_in_8bit", "8bit")):
         if option in options and truth(options[option]):
             facts["quantisation"] = quantisation
+    methods = [METHOD.fullmatch(str(options[option]).strip()) for option in METHOD_OPTIONS if option in options]
+    if trainers := sorted({_trainer(method[1]) for method in methods if method}):
+        facts["trainer"] = trainers
     if "use_vllm" in options and truth(options["use_vllm"]) is False:
         facts["vllm_mode"] = "off"
     elif str(options.get("vllm_mode", "")).lower() in ("colocate", "server"):
@@ -152,6 +158,10 @@ def of_options(options: dict[str, Any]) -> RunContext:
     elif str(options.get("vllm_device", "")).startswith(("cuda", "auto")):
         facts["vllm_mode"] = "in-process"
     return context
+
+
+def _trainer(method: str) -> str:
+    return "RewardTrainer" if method.lower() == "reward" else f"{method.upper()}Trainer"
 
 
 def add_launch(context: RunContext, command: str) -> None:

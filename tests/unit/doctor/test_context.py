@@ -33,6 +33,21 @@ def test_what_a_configuration_does_not_say_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "trainer"),
+    [
+        ("rlhf_type: dpo\n", "DPOTrainer"),  # ms-swift
+        ('{"rl": "grpo"}', "GRPOTrainer"),  # axolotl
+        ("### method\nstage: kto\n", "KTOTrainer"),  # LLaMA-Factory
+        ("trainer: DPO\nzero_optimization:\n  stage: 3\n", "DPOTrainer"),
+        ("trainer: RewardTrainer\n", "RewardTrainer"),
+        ("stage: pt\nrl: null\n", None),
+    ],
+)
+def test_an_option_of_any_framework_names_the_trainer(text: str, trainer: str | None) -> None:
+    assert context.read(text).facts.get("trainer") == ([trainer] if trainer else None)
+
+
+@pytest.mark.parametrize(
     ("value", "condition", "holds"),
     [
         ("2", ">=2", True),

@@ -168,6 +168,19 @@ def test_what_no_release_explains_is_not_blamed_on_one(error: str, packages: dic
     assert not about & {finding.rule for finding in diagnose.findings(reported(packages, error))}
 
 
+def test_the_call_in_a_traceback_tells_which_argument_an_override_lacks() -> None:
+    call = '  File "/env/lib/python3.9/site-packages/transformers/trainer.py", line 9, in run\n    self._sampler({})\n'
+    error = "TypeError: _sampler() takes 2 positional arguments but 3 were given"
+    finding = first({"transformers": "4.6.0"}, call.format("rows, dataset") + error)
+    assert (finding.rule, finding.confidence, finding.ranges) == ("signature", "likely", {"transformers": [">=4.5.0"]})
+    assert finding.remedy[0].startswith("take dataset in the _sampler that overrides it")
+    assert finding.ways == [{"transformers": "<4.5.0"}]
+    # An argument that was always there, and a release without the new one, explain nothing.
+    assert first({"transformers": "4.6.0"}, call.format("rows, again") + error).confidence == "possible"
+    older = diagnose.findings(reported({"transformers": "4.4.0"}, call.format("rows, dataset") + error))
+    assert not [finding for finding in older if finding.confidence == "likely"]
+
+
 def test_a_name_is_searched_for_in_its_own_class_first() -> None:
     apis = {"one": api({"Trainer.x": "+1.0"}), "two": api({"GRPOTrainer.x": "+2.0", "SFTTrainer.x": "+3.0"})}
     fact = history.of_class(apis, "GRPOTrainer", ".x")

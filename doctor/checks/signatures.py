@@ -44,9 +44,10 @@ def changed_signatures(case: Case) -> Iterator[Finding]:
     change = _last_change(case, facts)
     packages = case.versions(change.package if change else None, package, _caller(case, package))
     evidence = [f"the error says: {match.group()}"]
+    called = match["owner"] if match["name"] == "__init__" else match["name"]
     yield Finding(
         rule="signature",
-        title=f"{match['name']} is called with other arguments than it takes",
+        title=f"{called} is called with other arguments than it takes",
         packages=packages,
         severity="crash",
         confidence="possible",
@@ -104,7 +105,7 @@ def _facts(case: Case, match: re.Match[str]) -> list[Fact]:
     """What is known of the method's parameters; of the one that the error misses, where it is known."""
     apis, owner, name = case.knowledge.apis, match["owner"], match["name"]
     facts = history.parameters(apis, owner, name) if owner else history.parameters_of_any(apis, name)
-    if match["lacks"]:
+    if match["lacks"] and name != "__init__":  # a constructor demands one when the others went
         return [fact for fact in facts if fact.name.endswith(f"({match['lacks']}")] or facts
     return facts
 

@@ -163,6 +163,10 @@ def of_class(apis: Apis, owner: str, suffix: str, package: str | None = None) ->
 def parameters(apis: Apis, owner: str, method: str) -> list[Fact]:
     """The facts about the parameters of a method, of this class or of one that it likely derives from."""
     facts = []
+    if method == "__init__":
+        start = f"{owner}("
+        return [_fact(apis, package, name, ITSELF) for package in apis for name in apis[package].changes
+                if name.startswith(start)]  # fmt: skip
     pattern = re.compile(rf"(\w+)\.{re.escape(method)}\(\w+")
     for package, api in apis.items():
         for name in api.changes:

@@ -33,6 +33,8 @@ APIS = {
             "Cache.seen": "+0 -4.9.0",
             "Trainer._sampler(dataset": "+4.5.0",
             "Accelerated(dispatch": "+0 -4.4.0",
+            "Rotary(config": "+4.3.0",
+            "Rotary(dim": "+0 -4.8.0",
             "transformers.strict:AmbiguousLayerError": "+5.1.0",
             "transformers.strict:AssertionError": "+5.2.0",
             "GenerationMixin.generate(old": "+0 -4.6.0",
@@ -111,6 +113,13 @@ def first(packages: dict[str, str], error: str, **more: Any) -> Finding:
             "signature",
             "transformers",
             [">=4.5.0"],
+        ),
+        (
+            "TypeError: Rotary.__init__() missing 1 required positional argument: 'config'",
+            {"transformers": "4.9.0"},
+            "signature",
+            "transformers",
+            [">=4.8.0"],
         ),
         (
             "AmbiguousLayerError: 'head_dim' varies",

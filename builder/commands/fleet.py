@@ -56,7 +56,7 @@ ManifestFile = Annotated[
     str, typer.Option("--manifest", metavar="FILE", help="Write the Jobs of Kubernetes, and run nothing; -: stdout.")
 ]
 Output = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Statements. Default: .vetted/fleet.", show_default=False)
+    Path | None, typer.Option(metavar="DIR", help="Statements. Default: .vetted/fleet/statements.", show_default=False)
 ]
 
 

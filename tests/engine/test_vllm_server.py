@@ -69,7 +69,9 @@ def stack(depot: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Stack:
     prepared = hostenv.path(depot.project, depot.lock)
     python = prepared / "bin" / "python"
     service = {name: value for name, value in SERVICE["environment"].items() if not name.endswith("HOME")}
-    environment = {**os.environ, **hostenv.environment(prepared), **service, **CPU, "HOME": str(folder)}
+    # Sockets of a server that is ended stay behind: not in /tmp.
+    places = {"HOME": str(folder), "VLLM_RPC_BASE_PATH": str(folder)}
+    environment = {**os.environ, **hostenv.environment(prepared), **service, **CPU, **places}
     # An image has no uv, which vLLM would ask for the installed packages; this tool's own environment has one.
     folders = environment["PATH"].split(os.pathsep)
     environment["PATH"] = os.pathsep.join(folder for folder in folders if not (Path(folder) / "uv").exists())

@@ -17,8 +17,11 @@ SIGNATURE = re.compile(
     r"(?<![A-Za-z0-9])(?:(?P<owner>[A-Z]\w+)\.)?(?P<name>\w+)\(\) (?:missing \d+ required[^\n:]*: '(?P<lacks>\w+)'"
     r"|missing \d+ required|takes (?:from )?\d+ (?:to \d+ )?positional)"
 )
-# A frame of a package, and the line of it that calls a method.
-CALL = r"(?:site|dist)-packages/(?P<package>\w+)/[^\"\n]*\"[^\n]*\n[^\n]*\.{name}\((?P<arguments>[^\n]*)"
+# A frame of a package, and a line of it that calls a method: the next one, or one of a notebook's lines around it.
+CALL = (
+    r"(?:site|dist)-packages/(?P<package>\w+)/[^\n]*(?:\n(?![^\n]*-packages/)[^\n]{{0,300}}){{0,9}}?"
+    r"\n[^\n]{{0,300}}\.{name}\((?P<arguments>[^\n]*)"
+)
 
 
 class Change(NamedTuple):

@@ -184,6 +184,8 @@ def test_the_call_in_a_traceback_tells_which_argument_an_override_lacks() -> Non
     assert (finding.rule, finding.confidence, finding.ranges) == ("signature", "likely", {"transformers": [">=4.5.0"]})
     assert finding.remedy[0].startswith("take dataset in the _sampler that overrides it")
     assert finding.ways == [{"transformers": "<4.5.0"}]
+    notebook = "File /env/lib/python3.9/site-packages/transformers/trainer.py:9, in Trainer.run(self)\n      8 go = 1\n"
+    assert first({"transformers": "4.6.0"}, f"{notebook}----> 9 self._sampler(rows, dataset)\n\n{error}") == finding
     # An argument that was always there, and a release without the new one, explain nothing.
     assert first({"transformers": "4.6.0"}, call.format("rows, again") + error).confidence == "possible"
     older = diagnose.findings(reported({"transformers": "4.4.0"}, call.format("rows, dataset") + error))

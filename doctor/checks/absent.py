@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import ranges
+from doctor.checks import building, ranges
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import owners
 
@@ -20,6 +20,8 @@ def absent_modules(case: Case) -> Iterator[Finding]:
     """Only what is known to be a distribution: any other name is a module of the user's own."""
     for module in dict.fromkeys(match["module"] for match in MODULE.finditer(case.error)):
         package = aliases.of_module(module)
+        if building.in_isolation(case.error, module):
+            continue
         if case.version(package) is not None or any(_tells(case, package, name) for name in (module, package)):
             continue
         asking = _asking(case, package)

@@ -20,7 +20,7 @@ def remedies(case: Case, name: str, *, another: bool = False) -> list[str]:
     if name in FAMILY and not torch:
         pairs = "torch 2.N has torchvision 0.(N+15) and torchaudio 2.N"
         return [f"the {name} that belongs to the torch that is installed: {pairs}, both from one index"]
-    wheels = _wheels(case, name, another)
+    wheels = with_wheel(case, name, another)
     if wheels:
         return [
             f"flash-attn{wheels}, which has a wheel for torch {torch}",
@@ -47,7 +47,7 @@ def commands(case: Case, name: str, *, another: bool = False) -> list[str]:
         if belongs is None:  # without the version of torch, the newest one would come, and another torch with it
             return []
         return [f"uv pip install --torch-backend=auto --reinstall-package {name} '{name}=={belongs}.*'"]
-    wheels = _wheels(case, name, another)
+    wheels = with_wheel(case, name, another)
     if wheels:  # its installation looks at the torch that is there, and takes the wheel for it
         return [f"uv pip install --no-build-isolation --reinstall-package flash-attn 'flash-attn{wheels}'"]
     built_with = declared(case, name)
@@ -61,11 +61,11 @@ def commands(case: Case, name: str, *, another: bool = False) -> list[str]:
 
 def has_wheel(case: Case, name: str) -> bool:
     """Is the installed release published with a wheel for the installed torch?"""
-    wheels, installed = _wheels(case, name), versions.parse(case.version(name) or "")
+    wheels, installed = with_wheel(case, name), versions.parse(case.version(name) or "")
     return wheels is not None and installed is not None and versions.allows(wheels, installed.public)
 
 
-def _wheels(case: Case, name: str, another: bool = False) -> str | None:
+def with_wheel(case: Case, name: str, another: bool = False) -> str | None:
     """The releases with a wheel for this torch; None where there is none. `another`: without the installed one."""
     wheels = cuda.flash_attn_for(case.version("torch") or "") if name == "flash-attn" else None
     installed = versions.parse(case.version(name) or "")

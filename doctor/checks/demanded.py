@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import asking, ranges
+from doctor.checks import asking, ranges, resolution
 from doctor.checks.prose import NAMES
 from doctor.finding import EXPLAINS, POINTS, Finding
 
@@ -64,7 +64,7 @@ def demanded_ranges(case: Case) -> Iterator[Finding]:
         package, requiring = aliases.of_prose(match["what"]), aliases.of_prose(match["who"])
         packages: dict[str, str | None] = {package: match["have"], requiring: match["own"]}
         yield _demand(package, packages, match["range"], match.group(), requiring, "likely")
-    for match in DEMANDS.finditer(case.error):
+    for match in () if resolution.unsolved(case.error) else DEMANDS.finditer(case.error):
         package = aliases.of_prose(match["what"] or match["name"])
         allowed = match["range"] or match["bounds"]
         if versions.specifiers(allowed.strip(" ,")) is not None:

@@ -1,0 +1,162 @@
+"""A resolver that found no solution: who demands what of which package, and a release that demands something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from doctor.base import aliases, versions
+from doctor.case import Case
+from doctor.checks import ranges
+from doctor.finding import EXPLAINS, Finding
+from doctor.know import published
+
+UNSOLVED = re.compile(r"conflicting dependencies|ResolutionImpossible|No solution found when resolving|unsatisfiable")
+NAME, RANGE = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?", r"(?:(?:===?|~=|!=|<=?|>=?) ?[\w.*+!]+(?:, ?)?)+"
+BY_PACKAGE = re.compile(
+    rf"(?P<who>{NAME})(?: (?P<release>\d[\w.+!]*)|==(?P<pin>\d[\w.+!]*)|(?P<span>{RANGE}))? depends? on "
+    rf"(?P<what>{NAME}) ?(?P<range>{RANGE})"
+)
+BY_USER = re.compile(
+    rf"(?:you require|The user requested(?: \(constraint\))?|your project depends on) "
+    rf"(?P<all>{NAME} ?{RANGE}(?: and {NAME} ?{RANGE})*)"
+)
+ONE = re.compile(rf"(?P<what>{NAME}) ?(?P<range>{RANGE})")
+# uv breaks its lines, and draws a frame at their beginning.
+BREAK = re.compile(r"[ \t]*\n[ \t│╰├─▶▸]*(?=[a-z\d])")
+OTHER_PYTHON = re.compile(
+    rf"(?P<least>\d[\w.]*) Requires-Python (?P<range>{RANGE})"
+    rf"|current Python version \((?P<have>\d[\d.]*)\) does not satisfy Python ?(?P<need>{RANGE})"
+)
+
+
+class Demand(NamedTuple):
+    """What somebody demands of a package; `who` is "" for the user."""
+
+    what: str
+    allowed: str
+    who: str
+    release: str
+
+    @property
+    def words(self) -> str:
+        """The demand for people."""
+        who = f"{self.who} {self.release}".strip() + " requires" if self.who else "you require"
+        return f"{who} {self.what}{self.allowed}"
+
+
+def unsolved(error: str) -> bool:
+    """Is it the answer of a resolver? What it quotes as demanded is then no advice."""
+    return UNSOLVED.search(error) is not None
+
+
+def conflicting_demands(case: Case) -> Iterator[Finding]:
+    """The first two demands that no release meets, and the releases that have others."""
+    if not unsolved(case.error):
+        return
+    demands = list(dict.fromkeys(_demands(case.error)))
+    for left, right in combinations(demands, 2):
+        if left.what == right.what and left.who != right.who and not _meet(left.allowed, right.allowed):
+            yield _finding(case, left, right, demands)
+            return
+
+
+def _demands(error: str) -> Iterator[Demand]:
+    text = BREAK.sub(" ", error)
+    for match in BY_PACKAGE.finditer(text):
+        release = match["release"] or match["pin"] or ""
+        yield Demand(_name(match["what"]), _range(match["range"]), _name(match["who"]), release)
+    for match in BY_USER.finditer(text):
+        for one in ONE.finditer(match["all"]):
+            yield Demand(_name(one["what"]), _range(one["range"]), "", "")
+
+
+def _name(text: str) -> str:
+    return aliases.normalise(text.partition("[")[0])
+
+
+def _range(text: str) -> str:
+    return text.replace(" ", "").strip(",.")
+
+
+def _meet(left: str, right: str) -> bool:
+    return versions.specifiers(left) is None or versions.specifiers(right) is None or versions.overlaps(left, right)
+
+
+def _finding(case: Case, left: Demand, right: Demand, demands: list[Demand]) -> Finding:
+    wanted = {demand.what: demand.allowed for demand in demands if not demand.who}
+    wanted.update((demand.who, f"=={demand.release}") for demand in demands if demand.who and demand.release)
+    ways = [way for one, other in ((left, right), (right, left)) for way in _ways(case, one, other, wanted)]
+    ways.sort(key=lambda way: any(_goes_back(demand, way) for demand in (left, right)))
+    installs = [[f"{package}{allowed}" for package, allowed in way.items()] for way in ways]
+    named = {demand.who: demand.release or None for demand in (left, right) if demand.who}
+    return Finding(
+        rule="no-solution",
+        title=f"{left.words}, and {right.words}",
+        packages={**named, left.what: case.version(left.what)},
+        severity="resolve",
+        confidence="likely",
+        evidence=["the resolver says both, and no release meets both"],
+        remedy=[" and ".join(requirements) for requirements in installs] or [f"give up one of both: {left.what}"],
+        commands=[ranges.install(*installs[0])] if installs else [],
+        ways=ways,
+        ranges={demand.who: [f"=={demand.release}"] for demand in (left, right) if demand.who and demand.release},
+        shown=EXPLAINS,
+        weight=1.0,
+    )
+
+
+def _ways(case: Case, demand: Demand, other: Demand, wanted: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Another release of who demands it, the nearest that is later; what a user demands can be demanded otherwise."""
+    if not demand.who:
+        return
+    release = _other_release(case, demand, {**wanted, other.what: other.allowed})
+    if release is not None:
+        yield {demand.who: f"=={release}", demand.what: other.allowed}
+    if not other.who:
+        yield {demand.who: f"=={demand.release}" if demand.release else versions.ANY, demand.what: demand.allowed}
+
+
+def _goes_back(demand: Demand, way: dict[str, str]) -> bool:
+    """Is another release of who demands it an earlier one?"""
+    here, there = versions.parse(demand.release), versions.parse(way.get(demand.who, "").lstrip("="))
+    return here is not None and there is not None and there < here
+
+
+def _other_release(case: Case, demand: Demand, wanted: dict[str, str]) -> str | None:
+    """The nearest later release of a package, else the nearest earlier one, that goes with what is wanted."""
+    known = {**case.knowledge.requires(demand.who), **published.releases(demand.who)}
+    here = versions.parse(demand.release)
+    fitting = []
+    for release, lines in known.items():
+        parsed = versions.parse(release)
+        if parsed is None or here is None or parsed == here or parsed.is_prerelease:
+            continue
+        needs = {_name(need.name): str(need.specifier) for need in map(versions.requirement, lines) if need}
+        if demand.what in needs and all(_meet(allowed, wanted.get(name, "")) for name, allowed in needs.items()):
+            fitting.append(parsed)
+    later = [each for each in fitting if here and each > here]
+    earlier = [each for each in fitting if here and each < here]
+    return str(min(later)) if later else str(max(earlier)) if earlier else None
+
+
+def other_python(case: Case) -> Iterator[Finding]:
+    """The releases that were asked for are for another Python."""
+    match = next(reversed(list(OTHER_PYTHON.finditer(BREAK.sub(" ", case.error)))), None)
+    if match is None:
+        return
+    allowed, have = _range(match["range"] or match["need"]), match["have"] or case.environment.python
+    yield Finding(
+        rule="other-python",
+        title=f"the releases that were asked for need Python {allowed}" + (f", and {have} runs" if have else ""),
+        packages={},
+        severity="resolve",
+        confidence="likely",
+        evidence=[f"the error says: {match.group()}"],
+        remedy=[f"an environment with Python {allowed}: uv venv --python '{allowed}'"],
+        setting=True,
+        shown=EXPLAINS,
+        weight=0.5,
+    )

@@ -19,9 +19,12 @@ NAMED = re.compile(
 UNNAMED = re.compile(
     r"(?:Getting requirements to build wheel|setup\.py egg_info|Preparing metadata)[^\n]* did not run succ"
 )
-COLLECTED = re.compile(r"Collecting (?P<name>[A-Za-z][\w.-]*)")
+COLLECTED = re.compile(
+    r"^\s*(?:Collecting (?P<name>[A-Za-z][\w.-]*)(?=[\s\[=<>~!;(@]|$)|Processing |Collecting )", re.MULTILINE
+)
 # What the setup.py of an extension imports, and does not declare to need.
 ISOLATED = re.compile(r"ModuleNotFoundError: No module named '(?P<module>torch|packaging|psutil|ninja|numpy|wheel)'")
+GIVEN = re.compile(r"(?:install|add)\b[^\n]* --no-build-isolation")  # then what is missing is missing
 KILLED = re.compile(r"Killed signal terminated program \w+|\b(?:cicc|cc1plus|nvcc|ptxas)\b[^\n]{0,80}\bKilled\b")
 
 
@@ -31,6 +34,8 @@ def failed_builds(case: Case) -> Iterator[Finding]:
     if name is None:
         return
     isolated, killed = ISOLATED.search(case.error), KILLED.search(case.error)
+    if isolated and GIVEN.search(case.error):
+        return
     if isolated:
         yield _isolated(case, name, isolated)
     elif killed:
@@ -46,12 +51,16 @@ def failed(error: str) -> str | None:
         return aliases.normalise(named[-1]["name"].rstrip("."))
     unnamed = UNNAMED.search(error)
     collected = list(COLLECTED.finditer(error, 0, unnamed.start())) if unnamed else []
-    return aliases.normalise(collected[-1]["name"]) if collected else None
+    return aliases.normalise(collected[-1]["name"]) if collected and collected[-1]["name"] else None
 
 
 def in_isolation(error: str, module: str) -> bool:
     """Is a module missing only where pip builds, apart from the environment?"""
-    return failed(error) is not None and any(match["module"] == module for match in ISOLATED.finditer(error))
+    return (
+        failed(error) is not None
+        and not GIVEN.search(error)
+        and any(match["module"] == module for match in ISOLATED.finditer(error))
+    )
 
 
 def _isolated(case: Case, name: str, match: re.Match[str]) -> Finding:
@@ -103,7 +112,7 @@ def _without_wheel(case: Case, name: str) -> Finding:
         confidence="possible" if stated or fits else "likely",
         evidence=["the error says that its build failed"],
         remedy=fitting.remedies(case, name, another=not fits),
-        commands=fitting.commands(case, name, another=not fits),
+        commands=fitting.commands(case, name, another=not fits) if case.version("torch") else [],
         decide=[f"which {' and which '.join(stated)} is installed"] if stated else [],
         shown=EXPLAINS,
         weight=0.5,

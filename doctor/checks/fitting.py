@@ -67,7 +67,9 @@ def has_wheel(case: Case, name: str) -> bool:
 
 def with_wheel(case: Case, name: str, another: bool = False) -> str | None:
     """The releases with a wheel for this torch; None where there is none. `another`: without the installed one."""
-    wheels = cuda.flash_attn_for(case.version("torch") or "") if name == "flash-attn" else None
+    local = (case.version("torch") or "").partition("+")[2]
+    of_cuda = not local or local.startswith("cu")
+    wheels = cuda.flash_attn_for(case.version("torch") or "") if name == "flash-attn" and of_cuda else None
     installed = versions.parse(case.version(name) or "")
     if wheels is None or installed is None or not another or not versions.allows(wheels, installed.public):
         return wheels

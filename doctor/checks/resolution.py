@@ -9,26 +9,25 @@ from typing import NamedTuple
 
 from doctor.base import aliases, versions
 from doctor.case import Case
-from doctor.checks import ranges
 from doctor.finding import EXPLAINS, Finding
 from doctor.know import published
 
 UNSOLVED = re.compile(r"conflicting dependencies|ResolutionImpossible|No solution found when resolving|unsatisfiable")
 NAME, RANGE = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?", r"(?:(?:===?|~=|!=|<=?|>=?) ?[\w.*+!]+(?:, ?)?)+"
 BY_PACKAGE = re.compile(
-    rf"(?P<who>{NAME})(?: (?P<release>\d[\w.+!]*)|==(?P<pin>\d[\w.+!]*)|(?P<span>{RANGE}))? depends? on "
-    rf"(?P<what>{NAME}) ?(?P<range>{RANGE})"
+    rf"(?<!your )(?<![\w.:-])(?P<who>{NAME})(?: (?P<release>\d[\w.+!]*)|==(?P<pin>\d[\w.+!]*)|{RANGE})?"
+    rf" depends? on (?P<what>{NAME}) ?(?P<range>{RANGE})"
 )
 BY_USER = re.compile(
     rf"(?:you require|The user requested(?: \(constraint\))?|your project depends on) "
     rf"(?P<all>{NAME} ?{RANGE}(?: and {NAME} ?{RANGE})*)"
 )
-ONE = re.compile(rf"(?P<what>{NAME}) ?(?P<range>{RANGE})")
+MOST = 100  # demands that are compared with each other
+ONE = re.compile(rf"(?<![\w.-])(?P<what>{NAME}) ?(?P<range>{RANGE})")
 # uv breaks its lines, and draws a frame at their beginning.
-BREAK = re.compile(r"[ \t]*\n[ \t│╰├─▶▸]*(?=[a-z\d])")
+BREAK = re.compile(r"(?<![ \t])[ \t]*\n[ \t│╰├─▶▸]*(?=[a-z\d])")
 OTHER_PYTHON = re.compile(
-    rf"(?P<least>\d[\w.]*) Requires-Python (?P<range>{RANGE})"
-    rf"|current Python version \((?P<have>\d[\d.]*)\) does not satisfy Python ?(?P<need>{RANGE})"
+    rf"current Python version \((?P<have>\d[\d.]*)\) does not satisfy\s+Python ?(?P<need>{RANGE})"
 )
 
 
@@ -56,7 +55,7 @@ def conflicting_demands(case: Case) -> Iterator[Finding]:
     """The first two demands that no release meets, and the releases that have others."""
     if not unsolved(case.error):
         return
-    demands = list(dict.fromkeys(_demands(case.error)))
+    demands = list(dict.fromkeys(_demands(case.error)))[:MOST]
     for left, right in combinations(demands, 2):
         if left.what == right.what and left.who != right.who and not _meet(left.allowed, right.allowed):
             yield _finding(case, left, right, demands)
@@ -67,7 +66,8 @@ def _demands(error: str) -> Iterator[Demand]:
     text = BREAK.sub(" ", error)
     for match in BY_PACKAGE.finditer(text):
         release = match["release"] or match["pin"] or ""
-        yield Demand(_name(match["what"]), _range(match["range"]), _name(match["who"]), release)
+        if release and _name(match["what"]) != "python":  # without a release nothing better can be named
+            yield Demand(_name(match["what"]), _range(match["range"]), _name(match["who"]), release)
     for match in BY_USER.finditer(text):
         for one in ONE.finditer(match["all"]):
             yield Demand(_name(one["what"]), _range(one["range"]), "", "")
@@ -88,6 +88,7 @@ def _meet(left: str, right: str) -> bool:
 def _finding(case: Case, left: Demand, right: Demand, demands: list[Demand]) -> Finding:
     wanted = {demand.what: demand.allowed for demand in demands if not demand.who}
     wanted.update((demand.who, f"=={demand.release}") for demand in demands if demand.who and demand.release)
+    tried = len({(demand.who, demand.release) for demand in demands if demand.who == left.who}) > 1
     ways = [way for one, other in ((left, right), (right, left)) for way in _ways(case, one, other, wanted)]
     ways.sort(key=lambda way: any(_goes_back(demand, way) for demand in (left, right)))
     installs = [[f"{package}{allowed}" for package, allowed in way.items()] for way in ways]
@@ -97,10 +98,9 @@ def _finding(case: Case, left: Demand, right: Demand, demands: list[Demand]) -> 
         title=f"{left.words}, and {right.words}",
         packages={**named, left.what: case.version(left.what)},
         severity="resolve",
-        confidence="likely",
+        confidence="possible" if tried else "likely",
         evidence=["the resolver says both, and no release meets both"],
         remedy=[" and ".join(requirements) for requirements in installs] or [f"give up one of both: {left.what}"],
-        commands=[ranges.install(*installs[0])] if installs else [],
         ways=ways,
         ranges={demand.who: [f"=={demand.release}"] for demand in (left, right) if demand.who and demand.release},
         shown=EXPLAINS,
@@ -114,9 +114,10 @@ def _ways(case: Case, demand: Demand, other: Demand, wanted: dict[str, str]) -> 
         return
     release = _other_release(case, demand, {**wanted, other.what: other.allowed})
     if release is not None:
-        yield {demand.who: f"=={release}", demand.what: other.allowed}
+        beside = {other.who: f"=={other.release}"} if other.who else {}
+        yield {demand.who: f"=={release}", **beside, demand.what: other.allowed}
     if not other.who:
-        yield {demand.who: f"=={demand.release}" if demand.release else versions.ANY, demand.what: demand.allowed}
+        yield {demand.who: f"=={demand.release}", demand.what: demand.allowed}
 
 
 def _goes_back(demand: Demand, way: dict[str, str]) -> bool:
@@ -134,8 +135,9 @@ def _other_release(case: Case, demand: Demand, wanted: dict[str, str]) -> str | 
         parsed = versions.parse(release)
         if parsed is None or here is None or parsed == here or parsed.is_prerelease:
             continue
-        needs = {_name(need.name): str(need.specifier) for need in map(versions.requirement, lines) if need}
-        if demand.what in needs and all(_meet(allowed, wanted.get(name, "")) for name, allowed in needs.items()):
+        needs = [need for need in map(versions.requirement, lines) if need and "extra" not in str(need.marker)]
+        wants = [(str(need.specifier), wanted.get(_name(need.name), "")) for need in needs]
+        if demand.what in {_name(need.name) for need in needs} and all(_meet(*pair) for pair in wants):
             fitting.append(parsed)
     later = [each for each in fitting if here and each > here]
     earlier = [each for each in fitting if here and each < here]
@@ -143,14 +145,14 @@ def _other_release(case: Case, demand: Demand, wanted: dict[str, str]) -> str | 
 
 
 def other_python(case: Case) -> Iterator[Finding]:
-    """The releases that were asked for are for another Python."""
-    match = next(reversed(list(OTHER_PYTHON.finditer(BREAK.sub(" ", case.error)))), None)
-    if match is None:
+    """The releases that were asked for are for another Python, as uv says."""
+    match = next(reversed(list(OTHER_PYTHON.finditer(case.error))), None)
+    if match is None or versions.within(_range(match["need"]), match["have"]) is not False:
         return
-    allowed, have = _range(match["range"] or match["need"]), match["have"] or case.environment.python
+    allowed = _range(match["need"])
     yield Finding(
         rule="other-python",
-        title=f"the releases that were asked for need Python {allowed}" + (f", and {have} runs" if have else ""),
+        title=f"the releases that were asked for need Python {allowed}, and {match['have']} runs",
         packages={},
         severity="resolve",
         confidence="likely",

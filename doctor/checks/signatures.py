@@ -19,7 +19,8 @@ SIGNATURE = re.compile(
 )
 # A frame of a package, and a line of it that calls a method: the next one, or one of a notebook's lines around it.
 CALL = (
-    r"(?:site|dist)-packages/(?P<package>\w+)/[^\n]*(?:\n(?![^\n]*-packages/)[^\n]{{0,300}}){{0,9}}?"
+    r"(?:site|dist)-packages/(?P<package>\w+)/[^\n]*"
+    r"(?:\n(?![^\n]*-packages/|[ \t]*File |Cell In)[^\n]{{0,300}}){{0,9}}?"
     r"\n[^\n]{{0,300}}\.{name}\((?P<arguments>[^\n]*)"
 )
 
@@ -37,7 +38,8 @@ def changed_signatures(case: Case) -> Iterator[Finding]:
     if not matches:
         return
     match = matches[-1]
-    if (given := _newly_given(case, match["name"])) is not None:
+    given = _newly_given(case, match["name"]) if " takes " in match.group() else None
+    if given is not None:
         yield _overridden(case, match, given)
         return
     facts = _facts(case, match)

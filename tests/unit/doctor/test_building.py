@@ -34,6 +34,8 @@ def first(packages: dict[str, str], error: str) -> Finding:
         ("  × Failed to download and build `mamba-ssm==2.2.4`\n", "mamba-ssm"),
         ("ERROR: Could not build wheels for deepspeed, which is required to install\n", "deepspeed"),
         ("ERROR: Failed to build 'flash-attn' when getting requirements to build wheel\n", "flash-attn"),
+        (PIP_METADATA.replace("flash-attn==2.5.8", "git+https://github.com/Dao-AILab/flash-attention.git"), None),
+        (PIP_METADATA.replace("error:", "Processing ./my_extension\nerror:"), None),
         ("Successfully built trl\n", None),
         ("Failed to build the model from the config\n", None),
     ],
@@ -53,6 +55,16 @@ def test_a_build_in_isolation_lacks_the_torch_that_is_installed(log: str) -> Non
 def test_what_else_a_build_lacks_is_installed_first() -> None:
     finding = first({"torch": "2.6.0"}, UV + "ModuleNotFoundError: No module named 'psutil'\n")
     assert finding.commands[0] == "uv pip install psutil"
+
+
+def test_without_isolation_a_missing_torch_is_missing() -> None:
+    log = f"$ pip install flash-attn --no-build-isolation\n{PIP_METADATA}{NO_TORCH}"
+    assert first({"trl": "1.16.0"}, log).rule == "absent-module"
+
+
+@pytest.mark.parametrize("torch", ["2.6.0+cpu", "2.6.0+rocm6.2"])
+def test_only_a_torch_for_cuda_has_wheels_of_flash_attn(torch: str) -> None:
+    assert "has a wheel" not in " ".join(first({"torch": torch, "flash-attn": "2.5.8"}, PIP_OLD).remedy)
 
 
 def test_a_missing_torch_without_a_build_is_a_missing_torch() -> None:

@@ -1,4 +1,4 @@
-"""An installation that builds a package here and fails: no wheel of it fits, or pip was told to take none."""
+"""A package was built from source, and its build failed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ COLLECTED = re.compile(
 )
 # What the setup.py of an extension imports, and does not declare to need.
 ISOLATED = re.compile(r"ModuleNotFoundError: No module named '(?P<module>torch|packaging|psutil|ninja|numpy|wheel)'")
-GIVEN = re.compile(r"(?:install|add)\b[^\n]* --no-build-isolation")  # then what is missing is missing
+GIVEN = re.compile(r"(?:install|add)\b[^\n]* --no-build-isolation")  # pip then builds in the environment itself
 KILLED = re.compile(r"Killed signal terminated program \w+|\b(?:cicc|cc1plus|nvcc|ptxas)\b[^\n]{0,80}\bKilled\b")
 
 
 def failed_builds(case: Case) -> Iterator[Finding]:
-    """What to do in place of the build, or to let it succeed."""
+    """What makes the build succeed, or a release that needs none."""
     name = failed(case.error)
     if name is None:
         return
@@ -69,7 +69,7 @@ def _isolated(case: Case, name: str, match: re.Match[str]) -> Finding:
     absent = module != "torch" or (case.environment.complete and case.version("torch") is None)
     return Finding(
         rule="build-isolation",
-        title=f"{name} is built in an environment of its own, which has no {module}",
+        title=f"pip builds {name} in a separate environment, which has no {module}",
         packages=case.versions(name, module),
         severity="crash",
         confidence="likely",
@@ -88,12 +88,12 @@ def _isolated(case: Case, name: str, match: re.Match[str]) -> Finding:
 def _killed(case: Case, name: str, match: re.Match[str]) -> Finding:
     return Finding(
         rule="build-memory",
-        title=f"{name} is compiled by more jobs than the memory holds",
+        title=f"compiling {name} ran out of memory: too many jobs at once",
         packages=case.versions(name),
         severity="crash",
         confidence="likely",
         evidence=[f"the error says: {match.group()}"],
-        remedy=["MAX_JOBS=2 in the environment of the installation", *fitting.remedies(case, name)],
+        remedy=["set MAX_JOBS=2 and install again", *fitting.remedies(case, name)],
         setting=True,
         shown=EXPLAINS,
         weight=1.0,
@@ -102,18 +102,18 @@ def _killed(case: Case, name: str, match: re.Match[str]) -> Finding:
 
 def _without_wheel(case: Case, name: str) -> Finding:
     """It has wheels on its releases page, which its setup.py takes if one is for the installed torch."""
-    stated = [package for package in (name, "torch") if case.version(package) is None]
+    unstated = [package for package in (name, "torch") if case.version(package) is None]
     fits = fitting.has_wheel(case, name)
     return Finding(
         rule="no-wheel",
-        title=f"{name} {case.version(name) or ''}".strip() + " was built from source, which failed",
+        title=f"building {name} {case.version(name) or ''}".strip() + " from source failed",
         packages=case.versions(name, "torch"),
         severity="crash",
-        confidence="possible" if stated or fits else "likely",
+        confidence="possible" if unstated or fits else "likely",
         evidence=["the error says that its build failed"],
         remedy=fitting.remedies(case, name, another=not fits),
         commands=fitting.commands(case, name, another=not fits) if case.version("torch") else [],
-        decide=[f"which {' and which '.join(stated)} is installed"] if stated else [],
+        decide=[f"which {' and which '.join(unstated)} is installed"] if unstated else [],
         shown=EXPLAINS,
         weight=0.5,
     )

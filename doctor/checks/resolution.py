@@ -1,4 +1,4 @@
-"""A resolver that found no solution: who demands what of which package, and a release that demands something else."""
+"""pip or uv found no solution: who requires what, and a release whose requirements go with the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHER_PYTHON = re.compile(
 
 
 class Demand(NamedTuple):
-    """What somebody demands of a package; `who` is "" for the user."""
+    """A requirement on the package `what`: of a release of the package `who`, or of the user, where both are ""."""
 
     what: str
     allowed: str
@@ -42,17 +42,17 @@ class Demand(NamedTuple):
     @property
     def words(self) -> str:
         """The demand for people."""
-        who = f"{self.who} {self.release}".strip() + " requires" if self.who else "you require"
+        who = f"{self.who} {self.release} requires" if self.who else "you require"
         return f"{who} {self.what}{self.allowed}"
 
 
 def unsolved(error: str) -> bool:
-    """Is it the answer of a resolver? What it quotes as demanded is then no advice."""
+    """Is it the answer of a resolver? The requirements that it quotes are then no advice."""
     return UNSOLVED.search(error) is not None
 
 
 def conflicting_demands(case: Case) -> Iterator[Finding]:
-    """The first two demands that no release meets, and the releases that have others."""
+    """The first two demands that exclude each other, and other releases of those that have them."""
     if not unsolved(case.error):
         return
     demands = list(dict.fromkeys(_demands(case.error)))[:MOST]
@@ -87,29 +87,29 @@ def _meet(left: str, right: str) -> bool:
 
 def _finding(case: Case, left: Demand, right: Demand, demands: list[Demand]) -> Finding:
     wanted = {demand.what: demand.allowed for demand in demands if not demand.who}
-    wanted.update((demand.who, f"=={demand.release}") for demand in demands if demand.who and demand.release)
+    wanted.update((demand.who, f"=={demand.release}") for demand in demands if demand.who)
     tried = len({(demand.who, demand.release) for demand in demands if demand.who == left.who}) > 1
     ways = [way for one, other in ((left, right), (right, left)) for way in _ways(case, one, other, wanted)]
     ways.sort(key=lambda way: any(_goes_back(demand, way) for demand in (left, right)))
-    installs = [[f"{package}{allowed}" for package, allowed in way.items()] for way in ways]
-    named = {demand.who: demand.release or None for demand in (left, right) if demand.who}
+    remedies = [" and ".join(f"{package}{allowed}" for package, allowed in way.items()) for way in ways]
+    named: dict[str, str | None] = {demand.who: demand.release for demand in (left, right) if demand.who}
     return Finding(
         rule="no-solution",
         title=f"{left.words}, and {right.words}",
         packages={**named, left.what: case.version(left.what)},
         severity="resolve",
         confidence="possible" if tried else "likely",
-        evidence=["the resolver says both, and no release meets both"],
-        remedy=[" and ".join(requirements) for requirements in installs] or [f"give up one of both: {left.what}"],
+        evidence=[f"the resolver says both, and no release of {left.what} meets both"],
+        remedy=remedies or [f"drop one of the two requirements on {left.what}"],
         ways=ways,
-        ranges={demand.who: [f"=={demand.release}"] for demand in (left, right) if demand.who and demand.release},
+        ranges={name: [f"=={release}"] for name, release in named.items()},
         shown=EXPLAINS,
         weight=1.0,
     )
 
 
 def _ways(case: Case, demand: Demand, other: Demand, wanted: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Another release of who demands it, the nearest that is later; what a user demands can be demanded otherwise."""
+    """Another release of the package that requires it; or what the user requires is changed to fit."""
     if not demand.who:
         return
     release = _other_release(case, demand, {**wanted, other.what: other.allowed})
@@ -121,26 +121,28 @@ def _ways(case: Case, demand: Demand, other: Demand, wanted: dict[str, str]) -> 
 
 
 def _goes_back(demand: Demand, way: dict[str, str]) -> bool:
-    """Is another release of who demands it an earlier one?"""
+    """Does it take the package that demands it back to an earlier release?"""
     here, there = versions.parse(demand.release), versions.parse(way.get(demand.who, "").lstrip("="))
     return here is not None and there is not None and there < here
 
 
 def _other_release(case: Case, demand: Demand, wanted: dict[str, str]) -> str | None:
-    """The nearest later release of a package, else the nearest earlier one, that goes with what is wanted."""
-    known = {**case.knowledge.requires(demand.who), **published.releases(demand.who)}
+    """The nearest later release of a package that goes with what is wanted, else the nearest earlier one."""
     here = versions.parse(demand.release)
+    if here is None:
+        return None
+    known = {**case.knowledge.requires(demand.who), **published.releases(demand.who)}
     fitting = []
     for release, lines in known.items():
         parsed = versions.parse(release)
-        if parsed is None or here is None or parsed == here or parsed.is_prerelease:
+        if parsed is None or parsed == here or parsed.is_prerelease:
             continue
         needs = [need for need in map(versions.requirement, lines) if need and "extra" not in str(need.marker)]
         wants = [(str(need.specifier), wanted.get(_name(need.name), "")) for need in needs]
         if demand.what in {_name(need.name) for need in needs} and all(_meet(*pair) for pair in wants):
             fitting.append(parsed)
-    later = [each for each in fitting if here and each > here]
-    earlier = [each for each in fitting if here and each < here]
+    later = [each for each in fitting if each > here]
+    earlier = [each for each in fitting if each < here]
     return str(min(later)) if later else str(max(earlier)) if earlier else None
 
 

@@ -68,7 +68,7 @@ def changed_signatures(case: Case) -> Iterator[Finding]:
 
 
 def _newly_given(case: Case, name: str) -> Fact | None:
-    """The argument that the calling package hands over since a release: what overrides the method is older."""
+    """The argument that the calling package passes only since a release: the override is older."""
     calls = list(re.finditer(CALL.format(name=re.escape(name)), case.error))
     for call in reversed(calls):
         package = aliases.of_module(call["package"])
@@ -84,7 +84,7 @@ def _overridden(case: Case, match: re.Match[str], given: Fact) -> Finding:
     argument, version = given.name.rpartition("(")[2], case.version(given.package)
     return Finding(
         rule="signature",
-        title=f"{package} hands {argument} to {method} since {given.since}, and what overrides it does not take it",
+        title=f"{package} passes {argument} to {method} since {given.since}, and the override does not take it",
         packages=case.versions(package, owners.of_class(match["owner"])),
         severity="crash",
         confidence="likely" if version else "possible",
@@ -94,7 +94,7 @@ def _overridden(case: Case, match: re.Match[str], given: Fact) -> Finding:
             f"the traceback shows the call with {argument}",
         ],
         remedy=[
-            f"take {argument} in the {match['name']} that overrides it, or a later release of what has it",
+            f"let the override of {match['name']} take {argument}, or upgrade the package that overrides it",
             f"{package}<{given.since}",
         ],
         ways=[{package: f"<{given.since}"}],
@@ -109,8 +109,10 @@ def _overridden(case: Case, match: re.Match[str], given: Fact) -> Finding:
 def _facts(case: Case, match: re.Match[str]) -> list[Fact]:
     """What is known of the method's parameters; of the one that the error misses, where it is known."""
     apis, owner, name = case.knowledge.apis, match["owner"], match["name"]
+    if owner and name == "__init__":  # it needs a parameter from the release on that dropped the others
+        return history.parameters_of_constructor(apis, owner)
     facts = history.parameters(apis, owner, name) if owner else history.parameters_of_any(apis, name)
-    if match["lacks"] and name != "__init__":  # a constructor demands one when the others went
+    if match["lacks"]:
         return [fact for fact in facts if fact.name.endswith(f"({match['lacks']}")] or facts
     return facts
 

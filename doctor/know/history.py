@@ -163,10 +163,6 @@ def of_class(apis: Apis, owner: str, suffix: str, package: str | None = None) ->
 def parameters(apis: Apis, owner: str, method: str) -> list[Fact]:
     """The facts about the parameters of a method, of this class or of one that it likely derives from."""
     facts = []
-    if method == "__init__":
-        start = f"{owner}("
-        return [_fact(apis, package, name, ITSELF) for package in apis for name in apis[package].changes
-                if name.startswith(start)]  # fmt: skip
     pattern = re.compile(rf"(\w+)\.{re.escape(method)}\(\w+")
     for package, api in apis.items():
         for name in api.changes:
@@ -175,6 +171,12 @@ def parameters(apis: Apis, owner: str, method: str) -> list[Fact]:
             if near >= RELATED:
                 facts.append(_fact(apis, package, name, near))
     return facts
+
+
+def parameters_of_constructor(apis: Apis, owner: str) -> list[Fact]:
+    """The facts about the parameters of a class's constructor."""
+    names = ((package, name) for package, api in apis.items() for name in api.changes)
+    return [_fact(apis, package, name, ITSELF) for package, name in names if name.startswith(f"{owner}(")]
 
 
 def parameters_of_any(apis: Apis, function: str) -> list[Fact]:

@@ -82,4 +82,4 @@ def test_a_killed_compiler_gets_fewer_jobs() -> None:
     log = "c++: fatal error: Killed signal terminated program cc1plus\n" + PIP_OLD
     finding = first({"torch": "2.6.0"}, log)
     assert finding.rule == "build-memory"
-    assert finding.remedy[0].startswith("MAX_JOBS=2")
+    assert finding.remedy[0].startswith("set MAX_JOBS=2")

@@ -158,3 +158,12 @@ def test_a_name_that_came_back_later_needs_the_later_release() -> None:
     finding = first({"unsloth": "2025.12.7", "unsloth-zoo": "2025.12.5"}, error)
     assert finding.commands == ["uv pip install 'unsloth-zoo>=2025.12.6,<2025.13'"]
     assert not any(line.startswith("or go back") for line in finding.remedy)
+
+
+def test_a_release_that_is_too_old_is_upgraded_before_a_caller_that_is_not_there() -> None:
+    """bitsandbytes 0.38.1 is older than all that were read; Unsloth asked for the name once."""
+    finding = first(
+        {"bitsandbytes": "0.38.1"}, "AttributeError: module 'bitsandbytes.nn' has no attribute 'Linear4bit'"
+    )
+    assert finding.remedy[0].startswith("bitsandbytes>=")
+    assert "unsloth" not in finding.packages

@@ -182,7 +182,7 @@ def test_the_call_in_a_traceback_tells_which_argument_an_override_lacks() -> Non
     error = "TypeError: _sampler() takes 2 positional arguments but 3 were given"
     finding = first({"transformers": "4.6.0"}, call.format("rows, dataset") + error)
     assert (finding.rule, finding.confidence, finding.ranges) == ("signature", "likely", {"transformers": [">=4.5.0"]})
-    assert finding.remedy[0].startswith("take dataset in the _sampler that overrides it")
+    assert finding.remedy[0].startswith("let the override of _sampler take dataset")
     assert finding.ways == [{"transformers": "<4.5.0"}]
     notebook = "File /env/lib/python3.9/site-packages/transformers/trainer.py:9, in Trainer.run(self)\n      8 go = 1\n"
     assert first({"transformers": "4.6.0"}, f"{notebook}----> 9 self._sampler(rows, dataset)\n\n{error}") == finding

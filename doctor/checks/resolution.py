@@ -15,7 +15,7 @@ from doctor.know import published
 UNSOLVED = re.compile(r"conflicting dependencies|ResolutionImpossible|No solution found when resolving|unsatisfiable")
 NAME, RANGE = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?", r"(?:(?:===?|~=|!=|<=?|>=?) ?[\w.*+!]+(?:, ?)?)+"
 BY_PACKAGE = re.compile(
-    rf"(?<!your )(?<![\w.:-])(?P<who>{NAME})(?: (?P<release>\d[\w.+!]*)|==(?P<pin>\d[\w.+!]*)|{RANGE})?"
+    rf"(?<![\w.:-])(?P<who>{NAME})(?: (?P<release>\d[\w.+!]*)|==(?P<pin>\d[\w.+!]*)|{RANGE})?"
     rf" depends? on (?P<what>{NAME}) ?(?P<range>{RANGE})"
 )
 BY_USER = re.compile(

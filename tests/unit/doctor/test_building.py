@@ -49,7 +49,7 @@ def test_a_build_in_isolation_lacks_the_torch_that_is_installed(log: str) -> Non
     finding = first({"torch": "2.6.0"}, log)
     assert (finding.rule, finding.confidence) == ("build-isolation", "likely")
     assert finding.commands == ["uv pip install --no-build-isolation 'flash-attn>=2.7.4,<=2.7.4.post1'"]
-    assert "absent-module" not in {each.rule for each in diagnose.findings(reported({"torch": "2.6.0"}, log))}
+    assert "absent-module" not in {each.rule for each in diagnose.findings(reported({}, log))}
 
 
 def test_what_else_a_build_lacks_is_installed_first() -> None:

@@ -187,7 +187,10 @@ def test_the_call_in_a_traceback_tells_which_argument_an_override_lacks() -> Non
     notebook = "File /env/lib/python3.9/site-packages/transformers/trainer.py:9, in Trainer.run(self)\n      8 go = 1\n"
     assert first({"transformers": "4.6.0"}, f"{notebook}----> 9 self._sampler(rows, dataset)\n\n{error}") == finding
     # The call of another file, and an error that misses an argument.
-    own = call.format("rows, {}") + '  File "/home/me/train.py", line 9, in run\n    self._sampler(rows, dataset)\n'
+    own = (
+        call.replace("_sampler", "step")
+        + '  File "/home/me/train.py", line 9, in run\n    self._sampler(rows, dataset)\n'
+    )
     assert first({"transformers": "4.6.0"}, own + error).confidence == "possible"
     missing = "TypeError: _sampler() missing 1 required positional argument: 'x'"
     assert first({"transformers": "4.6.0"}, call.format("rows, dataset") + missing).confidence == "possible"

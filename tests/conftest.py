@@ -168,8 +168,9 @@ class Small:
         probes: Sequence[ProbeResult] = (),
         kind: str = "host",
         day: datetime.date | None = None,
+        hardware: machine.Hardware | None = None,
     ) -> Path:
-        """Write the certificate of a run of today's suite on this machine, issued today or on another day."""
+        """Write the certificate of a run of today's suite, here and issued today unless something else is said."""
         lock = self.lock
         statement = certificate.statement(
             subject=Resource(
@@ -178,7 +179,7 @@ class Small:
             ),
             lock=lock.digest,
             suite=sources.digest(self.project.smoke),
-            hardware=machine.hardware("cpu"),
+            hardware=hardware or machine.hardware("cpu"),
             engine={"name": "docker", "version": "26", "buildkit": "1", "kernel": "6"}
             if engine == "docker"
             else {"name": kind, "system": "Debian", "kernel": "6"},

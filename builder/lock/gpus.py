@@ -91,10 +91,10 @@ def verdicts(parts: Mapping[str, list[str]], capability: Capability) -> dict[str
     return {title: architecture.verdict(capability, names) for title, names in parts.items()}
 
 
-def certified(gpu: Gpu, places: Sequence[str]) -> bool:
-    """Whether one of these places (hardware that a stack is certified on) has such a GPU."""
-    words = "|".join(map(re.escape, gpu.models))
-    return any(re.search(rf"\b({words})\b", place) for place in places)
+def certified(gpu: Gpu, places: Sequence[str]) -> list[str]:
+    """The models of this GPU in these places (hardware that a stack is certified on)."""
+    words = {model: re.compile(rf"\b{re.escape(model)}\b") for model in gpu.models}
+    return [model for model, word in words.items() if any(map(word.search, places))]
 
 
 def worst(of_parts: Mapping[str, Verdict]) -> Verdict:

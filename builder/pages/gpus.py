@@ -18,7 +18,7 @@ from builder.pages.cells import Markdown
 
 PTX = "PTX (slow first start)"
 NOT_READ, STALE = "not read yet", "read from another lock"
-CERTIFIED, AUDITED, NOT_CERTIFIED = "certified", "audited, not certified", "not certified"
+CERTIFIED, AUDITED, NOT_CERTIFIED = "certified on", "audited, not certified", "not certified"
 ARM = "the host is an Arm machine"
 NO_IMAGE = "no image for arm64"
 SOURCES = "JIT from source"
@@ -55,7 +55,8 @@ def _line(project: Project, lock: Lock | None, gpu: Gpu, places: list[str]) -> s
     if verdict == "absent":
         return verdict
     line = f"{PTX if verdict == 'PTX' else verdict}, driver ≥ {architecture.driver(read.cuda, gpu.capability)}"
-    return f"{line}, {CERTIFIED}" if known.certified(gpu, places) else line
+    models = known.certified(gpu, places)
+    return f"{line}, {CERTIFIED} {' and '.join(models)}" if models else line
 
 
 def gpus(project: Project) -> str:
@@ -66,8 +67,8 @@ def gpus(project: Project) -> str:
     for gpu in known.GPUS:
         lines = [known_rows[name][gpu.title] for name in shipped]
         runs = any(line not in ("absent", NOT_READ, STALE, NO_IMAGE) for line in lines)
-        certified = any(line.endswith(CERTIFIED) for line in lines)
-        state = CERTIFIED if certified else AUDITED if runs else NOT_CERTIFIED
+        where = dict.fromkeys(filter(None, (line.partition(f", {CERTIFIED} ")[2] for line in lines)))
+        state = f"{CERTIFIED} {', '.join(where)}" if where else AUDITED if runs else NOT_CERTIFIED
         body.append([gpu.title, gpu.number, *lines, f"{state}; {ARM}" if gpu.arm else state])
     return cells.table(["GPU", "compute capability", *map(cells.code, shipped), "state"], body)
 

@@ -87,9 +87,10 @@ def _differs(weights: Weights, names: list[str], lengths: list[int], theirs: Any
     for name, length in zip(names, lengths):
         number = min(ROWS if theirs.dim() > 1 else COLUMNS, length)
         first = (turn * 7919) % (length - number + 1)
-        mine, added = weights.rows(name, first, number)
+        rows = weights.rows(name, first, number)
+        mine, added = (part if part is None else part.to(theirs.device) for part in rows)
         there = theirs[start + first : start + first + number]
-        there = (there[:, :COLUMNS] if theirs.dim() > 1 else there).float().to(mine.device)
+        there = (there[:, :COLUMNS] if theirs.dim() > 1 else there).float()
         rounded = mine.to(theirs.dtype).float()
         if added is None:
             differs = bool((there != rounded).any())

@@ -22,12 +22,10 @@ class Pending:
     total: dict[str, list[Any]] = field(default_factory=dict)
 
     def take(self) -> dict[str, float]:
-        """Fetch all numbers with one transfer."""
-        import torch
-
+        """Fetch all numbers, with one transfer from each device."""
         tables = [(max, self.largest), (sum, self.total)]
-        flat = [value for _, table in tables for values in table.values() for value in values]
-        numbers = iter(torch.stack([value.detach().float().reshape(()) for value in flat]).tolist() if flat else [])
+        flat = [value.detach() for _, table in tables for values in table.values() for value in values]
+        numbers = iter(_fetched(flat))
         row = {
             column: how([next(numbers) for _ in values])  # type: ignore[operator]
             for how, table in tables
@@ -43,6 +41,19 @@ class Pending:
     def add(self, column: str, value: Any) -> None:
         """Keep a value of which the sum counts."""
         self.total.setdefault(column, []).append(value)
+
+
+def _fetched(values: list[Any]) -> list[float]:
+    """The numbers in tensors of one element. A model may be spread over several GPUs, which cannot be stacked."""
+    import torch
+
+    numbers = [0.0] * len(values)
+    for device in dict.fromkeys(value.device for value in values):
+        there = [place for place, value in enumerate(values) if value.device == device]
+        column = torch.stack([values[place].float().reshape(()) for place in there]).tolist()
+        for place, number in zip(there, column):
+            numbers[place] = number
+    return numbers
 
 
 @dataclass(frozen=True)

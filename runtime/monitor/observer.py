@@ -109,7 +109,7 @@ class Observer:
         if "single_turn" not in self.absent:
             earlier = is_end.cumsum(-1) - is_end.long() > 0  # an end token stands before
             self.pending.add("past_end", (earlier & mask).any(-1).sum())
-        self.pending.add("completions", torch.tensor(completion.shape[0]))
+        self.pending.add("completions", torch.full((), completion.shape[0], device=completion.device))
         self.pending.add("completions_ended", is_end.any(-1).sum())
         self.pending.add("tokens", mask.sum())
 

@@ -47,22 +47,25 @@ def places(parameters: Sequence[Any], step: int) -> list[Place]:
 
 def values(chosen: Sequence[Place]) -> Any:
     """The elements at these places, in one tensor; a copy."""
-    import torch
-
-    return torch.cat([place.of(local(place.parameter)).clone() for place in chosen])
+    return _joined([place.of(local(place.parameter)).clone() for place in chosen])
 
 
 def gradients(chosen: Sequence[Place]) -> Any:
     """Their gradients, or None where this process does not have them all: DeepSpeed and FSDP keep their own."""
-    import torch
-
     read = []
     for place in chosen:
         gradient = getattr(place.parameter, "grad", None)
         if gradient is None or gradient.shape != local(place.parameter).shape or hasattr(gradient, "to_local"):
             return None
         read.append(place.of(gradient))
-    return torch.cat(read)
+    return _joined(read)
+
+
+def _joined(read: Sequence[Any]) -> Any:
+    import torch
+
+    # A model may be spread over several GPUs, or have a part of itself on the CPU.
+    return torch.cat([values.to(read[0].device) for values in read])
 
 
 def moved(before: Any, after: Any, gradient: Any) -> dict[str, Any]:

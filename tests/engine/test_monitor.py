@@ -88,6 +88,20 @@ def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int)
     assert "rows" not in alone
 
 
+@pytest.mark.parametrize("spread", [(), ("--spread",)])
+def test_the_numbers_of_a_step_are_computed_where_its_tensors_are(python: Path, spread: tuple[str, ...]) -> None:
+    script = str(Path(__file__).with_name("monitored_elsewhere.py"))
+    environment = {**monitor.VARIABLES, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([str(python), script, *spread], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    step = json.loads(done.stdout)
+    assert step["absent"] == {}
+    # One of each observer: the loss, its gradient, the update, the generation, the engine, the completions.
+    assert step["numbers"].keys() >= {
+        "sampler_diff", "gradient_angle", "elements_moved", "past_end", "engine_stale", "advantage_error",
+    }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def task(built_in_task: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     here = tmp_path_factory.mktemp("monitored")

@@ -1,0 +1,61 @@
+"""What ran on a GPU: the valid certificates of the stacks for CUDA, probe by probe, in the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builder.base.project import Project
+from builder.certify import certificate
+from builder.certify.assessment import Assessments
+from builder.certify.certificate import ProbeResult, Statement
+from builder.intent import stack
+from builder.lock import lockfile
+from builder.pages import cells, matrix
+from builder.pages.cells import DASH, Markdown
+
+NONE = "None yet.\n"
+COLUMNS = ("probe", "the number that matters", "", "bound", "seconds")
+
+
+def certificates(project: Project) -> str:
+    """A paragraph and a table for each certificate; probes that could not run are listed below it."""
+    return "\n".join(_certificate(project, name, statement) for name, statement in valid(project)) or NONE
+
+
+def valid(project: Project) -> Iterator[tuple[str, Statement]]:
+    """The valid certificates from GPUs of the stacks that the project ships. That one has expired does not count."""
+    assessments = Assessments(project)
+    for name in stack.shipped(project):
+        lock, statements = lockfile.load(project, name), certificate.of_stack(project, name)
+        for assessment in assessments.of(lock):
+            if assessment.gpus and not assessment.standing(assessments.terms(lock).day):
+                yield name, statements[assessment.name]
+
+
+def _certificate(project: Project, name: str, statement: Statement) -> str:
+    hardware, engine, python = (statement.resource(part).annotations or {} for part in ("hardware", "engine", "python"))
+    packages = lockfile.load(project, name).versions
+    versions = ", ".join(f"{package} {packages[package]}" for package in matrix.COLUMNS if package in packages)
+    versions = f" {cells.escaped(versions)}." if versions else ""
+    ran = [probe for probe in statement.predicate.probes if probe.outcome == "passed"]
+    head = (
+        f"**{cells.code(name)} on {cells.escaped(statement.hardware)}**, {cells.escaped(hardware.get('cores'))} cores, "
+        f"{cells.escaped(engine.get('system'))}, Python {cells.escaped(python.get('version'))}, engine "
+        f"{cells.escaped(engine.get('name'))}, on {statement.predicate.issued}: {len(ran)} probes passed, none is "
+        f"red.{versions}\n"
+    )
+    table = cells.table(COLUMNS, [_row(probe) for probe in ran])
+    reasons: dict[str, list[str]] = {}
+    for probe, reason in statement.predicate.notRun.items():
+        reasons.setdefault(reason.partition("\n")[0], []).append(probe)
+    left = "".join(f"- {cells.escaped(reason)}: {cells.codes(names)}\n" for reason, names in reasons.items())
+    return f"{head}\n{table}" + (f"\nNot run:\n\n{left}" if left else "")
+
+
+def _row(probe: ProbeResult) -> list[Markdown]:
+    number, seconds = probe.headline, Markdown(f"{probe.seconds:.1f}")
+    if number is None or not isinstance(number.value, int | float):
+        return [cells.code(probe.name), DASH, DASH, DASH, seconds]
+    bound = {sign: float(limit) for sign, limit in (number.bound or {}).items()}
+    value = cells.joined([cells.number(number.value), number.unit], " ")
+    return [cells.code(probe.name), cells.code(number.name), value, cells.bound(bound or None), seconds]

@@ -87,8 +87,8 @@ def _differs(weights: Weights, names: list[str], lengths: list[int], theirs: Any
     for name, length in zip(names, lengths):
         number = min(ROWS if theirs.dim() > 1 else COLUMNS, length)
         first = (turn * 7919) % (length - number + 1)
-        rows = weights.rows(name, first, number)
-        mine, added = (part if part is None else part.to(theirs.device) for part in rows)
+        mine, added = weights.rows(name, first, number)
+        mine = mine.to(theirs.device)
         there = theirs[start + first : start + first + number]
         there = (there[:, :COLUMNS] if theirs.dim() > 1 else there).float()
         rounded = mine.to(theirs.dtype).float()
@@ -96,7 +96,7 @@ def _differs(weights: Weights, names: list[str], lengths: list[int], theirs: Any
             differs = bool((there != rounded).any())
         else:  # merged and rounded in the base model's type: equal up to that, and to a tenth of what is added
             coarse = mine.abs().max() * (2**-6 if theirs.element_size() < 4 else 1e-5)
-            differs = bool((there - rounded).abs().max() > coarse + 0.1 * added.abs().max())
+            differs = bool((there - rounded).abs().max() > coarse + 0.1 * added.abs().max().to(theirs.device))
         if differs:
             return True
         start += length

@@ -30,7 +30,8 @@ def issued(small: Small) -> Path:
     return small.issue(hardware=H200, probes=PROBES)
 
 
-def test_what_ran_on_a_gpu_is_shown_with_its_numbers(small: Small, issued: Path) -> None:
+@pytest.mark.usefixtures("issued")
+def test_what_ran_on_a_gpu_is_shown_with_its_numbers(small: Small) -> None:
     head, _, _, _, *rows = gpucertificates.certificates(small.project).splitlines()
     assert head.startswith(
         f"**`{TINY}` on 1x NVIDIA H200, driver 580.1**, 16 cores, Debian, Python 3.11.2, engine host"
@@ -39,7 +40,8 @@ def test_what_ran_on_a_gpu_is_shown_with_its_numbers(small: Small, issued: Path)
     assert rows == ["| `alpha` | `error` | 0.25 nats | ≤ 1 | 2.3 |", "| `beta` | `error` | 0.5 nats | ≤ 1 | 2.3 |"]
 
 
-def test_a_certificate_that_does_not_hold_is_not_shown(small: Small, issued: Path) -> None:
+@pytest.mark.usefixtures("issued")
+def test_a_certificate_that_does_not_hold_is_not_shown(small: Small) -> None:
     small.suite("# another suite")
     assert gpucertificates.certificates(small.project) == "None yet.\n"
 

@@ -1,9 +1,11 @@
 """What does the run monitor say of healthy runs, and of runs with a fault? `python -m benchmarks.monitor [--record]`
 
-Tiny GRPO runs on the CPU stack: healthy ones over the options of GRPO, which may raise no alarm, and one for each fault
-of benchmarks/monitored/faults.py, which must raise its own within ten steps. The healthy runs give the distribution of
-every number that is judged, beside its bound; some of them run without the monitor, too, and must end with the same
-bits. With `--record` it goes to docs/evidence/monitor.json, from which `vetted render` makes the documents' tables.
+Tiny GRPO runs on the CPU stack: some over the options of GRPO, and one for each fault of
+benchmarks/monitored/faults.py, which must raise its own alarm within ten steps. Of the first, those in which a group
+has had two different rewards, by what the reward functions returned, are healthy and may raise no alarm; the others
+have nothing to learn from. The healthy runs give the distribution of every number that is judged, beside its bound.
+Some of them run without the monitor, too, and must end with the same bits. With `--record` it goes to
+docs/evidence/monitor.json, from which `vetted render` makes the documents' tables.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ VARIABLES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.monitor", description=__doc__)
-    parser.add_argument("--runs", type=int, default=100, help="healthy runs")
+    parser.add_argument("--runs", type=int, default=100, help="runs over the options")
     parser.add_argument("--reuse", action="append", default=[], help="results of an earlier runtime, by its digest")
     parser.add_argument("--again", action="append", default=[], help="a job that is not reused")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
@@ -83,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missed = [name for name, fault in measured["faults"].items() if fault["step"] is None]
     wrong = [*measured["alarms"], *measured["crashed"], *measured["unequal"], *missed]
     cost, noticed = measured["cost"], len(measured["faults"]) - len(missed)
-    print(f"{measured['runs']} healthy runs, {len(measured['alarms'])} with an alarm")
+    print(f"{measured['runs']} healthy runs, {len(measured['alarms'])} with an alarm; {len(measured['idle'])} idle")
     print(f"{noticed} of {len(measured['faults'])} faults noticed")
     print(f"{measured['pairs']} pairs with and without the monitor, {len(measured['unequal'])} unequal")
     print(f"{cost['share']:.2%} of a step of {cost['step_seconds']:.1f} s")
@@ -148,12 +150,15 @@ def outcome(result: Mapping[str, Any]) -> str:
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The distribution of each number over healthy runs, their alarms, and what came of each fault."""
-    well = {name: result for name, result in results.items() if name.startswith("healthy-")}
+    drawn = {name: result for name, result in results.items() if name.startswith("healthy-")}
+    idle = {name: result for name, result in drawn.items() if result.get("signal") is False}
+    well = {name: result for name, result in drawn.items() if name.removesuffix("-alone") not in idle}
     watched = {name: result for name, result in well.items() if not name.endswith("-alone")}
     alone = {name.removesuffix("-alone"): result for name, result in well.items() if name.endswith("-alone")}
     cost = results["cost"]
     return {
         "runs": len(watched),
+        "idle": {name: outcome(result) for name, result in idle.items()},
         "pairs": len(alone),
         "runtimes": dict(Counter(str(result["runtime"]) for result in results.values())),
         "crashed": [name for name, result in results.items() if "crashed" in result or result.get("failure")],

@@ -1,4 +1,4 @@
-"""Healthy runs over the options of GRPO: drawn from a seed, and none of them may raise an alarm."""
+"""Runs over the options of GRPO, drawn from a seed: unless one has nothing to learn from, it may raise no alarm."""
 
 from __future__ import annotations
 
@@ -72,4 +72,6 @@ def _job(k: int) -> dict[str, Any]:
         job["sampler"] = "standin"
         options["max_completion_length"] = min(12, options["max_completion_length"])
         options["mask_truncated_completions"] = False
+        if options["loss_type"] == "vespo":  # TRL refuses the default, a ratio of sequences
+            options["vllm_importance_sampling_mode"] = "token_truncate"
     return job

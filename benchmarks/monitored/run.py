@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,11 +62,36 @@ def right_or_wrong(completions: list[Any], **_: Any) -> list[float]:
 REWARDS = {function.__name__: function for function in (share_of_letters, length, sometimes, right_or_wrong)}
 
 
+class Signal:
+    """Whether a group has had two different rewards in training, by what the reward functions returned."""
+
+    def __init__(self) -> None:
+        self.trainer: Any = None
+        self.seen = False
+
+    def watched(self, reward: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        """The same reward function, whose answers are looked at."""
+
+        @functools.wraps(reward)
+        def watched(completions: list[Any], **columns: Any) -> list[Any]:
+            values = reward(completions, **columns)
+            if self.trainer.model.training:
+                size = self.trainer.num_generations
+                groups = (values[start : start + size] for start in range(0, len(values), size))
+                self.seen = self.seen or any(
+                    len({value for value in group if value is not None}) > 1 for group in groups
+                )
+            return values
+
+        return watched
+
+
 def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run a job: name, and optionally seed, options, model, rewards, lora, sampler, fault, monitor, data."""
     import torch
 
-    trainer = make(job, folder)
+    signal = Signal()
+    trainer = make(job, folder, signal)
     if job.get("monitor", True):
         from runtime.monitor import hooks, watch
 
@@ -79,6 +106,7 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     for name in sorted(state):
         digest.update(name.encode() + state[name].detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     answer = {"name": job["name"], "seconds": seconds, "weights": digest.hexdigest(), "rng": _rng()}
+    answer["signal"] = signal.seen
     answer["losses"] = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     watching = [callback for callback in trainer.callback_handler.callbacks if type(callback).__name__ == "Monitor"]
     answer["share"] = sum(callback.guard.seconds for callback in watching) / seconds
@@ -111,8 +139,8 @@ def _seen(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make(job: dict[str, Any], folder: Path) -> Any:
-    """The trainer of a job."""
+def make(job: dict[str, Any], folder: Path, signal: Signal) -> Any:
+    """The trainer of a job, whose rewards `signal` sees."""
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
@@ -126,7 +154,7 @@ def make(job: dict[str, Any], folder: Path) -> Any:
     if sampler:
         wished |= {"use_vllm": True, "vllm_mode": "colocate"}
     arguments = GRPOConfig(output_dir=str(folder / "out"), **{k: v for k, v in wished.items() if k in known})
-    rewards = [REWARDS[name] for name in job.get("rewards", ["share_of_letters"])]
+    rewards = [signal.watched(REWARDS[name]) for name in job.get("rewards", ["share_of_letters"])]
     extra: dict[str, Any] = {}
     if job.get("lora"):
         from peft import LoraConfig
@@ -142,6 +170,7 @@ def make(job: dict[str, Any], folder: Path) -> Any:
     trainer = GRPOTrainer(
         model=str(model), reward_funcs=rewards, args=arguments, train_dataset=tiny.make_prompts(32), **extra
     )
+    signal.trainer = trainer
     trainer.remove_callback(PrinterCallback)
     if fault:
         fault.after(trainer)

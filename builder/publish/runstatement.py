@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -66,13 +67,18 @@ class Predicate(_Model):
 
 
 class Row(BaseModel):
-    """A check in the monitor's table, as far as it is read."""
+    """A check in the monitor's table, as far as it is read. `recovers`: see runtime/monitor/checks.py."""
 
     name: str
     column: str
     asks: str
     level: Literal["advice", "alarm"]
     at_most: float
+    recovers: bool = False
+
+    def broken_by(self, value: float) -> bool:
+        """Whether the value breaks the bound. One that is no number does."""
+        return math.isnan(value) or value > self.at_most
 
 
 class Table(NamedTuple):

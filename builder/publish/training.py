@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -158,8 +157,8 @@ def _numbers(folder: Path, predicate: Predicate, table: Sequence[Row]) -> Iterat
             if check is not None or name not in predicate.notRun:
                 yield f"{name}: it says {check.outcome if check else 'nothing'}, and no step has a number for it"
             continue
-        broken = sum(math.isnan(value) or value > entry.at_most for value in read)
-        outcome: str = entry.level if broken else "passed"
+        broken = sum(map(entry.broken_by, read))
+        outcome: str = _level(entry, rows) if broken else "passed"
         outcomes[outcome].append(name)
         if check is None:
             yield f"{name}: it says nothing, and the steps say {outcome}"
@@ -175,6 +174,13 @@ def _numbers(folder: Path, predicate: Predicate, table: Sequence[Row]) -> Iterat
         yield f"it says {predicate.result}, and the steps say {result}"
     if predicate.steps.get("judged") != len({row["step"] for row in rows}):
         yield "it counts other steps than were recorded"
+
+
+def _level(entry: Row, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The level of a check that was broken: advice if it recovers, and had recovered on every rank at the end."""
+    values = ((str(row.get("rank")), _number(row.get(entry.column))) for row in rows)
+    last = {rank: value for rank, value in values if value is not None}
+    return "advice" if entry.recovers and not any(map(entry.broken_by, last.values())) else entry.level
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,8 @@
 The bounds come from measurements: `measured` in docs/evidence/monitor.json, by benchmarks/monitor.py. TABLE is a
 literal, so that `vetted verify` reads it without running it.
 
-`needs`: what a run must have for the check to apply. `cause` is the likely one, not the only one.
+`needs`: what a run must have for the check to apply. `cause` is the likely one, not the only one. `recovers`: if the
+number is within its bound again at the end, the run lost steps, but trained what was meant: then it is advice.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ TABLE = [
         "column": "signal_never",
         "at_most": 4,
         "level": "alarm",
+        "recovers": True,
         "asks": "do rewards differ within a group, so that there is anything to learn from?",
         "broken": "no group has had two different rewards, in {value} generations since the start",
         "cause": "the reward function is constant (wrong column, a parser that never matches), or the task is too hard",
@@ -115,6 +117,7 @@ TABLE = [
         "column": "loss_empty",
         "at_most": 4,
         "level": "alarm",
+        "recovers": True,
         "asks": "does the loss see any token?",
         "broken": "the loss has seen no token for {value} steps",
         "cause": "mask_truncated_completions is on and every completion is truncated: raise max_completion_length",
@@ -280,6 +283,7 @@ class Check:
     cause: str
     needs: str
     advisories: tuple[str, ...]
+    recovers: bool = False
 
     def sentence(self, value: float) -> str:
         """What a value beyond the bound means."""

@@ -74,10 +74,17 @@ def results(rows: Iterable[Mapping[str, Any]], absent: Mapping[str, str]) -> lis
         broken = [step for step, value in read if beyond(check, value)]
         numbers = [value for _, value in read]
         worst = math.nan if any(map(math.isnan, numbers)) else max(numbers)
-        judged.append(
-            Result(check, check.level if broken else PASSED, len(read), worst, min(broken, default=None), len(broken))
-        )
+        outcome = _level(check, table) if broken else PASSED
+        judged.append(Result(check, outcome, len(read), worst, min(broken, default=None), len(broken)))
     return judged
+
+
+def _level(check: Check, rows: Iterable[Mapping[str, Any]]) -> str:
+    """The level of a check that was broken, by how the run ended on every rank."""
+    values = ((row.get("rank", 0), number(row.get(check.column))) for row in rows)
+    last = {rank: value for rank, value in values if value is not None}
+    recovered = check.recovers and not any(beyond(check, value) for value in last.values())
+    return ADVICE if recovered else check.level
 
 
 def verdict(judged: Iterable[Result]) -> str:

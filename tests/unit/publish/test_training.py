@@ -36,8 +36,8 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
 def test_the_bounds_that_verify_reads_are_those_that_judge() -> None:
     table = training.checks(HOME)
     assert table.digest == certificate.own_digest()
-    shown = [(row.name, row.column, row.at_most, row.level) for row in table.rows]
-    assert shown == [(row["name"], row["column"], row["at_most"], row["level"]) for row in checks.TABLE]
+    shown = [(row.name, row.column, row.at_most, row.level, row.recovers) for row in table.rows]
+    assert shown == [(row.name, row.column, row.at_most, row.level, row.recovers) for row in checks.CHECKS]
 
 
 def test_a_run_that_is_as_its_certificate_says_is_good(finished: Path) -> None:
@@ -87,6 +87,19 @@ def test_an_alarm_is_shown_and_is_no_doubt(finished: Path) -> None:
     verdict = training.judge(HOME, finished)
     assert (verdict.doubts, verdict.good) == ((), False)
     assert verdict.alarms[0].endswith("worst 1.9, bound 0.02, from step 4")
+
+
+@pytest.mark.parametrize(("last", "result"), [(0, "WARNED"), (7, "FAILED"), (None, "FAILED")])
+def test_an_alarm_that_ended_is_judged_as_the_monitor_judges_it(finished: Path, last: int | None, result: str) -> None:
+    (finished / "monitor.jsonl").unlink()
+    for step, value in enumerate([5, 6, last], start=1):
+        numbers = {} if value is None else {"signal_never": value}
+        record.add(finished, 0, {"step": step, "rank": 0, **numbers})
+    record.add(finished, 1, {"step": 1, "rank": 1, "signal_never": 0})
+    assert certificate.write(finished) == result
+    assert doubts(finished) == ""
+    change(finished, lambda document: document["predicate"].update(result="PASSED"))
+    assert f"it says PASSED, and the steps say {result}" in doubts(finished)
 
 
 def test_an_alarm_that_was_edited_away_is_noticed(finished: Path) -> None:

@@ -22,13 +22,14 @@ def test_the_bounds_are_those_that_were_measured_against() -> None:
 def test_a_bound_lies_beyond_every_healthy_run(check: Check) -> None:
     measured = EVIDENCE["columns"][check.column]
     assert measured["runs"] > 0
-    if check.level == "alarm":  # advice may be true of a healthy run: a tiny model seldom ends
+    # Advice may be true of a healthy run: a tiny model seldom ends, and rewards may begin to differ late.
+    if check.level == "alarm" and not check.recovers:
         assert measured["max"] <= check.at_most
 
 
 def test_no_healthy_run_raised_an_alarm_or_ended_with_other_bits() -> None:
     assert (EVIDENCE["alarms"], EVIDENCE["unequal"], EVIDENCE["crashed"]) == ([], [], [])
-    assert EVIDENCE["runs"] >= 16
+    assert EVIDENCE["runs"] >= 100
     assert EVIDENCE["pairs"] >= 5
 
 

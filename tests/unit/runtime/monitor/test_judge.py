@@ -52,6 +52,31 @@ def test_a_run_is_judged_over_all_its_steps() -> None:
     assert judge.verdict([results["weights-synced"]]) == "PASSED"
 
 
+RECOVERING = [check for check in CHECKS if check.recovers]
+
+
+@pytest.mark.parametrize("check", RECOVERING, ids=lambda check: check.name)
+def test_an_alarm_that_is_over_at_the_end_of_a_run_is_advice(check: Check) -> None:
+    def outcome(*values: tuple[int, float | None]) -> str:
+        rows = [{"step": step, "rank": rank, check.column: value} for step, (rank, value) in enumerate(values, 1)]
+        return next(result.outcome for result in judge.results(rows, {}) if result.check is check)
+
+    within, beyond = check.at_most, check.at_most + 1
+    assert outcome((0, within)) == "passed"
+    assert outcome((0, beyond)) == "alarm"
+    assert outcome((0, beyond), (0, within)) == "advice"
+    assert outcome((0, beyond), (0, None)) == "alarm"  # a step without a number says nothing
+    assert outcome((0, within), (0, beyond)) == "alarm"
+    assert outcome((0, beyond), (1, within)) == "alarm"  # another rank
+    assert outcome((1, within), (0, beyond), (0, within)) == "advice"
+
+
+def test_what_was_trained_wrongly_stays_an_alarm() -> None:
+    assert {check.name for check in RECOVERING} == {"rewards-vary", "loss-has-tokens"}
+    rows = [{"step": 1, "gradient_angle": 1.0}, {"step": 2, "gradient_angle": 0.0}]
+    assert judge.verdict(judge.results(rows, {})) == "FAILED"
+
+
 def test_the_table_is_a_literal_whose_names_columns_and_advisories_exist() -> None:
     assert len({row["name"] for row in TABLE}) == len({row["column"] for row in TABLE}) == len(TABLE)
     for check in CHECKS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -80,20 +81,20 @@ class Completions:
         self, numbers: dict[str, float], advantages: list[float], rewards: Any, trainer: Any, absent: Mapping[str, str]
     ) -> None:
         rule = run.rule(trainer)
+        rules = [rule]
         noise = [groups.UNKNOWN] * len(advantages)
         scored = True
         table = rewards.double().tolist() if rewards is not None and "rewards" not in absent else []
+        mine = slice(trainer.accelerator.process_index * len(advantages), None)
         if table:
             infinite = sum(math.isinf(value) for row in table for value in row)
             numbers["rewards_infinite"] = float(infinite)
             if infinite:
                 return  # neither formula nor groups mean anything
             scored = not any(all(math.isnan(value) for value in row) for row in table)
-            first = trainer.accelerator.process_index * len(advantages)
-            formulas = [groups.expected(table, rule)[first : first + len(advantages)]]
             if not scored:  # before TRL 1.12 a completion that nobody scored counted as a reward of 0
-                other = groups.Rule(rule.size, rule.scale, rule.weights, rule.normalise_first, skip_unscored=False)
-                formulas.append(groups.expected(table, other)[first : first + len(advantages)])
+                rules.append(dataclasses.replace(rule, skip_unscored=False))
+            formulas = [groups.expected(table, each)[mine][: len(advantages)] for each in rules]
             error = min(groups.error(advantages, formula) for formula in formulas)
             numbers["advantage_error"] = max(error, numbers.get("advantage_error", 0.0))
             noise = [entry.noise for entry in formulas[0]]
@@ -102,7 +103,11 @@ class Completions:
         if scored:
             total = groups.sums(advantages, rule.size, noise)
             numbers["advantage_sum"] = max(total, numbers.get("advantage_sum", 0.0))
-        share = groups.constant(advantages, rule.size, noise) / (len(advantages) // rule.size)
+        if table:
+            constant = min(groups.alike(table[mine][: len(advantages)], each) for each in rules)
+        else:
+            constant = groups.constant(advantages, rule.size, noise)
+        share = constant / (len(advantages) // rule.size)
         numbers["groups_constant"] = min(share, numbers.get("groups_constant", 1.0))
 
     def _signal(self, numbers: dict[str, float], *, resumed: bool) -> None:

@@ -40,10 +40,7 @@ def expected(rewards: Sequence[Sequence[float]], rule: Rule) -> list[Advantage]:
     """The advantage of each completion. `rewards`: a row for each, a column for each function, NaN for none."""
     weights = list(rule.weights) or [1.0] * len(rewards[0])
     if rule.normalise_first:
-        columns = [_normalised([row[i] for row in rewards], rule.size) for i in range(len(weights))]
-        total = [_weighted(row, weights) for row in zip(*columns)]
-        total = [math.nan if _unscored(row) else value for row, value in zip(rewards, total)]
-        return _scaled(total, _spread(total), _largest(rewards, weights) / TINY)
+        return _of_normalised(rewards, weights, rule.size)
     total = [math.nan if rule.skip_unscored and _unscored(row) else _weighted(row, weights) for row in rewards]
     overall, advantages = _spread(total), list[Advantage]()
     for start in range(0, len(total), rule.size):
@@ -69,6 +66,24 @@ def sums(advantages: Sequence[float], size: int, noise: Sequence[float]) -> floa
         total, excess = sum(map(abs, group)), abs(sum(group)) - sum(noise[start : start + size])
         worst = max(worst, max(0.0, excess) / total if total > 0 else 0.0)
     return worst
+
+
+def alike(rewards: Sequence[Sequence[float]], rule: Rule) -> int:
+    """The number of groups in which no two rewards differ by more than what float32 rounds. `rewards`: as above."""
+    weights = list(rule.weights) or [1.0] * len(rewards[0])
+    if rule.normalise_first:  # each function counts by itself
+        single = [[[row[i]] for row in rewards] for i, weight in enumerate(weights) if weight]
+        counted = [(rows, [1.0]) for rows in single]
+    else:
+        counted = [([list(row) for row in rewards], weights)]
+    groups = range(0, len(rewards), rule.size)
+    return sum(all(_same(rows[i : i + rule.size], each, rule) for rows, each in counted) for i in groups)
+
+
+def _same(rewards: Sequence[Sequence[float]], weights: Sequence[float], rule: Rule) -> bool:
+    scored = [row for row in rewards if not (rule.skip_unscored and _unscored(row))]
+    totals = [_weighted(row, weights) for row in scored]
+    return not totals or max(totals) - min(totals) <= ROUNDING * _largest(rewards, weights)
 
 
 def constant(advantages: Sequence[float], size: int, noise: Sequence[float]) -> int:
@@ -108,10 +123,22 @@ def _scaled(values: Sequence[float], spread: float, largest: float) -> list[Adva
     return [Advantage(0.0 if math.isnan(value) else (value - mean) / (spread + TINY), noise) for value in values]
 
 
-def _normalised(values: Sequence[float], size: int) -> list[float]:
-    normalised = []
-    for start in range(0, len(values), size):
-        group = values[start : start + size]
-        mean, spread = _mean(group), _spread(group)
-        normalised += [(value - mean) / (spread + TINY) for value in group]
-    return normalised
+def _of_normalised(rewards: Sequence[Sequence[float]], weights: Sequence[float], size: int) -> list[Advantage]:
+    """The advantages where each function's rewards are first normalised in their group."""
+    columns: list[list[Advantage]] = [[] for _ in weights]
+    for place, column in enumerate(columns):
+        for start in range(0, len(rewards), size):
+            group = [row[place] for row in rewards[start : start + size]]
+            column += _scaled(
+                group, _spread(group), max((abs(value) for value in group if value == value), default=0.0)
+            )
+    total, noise = [], []
+    for row, advantages in zip(rewards, zip(*columns)):
+        parts = [(weight, entry) for weight, entry in zip(weights, advantages)]
+        value = sum(weight * entry.value for weight, entry in parts)
+        total.append(math.nan if _unscored(row) else value)
+        noise.append(sum(abs(weight) * (entry.noise + ROUNDING * abs(entry.value)) for weight, entry in parts))
+    spread, common = _spread(total) + TINY, statistics.fmean(noise)  # the mean has the mean of their errors
+    return [
+        Advantage(entry.value, (own + common) / spread) for entry, own in zip(_scaled(total, spread - TINY, 0.0), noise)
+    ]

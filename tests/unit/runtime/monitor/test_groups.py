@@ -65,3 +65,29 @@ def test_sums_and_constant_groups() -> None:
     assert groups.sums([1.0, -1.0, 0.5, -0.5], 2, noise) == 0
     assert groups.sums([1.0, 1.0, 0.5, -0.5], 2, noise) == pytest.approx(0.99)
     assert groups.constant([0.005, -0.005, 0.5, -0.5], 2, noise) == 1
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_group_with_two_different_rewards_is_not_alike(first: bool) -> None:
+    rule = Rule(2, weights=(1.0, 0.5), normalise_first=first)
+    long, short = [64.0, 0.2], [64.0, 0.3]
+    assert groups.alike([long, short], rule) == 0
+    assert groups.alike([long, long, short, short], rule) == 2
+    assert groups.alike([long, long, long, short], rule) == 1
+    assert groups.alike([[0.1 + 0.2, 0.0], [0.3, 0.0]], rule) == 1  # what rounds is no difference
+    assert groups.alike([[NAN, NAN], [64.0, 0.2]], rule) == 1  # a reward alone differs from none
+
+
+def test_what_no_weight_counts_or_cancels_is_no_difference() -> None:
+    assert groups.alike([[1.0, 5.0], [1.0, 7.0]], Rule(2, weights=(1.0, 0.0), normalise_first=True)) == 1
+    assert groups.alike([[1.0, 2.0], [2.0, 1.0]], Rule(2)) == 1
+    assert groups.alike([[1.0, 2.0], [2.0, 1.0]], Rule(2, normalise_first=True)) == 0
+    assert groups.alike([[NAN], [2.0]], Rule(2, skip_unscored=False)) == 0
+
+
+def test_rewards_of_one_size_leave_no_room_for_a_wrong_advantage_of_another() -> None:
+    rewards = [[100.0, 0.2], [101.0, 0.3], [103.0, 0.1], [100.0, 0.9]]
+    formula = groups.expected(rewards, Rule(4, normalise_first=True))
+    right = [entry.value for entry in formula]
+    assert max(entry.noise for entry in formula) < 0.01
+    assert groups.error([right[1], right[0], *right[2:]], formula) > 0.1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from builder.base import errors, machine
 from builder.base.machine import Gpu
@@ -12,6 +14,8 @@ from builder.certify import standing
 from builder.intent import stack
 from builder.lock import architecture, gpus, kernels, lockfile
 from builder.lock.lockfile import Lock
+
+_MODELS = re.compile(r"\b\d+x (.+?)(?= \+ \d+x |$)")  # of a class of hardware, such as "2x NVIDIA H200 + 1x Tesla T4"
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Choice:
 
 
 def choose(project: Project) -> Choice:
-    """The stack for this machine: certified for its hardware if one is, else the newest that fits.
+    """The stack for this machine: certified for its hardware or else on such GPUs if one is, else the newest that fits.
 
     Raises BadInputError when none fits.
     """
@@ -47,21 +51,34 @@ def choose(project: Project) -> Choice:
             cause="the GPU is older than the stacks, or the driver is",
             next_step=f"update the driver, or train on the CPU: vetted use {for_cpu[-1].name if for_cpu else 'STACK'}",
         )
-    place = machine.hardware("cuda").hardware_class
-    certified = [lock for lock in fitting if any(_is(place, each) for each in standing.certified_on(project, lock))]
-    chosen = max(certified or fitting, key=_age)
-    reason = "it is certified for this hardware" if certified else "the newest that fits; not certified for it yet"
-    return Choice(chosen.name, f"{models}, driver {here[0].driver}: {reason}")
+    own = machine.hardware("cuda").hardware_class
+    proofs = {lock.name: _proof(standing.certified_on(project, lock), own, here) for lock in fitting}
+    chosen = max(fitting, key=lambda lock: (proofs[lock.name].strength, _age(lock)))
+    return Choice(chosen.name, f"{models}, driver {here[0].driver}: {proofs[chosen.name].reason}")
+
+
+class _Proof(NamedTuple):
+    """What certificates say of a stack on a machine. `strength`: the more, the nearer to it."""
+
+    strength: int
+    reason: str
+
+
+def _proof(places: Sequence[str], own: str, here: Sequence[Gpu]) -> _Proof:
+    """The best of the places where a stack is certified, such as "1x NVIDIA H200, driver 580.95.05 (image)"."""
+    if f"{own} (image)" in places:
+        return _Proof(3, "it is certified for this hardware")
+    if f"{own} (lock)" in places:
+        return _Proof(2, "its lock is certified for this hardware, and its image is not")
+    models = {gpu.name for gpu in here}
+    if alike := [place for place in places if models <= set(_MODELS.findall(place.partition(", driver ")[0]))]:
+        return _Proof(1, f"certified on {alike[0].partition(' (')[0]}; not certified for this machine")
+    return _Proof(0, "the newest that fits; not certified for it yet")
 
 
 def _description(gpu: Gpu) -> str:
     """Its model, and its memory where that is known. Every CUDA stack needs the same, so memory decides nothing."""
     return f"{gpu.name} ({gpu.memory_mib / 1024:.0f} GiB)" if gpu.memory_mib else gpu.name
-
-
-def _is(hardware_class: str, place: str) -> bool:
-    """Whether a place, such as "1x NVIDIA H200, driver 580.95.05 (image)", is this hardware."""
-    return place.partition(" (")[0] == hardware_class
 
 
 def obstacle(project: Project, lock: Lock, here: Sequence[Gpu]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from builder.base import errors, machine
 from builder.base.machine import Gpu
 from builder.base.project import Project
-from builder.certify import choice
+from builder.certify import choice, standing
 from tests.conftest import ROOT
 
 PROJECT = Project(ROOT)
@@ -57,6 +57,7 @@ def test_the_newest_stack_that_the_gpu_and_its_driver_run_is_chosen(
 ) -> None:
     monkeypatch.setattr(machine, "gpus", lambda: [gpu])
     monkeypatch.setattr(machine, "hardware", lambda _device: machine.Hardware("x", 1, (gpu.name,), gpu.driver))
+    monkeypatch.setattr(standing, "certified_on", lambda _project, _lock: [])
     if name is None:
         with pytest.raises(errors.BadInputError) as error:
             choice.choose(PROJECT)
@@ -66,6 +67,61 @@ def test_the_newest_stack_that_the_gpu_and_its_driver_run_is_chosen(
         chosen = choice.choose(PROJECT)
         assert chosen.name == name
         assert chosen.reason.startswith(f"{gpu.name} (140 GiB), " if gpu.memory_mib else f"{gpu.name}, ")
+
+
+H200, T4 = Gpu("NVIDIA H200", "580.95.05", (9, 0)), Gpu("Tesla T4", "580.95.05", (7, 5))
+
+
+@pytest.mark.parametrize(
+    ("here", "places", "name", "reason"),
+    [
+        ([H200], {}, "trl1.16-cu130", "the newest that fits; not certified for it yet"),
+        (
+            [H200],
+            {
+                "trl1.13-cu128": ["1x NVIDIA H200, driver 580.95.05 (image)"],
+                "trl1.16-torch2.11-cu130": ["1x NVIDIA H200, driver 580.95.05 (lock)"],
+            },
+            "trl1.13-cu128", "it is certified for this hardware",
+        ),
+        (
+            [H200],
+            {
+                "trl1.13-cu128": ["1x NVIDIA H200, driver 580.95.05 (lock)"],
+                "trl1.16-torch2.11-cu130": ["2x NVIDIA H200, driver 580.95.05 (image)"],
+            },
+            "trl1.13-cu128", "its lock is certified for this hardware, and its image is not",
+        ),
+        (
+            [H200, H200],
+            {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.159.04 (lock)"], "trl1.16-cu130": ["Xeon, 2 cores (image)"]},
+            "trl1.13-cu128", "certified on 1x NVIDIA H200, driver 580.159.04; not certified for this machine",
+        ),
+        (
+            [H200, T4],
+            {"trl1.13-cu128": ["4x NVIDIA H200 + 1x Tesla T4, driver 580.1 (image)"]},
+            "trl1.13-cu128",
+            "certified on 4x NVIDIA H200 + 1x Tesla T4, driver 580.1; not certified for this machine",
+        ),
+        (
+            [H200, T4], {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)"]},
+            "trl1.16-cu130", "the newest that fits; not certified for it yet",
+        ),
+        (
+            [Gpu("NVIDIA H20", "580.95.05", (9, 0))], {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)"]},
+            "trl1.16-cu130", "the newest that fits; not certified for it yet",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_certified_nearest_to_the_machine_goes_first(
+    monkeypatch: pytest.MonkeyPatch, here: list[Gpu], places: dict[str, list[str]], name: str, reason: str
+) -> None:
+    names = tuple(gpu.name for gpu in here)
+    monkeypatch.setattr(machine, "gpus", lambda: here)
+    monkeypatch.setattr(machine, "hardware", lambda _device: machine.Hardware("x", 1, names, here[0].driver))
+    monkeypatch.setattr(standing, "certified_on", lambda _project, lock: places.get(lock.name, []))
+    chosen = choice.choose(PROJECT)
+    assert (chosen.name, chosen.reason.partition(": ")[2]) == (name, reason)
 
 
 def test_a_machine_without_a_gpu_gets_the_cpu_stack(monkeypatch: pytest.MonkeyPatch) -> None:

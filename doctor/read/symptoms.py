@@ -86,9 +86,9 @@ class Readable(Protocol):
 
 
 def condense(file: Readable) -> list[str]:
-    """The distinct lines about an error, each where it first appears, then the last lines of the log."""
-    kept: dict[str, str] = {}
-    count, end = 0, b""
+    """The distinct lines about an error, each where it first appears, then the last lines of the log in their order."""
+    kept: dict[str, tuple[int, str]] = {}  # a line without its numbers -> where it first appears, and the line
+    count, start, end = 0, 0, b""
     for block in _blocks(file):
         place = 0
         while len(kept) < KEPT and count < LINES:
@@ -99,18 +99,36 @@ def condense(file: Readable) -> list[str]:
             place = block.find(b"\n", match.end())
             line = block[max(begin, match.start() - LONGEST // 2) : place if place >= 0 else None][:LONGEST]
             text = _plain(line)
-            kept.setdefault(NUMBERS.sub("0", text), text)
+            kept.setdefault(_key(text), (start + begin, text))
             count += 1
             if place < 0:
                 break
             if FRAME.match(text):  # Python prints the code of a frame below it
                 code = _plain(block[place : place + LONGEST].lstrip(b"\n").partition(b"\n")[0])
                 if code:
-                    kept.setdefault(code, code)
-        end = (end + block)[-TAIL * LONGEST :]
-    telling = set(kept.values())
-    last = (_plain(line[-LONGEST:]) for line in end.split(b"\n")[-TAIL:])
-    return _cut([*kept.values(), *(text for text in last if text not in telling)])
+                    kept.setdefault(code, (start + place, code))
+        end = (end + b"\n" + block)[-TAIL * LONGEST :]
+        start += len(block) + 1
+    last = end.lstrip(b"\n").split(b"\n")[-TAIL:]
+    tail = start - sum(len(line) + 1 for line in last)  # where the last lines begin
+    earlier = {key: text for key, (where, text) in kept.items() if where < tail}
+    return _cut([*earlier.values(), *_last(last, set(earlier))])
+
+
+def _last(lines: list[bytes], said: set[str]) -> Iterator[str]:
+    """The last lines, without those about an error that were said before."""
+    for line in lines:
+        text = _plain(line[-LONGEST:])
+        key = _key(text)
+        if TELLING.search(line):
+            if key in said:
+                continue
+            said.add(key)
+        yield text
+
+
+def _key(text: str) -> str:
+    return NUMBERS.sub("0", text)
 
 
 def plain(text: str) -> str:

@@ -31,6 +31,41 @@ def test_the_code_of_a_frame_stays_with_it(tmp_path: Path, end: str) -> None:
     assert "\n".join(lines) in symptoms.read(str(log))
 
 
+PIP = """\
+Collecting flash-attn
+  Downloading flash_attn-2.8.3.tar.gz (8.4 MB)
+  Getting requirements to build wheel: started
+  error: subprocess-exited-with-error
+  × Getting requirements to build wheel did not run successfully.
+      ModuleNotFoundError: No module named 'torch'
+      [end of output]
+"""
+
+
+@pytest.mark.parametrize("before", [0, 500])
+def test_the_last_lines_keep_their_order(tmp_path: Path, before: int) -> None:
+    log = tmp_path / "pip.log"
+    log.write_text("".join(f"step {number}\n" for number in range(before)) + PIP)
+    assert symptoms.read(str(log)).endswith(PIP.rstrip())
+
+
+def test_an_error_that_came_early_stays_before_the_last_lines_and_is_said_once(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    noise = [f"step {number}" for number in range(300)]
+    log.write_text("\n".join(["RuntimeError: rank 0", *noise, "RuntimeError: rank 1", "the end"]))
+    lines = symptoms.read(str(log)).splitlines()
+    assert lines[0] == "RuntimeError: rank 0"
+    assert lines[-2:] == ["step 299", "the end"]
+    assert not any("rank 1" in line for line in lines)
+
+
+def test_no_line_is_lost_where_a_log_is_read_in_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symptoms, "CHUNK", 16)
+    log = tmp_path / "run.log"
+    log.write_text("first line\nValueError: x\nsecond line\nthird\n")
+    assert symptoms.read(str(log)) == "first line\nValueError: x\nsecond line\nthird"
+
+
 def test_a_word_longer_than_any_name_is_cut_so_that_no_pattern_runs_over_it() -> None:
     assert symptoms.plain("Ab" * 5000 + "Error: c") == "Ab" * 150 + ": c"
 

@@ -71,8 +71,11 @@ def _proof(places: Sequence[str], own: str, here: Sequence[Gpu]) -> _Proof:
     if f"{own} (lock)" in places:
         return _Proof(2, "its lock is certified for this hardware, and its image is not")
     models = {gpu.name for gpu in here}
-    if alike := [place for place in places if models <= set(_MODELS.findall(place.partition(", driver ")[0]))]:
-        return _Proof(1, f"certified on {alike[0].partition(' (')[0]}; not certified for this machine")
+    alike = [place for place in places if models <= set(_MODELS.findall(place.partition(", driver ")[0]))]
+    if alike:
+        hardware, _, about = sorted(alike, key=lambda place: not place.endswith("(image)"))[0].partition(" (")
+        whole = "certified" if about == "image)" else "its lock is certified"
+        return _Proof(1, f"{whole} on {hardware}; not certified for this machine")
     return _Proof(0, "the newest that fits; not certified for it yet")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -164,6 +165,8 @@ def _numbers(folder: Path, predicate: Predicate, table: Sequence[Row]) -> Iterat
             yield f"{name}: it says nothing, and the steps say {outcome}"
         elif (check.outcome, check.findings, check.steps) != (outcome, broken, len(read)):
             yield f"{name}: it says {check.outcome}, and the steps say {outcome}, in {broken} of {len(read)}"
+        else:
+            yield from _extreme(check, entry, rows)
     yield from (f"{name}: this project's monitor has no such check" for name in claimed)
     lists = (predicate.passedTests, predicate.warnedTests, predicate.failedTests)
     for outcome, names in zip(OUTCOMES, lists, strict=True):
@@ -178,9 +181,25 @@ def _numbers(folder: Path, predicate: Predicate, table: Sequence[Row]) -> Iterat
 
 def _level(entry: Row, rows: Sequence[Mapping[str, Any]]) -> str:
     """The level of a check that was broken: advice if it recovers, and had recovered on every rank at the end."""
-    values = ((str(row.get("rank")), _number(row.get(entry.column))) for row in rows)
+    values = ((_rank(row), _number(row.get(entry.column))) for row in rows)
     last = {rank: value for rank, value in values if value is not None}
     return "advice" if entry.recovers and not any(map(entry.broken_by, last.values())) else entry.level
+
+
+def _extreme(check: Check, entry: Row, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Whether the bound is the table's, and the worst number and the first breach those of the rows."""
+    values = [(row["step"], value) for row in rows if (value := _number(row.get(entry.column))) is not None]
+    worst = math.nan if any(math.isnan(value) for _, value in values) else max(value for _, value in values)
+    broken = [step for step, value in values if entry.broken_by(value)]
+    shown = worst if math.isfinite(worst) else str(worst)
+    true = check.model_copy(update={"at_most": entry.at_most, "worst": shown, "first": min(broken, default=None)})
+    if _worst(check) != _worst(true):
+        yield f"{entry.name}: it says {_worst(check)}, and the steps say {_worst(true)}"
+
+
+def _rank(row: Mapping[str, Any]) -> int:
+    value = row.get("rank")
+    return value if isinstance(value, int) else 0
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -203,7 +222,7 @@ def _number(value: object) -> float | None:
 
 
 def _worst(check: Check) -> str:
-    worst = f"{check.worst:.3g}" if isinstance(check.worst, float) else str(check.worst)
+    worst = f"{check.worst:.3g}" if isinstance(check.worst, int | float) else str(check.worst)
     since = f", from step {check.first}" if check.first is not None else ""
     return f"worst {worst}, bound {check.at_most:g}{since}"
 

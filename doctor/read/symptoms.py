@@ -112,19 +112,9 @@ def condense(file: Readable) -> list[str]:
     last = end.lstrip(b"\n").split(b"\n")[-TAIL:]
     tail = start - sum(len(line) + 1 for line in last)  # where the last lines begin
     earlier = {key: text for key, (where, text) in kept.items() if where < tail}
-    return _cut([*earlier.values(), *_last(last, set(earlier))])
-
-
-def _last(lines: list[bytes], said: set[str]) -> Iterator[str]:
-    """The last lines, without those about an error that were said before."""
-    for line in lines:
-        text = _plain(line[-LONGEST:])
-        key = _key(text)
-        if TELLING.search(line):
-            if key in said:
-                continue
-            said.add(key)
-        yield text
+    said = set(earlier.values())
+    ending = (_plain(line[-LONGEST:]) for line in last)
+    return _cut([*earlier.values(), *(text for text in ending if text not in said)])
 
 
 def _key(text: str) -> str:

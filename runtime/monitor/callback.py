@@ -81,8 +81,10 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
     def _begin(self, state: Any) -> None:
         assert self.observer is not None
         self.started, self.guard.seconds = time.monotonic(), 0.0
-        self.observer.resumed = state.global_step > 0
-        record.begin(self.folder, self.rank, state.global_step)
+        ranks = int(getattr(self.trainer.accelerator, "num_processes", 1))
+        last = record.begin(self.folder, self.rank, state.global_step, ranks)
+        if state.global_step > 0:
+            self.observer.resume(last)
         if self.rank:
             return
         absent = [check for check in CHECKS if check.needs in self.observer.absent]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
-from . import groups, run, samples
+from . import groups, judge, run, samples
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Completions:
         self.earlier: set[int] = set()  # fingerprints of the generation before
         self.signals = self.never = self.lost = 0  # generations with something to learn from, and without
 
+    def resume(self, last: Mapping[str, Any]) -> None:
+        """Count on from the last numbers of an earlier process."""
+        self.never, self.lost = (int(judge.number(last.get(name)) or 0) for name in ("signal_never", "signal_lost"))
+        self.signals = int("signal_never" in last and not self.never)
+
     def account(self, trainer: Any, absent: Mapping[str, str], *, resumed: bool) -> dict[str, float]:
         """The numbers of the step."""
         numbers: dict[str, float] = {}
@@ -61,7 +66,7 @@ class Completions:
             if isinstance(event, Surprised):
                 surprise.update(zip(marks, event.nats.tolist()))
                 continue
-            advantages = event.advantages.double().reshape(len(marks), -1)[:, 0].tolist()
+            advantages = event.advantages.reshape(len(marks), -1)[:, 0].tolist()
             keys = list(zip(marks, advantages))
             if isinstance(event, Used):
                 self.ledger.used(keys)
@@ -84,31 +89,34 @@ class Completions:
         rules = [rule]
         noise = [groups.UNKNOWN] * len(advantages)
         scored = True
-        table = rewards.double().tolist() if rewards is not None and "rewards" not in absent else []
+        table = rewards.tolist() if rewards is not None and "rewards" not in absent else []
         mine = slice(trainer.accelerator.process_index * len(advantages), None)
         if table:
             infinite = sum(math.isinf(value) for row in table for value in row)
-            numbers["rewards_infinite"] = float(infinite)
+            numbers["rewards_infinite"] = infinite + numbers.get("rewards_infinite", 0.0)
             if infinite:
                 return  # neither formula nor groups mean anything
             scored = not any(all(math.isnan(value) for value in row) for row in table)
             if not scored:  # before TRL 1.12 a completion that nobody scored counted as a reward of 0
                 rules.append(dataclasses.replace(rule, skip_unscored=False))
-            formulas = [groups.expected(table, each)[mine][: len(advantages)] for each in rules]
-            error = min(groups.error(advantages, formula) for formula in formulas)
-            numbers["advantage_error"] = max(error, numbers.get("advantage_error", 0.0))
-            noise = [entry.noise for entry in formulas[0]]
+            formulas = {each: groups.expected(table, each)[mine][: len(advantages)] for each in rules}
+            errors = {each: groups.error(advantages, formula) for each, formula in formulas.items()}
+            rule = min(rules, key=lambda each: math.inf if math.isnan(errors[each]) else errors[each])
+            numbers["advantage_error"] = _worse(errors[rule], numbers.get("advantage_error", 0.0))
+            noise = [entry.noise for entry in formulas[rule]]
+            self._share(numbers, groups.alike(table, rule), len(table) // rule.size)
         if len(advantages) % rule.size:
             return  # a group is spread over processes
         if scored:
             total = groups.sums(advantages, rule.size, noise)
-            numbers["advantage_sum"] = max(total, numbers.get("advantage_sum", 0.0))
-        if table:
-            constant = min(groups.alike(table[mine][: len(advantages)], each) for each in rules)
-        else:
-            constant = groups.constant(advantages, rule.size, noise)
-        share = constant / (len(advantages) // rule.size)
-        numbers["groups_constant"] = min(share, numbers.get("groups_constant", 1.0))
+            numbers["advantage_sum"] = _worse(total, numbers.get("advantage_sum", 0.0))
+        if not table:
+            self._share(numbers, groups.constant(advantages, rule.size, noise), len(advantages) // rule.size)
+
+    def _share(self, numbers: dict[str, float], constant: int, number: int) -> None:
+        """The share of groups in which nothing differs; of several generations in a step, the least."""
+        if number:
+            numbers["groups_constant"] = min(constant / number, numbers.get("groups_constant", 1.0))
 
     def _signal(self, numbers: dict[str, float], *, resumed: bool) -> None:
         """For how many generations there has been nothing to learn from: since the start, or since there was."""
@@ -117,7 +125,7 @@ class Completions:
             return
         if share < 1:
             self.signals, self.never, self.lost = self.signals + 1, 0, 0
-        elif self.signals or resumed:
+        elif self.signals or (resumed and not self.never):
             self.lost += 1
         else:
             self.never += 1
@@ -132,3 +140,8 @@ class Completions:
         again = [surprise.get(mark, 0.0) for mark in set(marks) & self.earlier]
         numbers["repeat_nats"] = max([nats, *again])
         numbers["completions_equal"] = 1 - len(set(marks)) / max(1, len(marks))
+
+
+def _worse(value: float, other: float) -> float:
+    """The larger; what is no number is worse than any."""
+    return math.nan if math.isnan(value) or math.isnan(other) else max(value, other)

@@ -40,7 +40,7 @@ def expected(rewards: Sequence[Sequence[float]], rule: Rule) -> list[Advantage]:
     """The advantage of each completion. `rewards`: a row for each, a column for each function, NaN for none."""
     weights = list(rule.weights) or [1.0] * len(rewards[0])
     if rule.normalise_first:
-        return _of_normalised(rewards, weights, rule.size)
+        return _of_normalised(rewards, weights, rule)
     total = [math.nan if rule.skip_unscored and _unscored(row) else _weighted(row, weights) for row in rewards]
     overall, advantages = _spread(total), list[Advantage]()
     for start in range(0, len(total), rule.size):
@@ -71,18 +71,16 @@ def sums(advantages: Sequence[float], size: int, noise: Sequence[float]) -> floa
 def alike(rewards: Sequence[Sequence[float]], rule: Rule) -> int:
     """The number of groups in which no two rewards differ by more than what float32 rounds. `rewards`: as above."""
     weights = list(rule.weights) or [1.0] * len(rewards[0])
-    if rule.normalise_first:  # each function counts by itself
-        single = [[[row[i]] for row in rewards] for i, weight in enumerate(weights) if weight]
-        counted = [(rows, [1.0]) for rows in single]
+    if rule.normalise_first:  # each function counts by itself, and what it did not score is the mean of its group
+        counted = [([[row[i]] for row in rewards], [1.0], True) for i, weight in enumerate(weights) if weight]
     else:
-        counted = [([list(row) for row in rewards], weights)]
-    groups = range(0, len(rewards), rule.size)
-    return sum(all(_same(rows[i : i + rule.size], each, rule) for rows, each in counted) for i in groups)
+        counted = [([list(row) for row in rewards], weights, rule.skip_unscored)]
+    starts = range(0, len(rewards), rule.size)
+    return sum(all(_same(rows[i : i + rule.size], own, skip) for rows, own, skip in counted) for i in starts)
 
 
-def _same(rewards: Sequence[Sequence[float]], weights: Sequence[float], rule: Rule) -> bool:
-    scored = [row for row in rewards if not (rule.skip_unscored and _unscored(row))]
-    totals = [_weighted(row, weights) for row in scored]
+def _same(rewards: Sequence[Sequence[float]], weights: Sequence[float], skip_unscored: bool) -> bool:
+    totals = [_weighted(row, weights) for row in rewards if not (skip_unscored and _unscored(row))]
     return not totals or max(totals) - min(totals) <= ROUNDING * _largest(rewards, weights)
 
 
@@ -123,20 +121,19 @@ def _scaled(values: Sequence[float], spread: float, largest: float) -> list[Adva
     return [Advantage(0.0 if math.isnan(value) else (value - mean) / (spread + TINY), noise) for value in values]
 
 
-def _of_normalised(rewards: Sequence[Sequence[float]], weights: Sequence[float], size: int) -> list[Advantage]:
+def _of_normalised(rewards: Sequence[Sequence[float]], weights: Sequence[float], rule: Rule) -> list[Advantage]:
     """The advantages where each function's rewards are first normalised in their group."""
     columns: list[list[Advantage]] = [[] for _ in weights]
     for place, column in enumerate(columns):
-        for start in range(0, len(rewards), size):
-            group = [row[place] for row in rewards[start : start + size]]
-            column += _scaled(
-                group, _spread(group), max((abs(value) for value in group if value == value), default=0.0)
-            )
+        for start in range(0, len(rewards), rule.size):
+            group = [row[place] for row in rewards[start : start + rule.size]]
+            largest = max((abs(value) for value in group if not math.isnan(value)), default=0.0)
+            column += _scaled(group, _spread(group), largest)
     total, noise = [], []
     for row, advantages in zip(rewards, zip(*columns)):
         parts = [(weight, entry) for weight, entry in zip(weights, advantages)]
         value = sum(weight * entry.value for weight, entry in parts)
-        total.append(math.nan if _unscored(row) else value)
+        total.append(math.nan if rule.skip_unscored and _unscored(row) else value)
         noise.append(sum(abs(weight) * (entry.noise + ROUNDING * abs(entry.value)) for weight, entry in parts))
     spread, common = _spread(total) + TINY, statistics.fmean(noise)  # the mean has the mean of their errors
     return [

@@ -43,8 +43,14 @@ def number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+
+
+def rank(row: Mapping[str, Any]) -> int:
+    """The rank that wrote a row."""
+    value = row.get("rank")
+    return value if isinstance(value, int) else 0
 
 
 def beyond(check: Check, value: float) -> bool:
@@ -81,8 +87,8 @@ def results(rows: Iterable[Mapping[str, Any]], absent: Mapping[str, str]) -> lis
 
 def _level(check: Check, rows: Iterable[Mapping[str, Any]]) -> str:
     """The level of a check that was broken, by how the run ended on every rank."""
-    values = ((row.get("rank", 0), number(row.get(check.column))) for row in rows)
-    last = {rank: value for rank, value in values if value is not None}
+    values = ((rank(row), number(row.get(check.column))) for row in rows)
+    last = {place: value for place, value in values if value is not None}
     recovered = check.recovers and not any(beyond(check, value) for value in last.values())
     return ADVICE if recovered else check.level
 

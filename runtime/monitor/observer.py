@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
-from . import engine, loss, run, samples, weights
+from . import engine, judge, loss, run, samples, weights
 from .checks import CHECKS
 from .completions import Completions, Generated, Surprised, Used
 from .hooks import LOGPS, Guard, after, around, before, logps_and_entropies
@@ -56,6 +57,12 @@ class Observer:
                 after(keeper, sync, guard, self._synced)
             if "engine" not in self.absent:
                 before(keeper.llm, "generate", guard, self._about_to_generate)
+
+    def resume(self, last: Mapping[str, Any]) -> None:
+        """Go on where an earlier process ended. `last`: the last number of each column."""
+        self.resumed = True
+        self.empty = int(judge.number(last.get("loss_empty")) or 0)
+        self.completions.resume(last)
 
     @property
     def training(self) -> bool:

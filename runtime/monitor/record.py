@@ -64,11 +64,24 @@ def cut(folder: Path, rank: int, step: int) -> None:
     partial.replace(file)
 
 
-def begin(folder: Path, rank: int, step: int) -> None:
-    """Remove what an earlier process left that is true no more: later rows, and the summary of its end."""
+def begin(folder: Path, rank: int, step: int, ranks: int) -> dict[str, Any]:
+    """Remove what an earlier process left that is true no more: later rows, and the summary of its end.
+
+    A run that is resumed may have fewer ranks, of `ranks` now. Returns the last number of each column that is left.
+    """
     cut(folder, rank, step)
     if rank == 0:
         (folder / SUMMARY).unlink(missing_ok=True)
+        for file in folder.glob("monitor.*.jsonl"):
+            other = file.name.split(".")[1]
+            if other.isdigit() and int(other) >= ranks:
+                if step:
+                    cut(folder, int(other), step)
+                else:
+                    file.unlink()
+    left = path(folder, rank)
+    rows = _rows(left) if left.is_file() else []
+    return {column: value for row in rows for column, value in row.items()}
 
 
 def memory() -> dict[str, float]:

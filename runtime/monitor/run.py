@@ -106,7 +106,7 @@ def rule(trainer: Any) -> Rule:
     return Rule(
         size=trainer.num_generations,
         scale=word if word in ("group", "batch", "none") else "group",
-        weights=weights.tolist() if weights is not None else (),
+        weights=tuple(weights.tolist()) if weights is not None else (),
         normalise_first=getattr(trainer, "multi_objective_aggregation", "") == "normalize_then_sum",
     )
 

@@ -95,7 +95,12 @@ H200, T4 = Gpu("NVIDIA H200", "580.95.05", (9, 0)), Gpu("Tesla T4", "580.95.05",
         (
             [H200, H200],
             {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.159.04 (lock)"], "trl1.16-cu130": ["Xeon, 2 cores (image)"]},
-            "trl1.13-cu128", "certified on 1x NVIDIA H200, driver 580.159.04; not certified for this machine",
+            "trl1.13-cu128",
+            "its lock is certified on 1x NVIDIA H200, driver 580.159.04; not certified for this machine",
+        ),
+        (
+            [H200], {"trl1.13-cu128": ["1x NVIDIA H200, driver 570.1 (lock)", "1x NVIDIA H200, driver 575 (image)"]},
+            "trl1.13-cu128", "certified on 1x NVIDIA H200, driver 575; not certified for this machine",
         ),
         (
             [H200, T4],

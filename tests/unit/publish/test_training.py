@@ -102,6 +102,20 @@ def test_an_alarm_that_ended_is_judged_as_the_monitor_judges_it(finished: Path, 
     assert f"it says PASSED, and the steps say {result}" in doubts(finished)
 
 
+@pytest.mark.parametrize("edit", [{"worst": 5.0}, {"first": 2}, {"at_most": 40.0}])
+def test_a_number_that_was_edited_is_noticed(finished: Path, edit: dict[str, float]) -> None:
+    record.add(finished, 0, {"step": 4, "rank": 0, "signal_never": 10_000})
+    assert certificate.write(finished) == "FAILED"
+    assert doubts(finished) == ""
+
+    def forged(document: dict[str, Any]) -> None:
+        next(check for check in document["predicate"]["checks"] if check["name"] == "rewards-vary").update(edit)
+
+    change(finished, forged)
+    assert "rewards-vary: it says worst" in doubts(finished)
+    assert "and the steps say worst 1e+04, bound 4, from step 4" in doubts(finished)
+
+
 def test_an_alarm_that_was_edited_away_is_noticed(finished: Path) -> None:
     failing(finished)
 

@@ -20,9 +20,21 @@ def test_rows_come_back_and_what_a_resumed_run_does_again_is_removed(tmp_path: P
     with record.path(tmp_path, 0).open("a") as file:
         file.write('{"step": 4, "kl')
     assert [row["step"] for row in record.read(tmp_path)] == [1, 1, 2, 3]
-    record.begin(tmp_path, 0, 2)
+    assert record.begin(tmp_path, 0, 2, ranks=2)["kl_start"] == 0.25
     assert [row["step"] for row in record.read(tmp_path) if "kl_start" in row] == [1, 2]
     assert not (tmp_path / record.SUMMARY).exists()
+
+
+def test_rows_of_ranks_that_are_no_more_are_removed_as_well(tmp_path: Path) -> None:
+    for rank in range(3):
+        for step in (1, 2):
+            record.add(tmp_path, rank, {"step": step, "rank": rank})
+    record.begin(tmp_path, 0, 1, ranks=2)  # resumed on two
+    kept = sorted((row["rank"], row["step"]) for row in record.read(tmp_path))
+    assert kept == [(0, 1), (1, 1), (1, 2), (2, 1)]  # the second rank removes its own
+    record.begin(tmp_path, 1, 1, ranks=2)
+    assert record.begin(tmp_path, 0, 0, ranks=1) == {}  # another run, on one
+    assert list(tmp_path.glob("monitor.*.jsonl")) == []
 
 
 def test_the_picture_is_svg_with_a_strip_for_each_check_that_judged(tmp_path: Path) -> None:

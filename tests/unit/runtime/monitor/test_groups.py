@@ -91,3 +91,17 @@ def test_rewards_of_one_size_leave_no_room_for_a_wrong_advantage_of_another() ->
     right = [entry.value for entry in formula]
     assert max(entry.noise for entry in formula) < 0.01
     assert groups.error([right[1], right[0], *right[2:]], formula) > 0.1
+
+
+def test_what_nobody_scored_is_no_difference_where_functions_are_normalised_first() -> None:
+    for skip in (True, False):
+        assert groups.alike([[1.0], [1.0], [NAN], [1.0]], Rule(4, normalise_first=True, skip_unscored=skip)) == 1
+
+
+def test_a_completion_that_nobody_scored_has_the_mean_of_its_group_in_earlier_releases() -> None:
+    rewards = [[1.0], [0.0], [1.0], [NAN], [0.0], [1.0], [0.0], [1.0]]
+    skipped = values(rewards, Rule(4, normalise_first=True))
+    counted = values(rewards, Rule(4, normalise_first=True, skip_unscored=False))
+    assert skipped[3] == 0.0
+    assert counted[3] != 0.0
+    assert counted[:3] != pytest.approx(skipped[:3])

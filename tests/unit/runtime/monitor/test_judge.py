@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,16 @@ def test_an_alarm_that_is_over_at_the_end_of_a_run_is_advice(check: Check) -> No
     assert outcome((0, within), (0, beyond)) == "alarm"
     assert outcome((0, beyond), (1, within)) == "alarm"  # another rank
     assert outcome((1, within), (0, beyond), (0, within)) == "advice"
+
+
+def test_a_row_that_is_odd_is_judged_and_raises_nothing() -> None:
+    rows: list[dict[str, Any]] = [
+        {"step": 1, "signal_never": 9},
+        {"step": 2, "rank": 0, "signal_never": 0},
+        {"step": 3, "rank": [0]},
+    ]
+    assert judge.verdict(judge.results(rows, {})) == "WARNED"
+    assert judge.number(10**400) is None
 
 
 def test_what_was_trained_wrongly_stays_an_alarm() -> None:

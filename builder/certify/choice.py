@@ -73,9 +73,10 @@ def _proof(places: Sequence[str], own: str, here: Sequence[Gpu]) -> _Proof:
     models = {gpu.name for gpu in here}
     alike = [place for place in places if models <= set(_MODELS.findall(place.partition(", driver ")[0]))]
     if alike:
-        hardware, _, about = sorted(alike, key=lambda place: not place.endswith("(image)"))[0].partition(" (")
-        whole = "certified" if about == "image)" else "its lock is certified"
-        return _Proof(1, f"{whole} on {hardware}; not certified for this machine")
+        of_images = [place for place in alike if place.endswith("(image)")]
+        hardware = (of_images or alike)[0].partition(" (")[0]
+        what = "certified" if of_images else "its lock is certified"
+        return _Proof(1, f"{what} on {hardware}; not certified for this machine")
     return _Proof(0, "the newest that fits; not certified for it yet")
 
 

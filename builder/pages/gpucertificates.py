@@ -14,15 +14,15 @@ from builder.pages import cells, matrix
 from builder.pages.cells import DASH, Markdown
 
 NONE = "None yet.\n"
-COLUMNS = ("probe", "the number that matters", "", "bound", "seconds")
+COLUMNS = ("probe", "the number that matters", "bound", "seconds")
 
 
 def certificates(project: Project) -> str:
     """A paragraph and a table for each certificate; probes that could not run are listed below it."""
-    return "\n".join(_certificate(project, name, statement) for name, statement in valid(project)) or NONE
+    return "\n".join(_certificate(project, name, statement) for name, statement in _valid(project)) or NONE
 
 
-def valid(project: Project) -> Iterator[tuple[str, Statement]]:
+def _valid(project: Project) -> Iterator[tuple[str, Statement]]:
     """The valid certificates from GPUs of the stacks that the project ships. That one has expired does not count."""
     assessments = Assessments(project)
     for name in stack.shipped(project):
@@ -55,7 +55,7 @@ def _certificate(project: Project, name: str, statement: Statement) -> str:
 def _row(probe: ProbeResult) -> list[Markdown]:
     number, seconds = probe.headline, Markdown(f"{probe.seconds:.1f}")
     if number is None or not isinstance(number.value, int | float):
-        return [cells.code(probe.name), DASH, DASH, DASH, seconds]
+        return [cells.code(probe.name), DASH, DASH, seconds]
     bound = {sign: float(limit) for sign, limit in (number.bound or {}).items()}
-    value = cells.joined([cells.number(number.value), number.unit], " ")
-    return [cells.code(probe.name), cells.code(number.name), value, cells.bound(bound or None), seconds]
+    value = cells.joined(filter(None, [cells.code(number.name), cells.number(number.value), number.unit]), " ")
+    return [cells.code(probe.name), value, cells.bound(bound or None), seconds]

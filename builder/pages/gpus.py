@@ -67,8 +67,7 @@ def gpus(project: Project) -> str:
     for gpu in known.GPUS:
         lines = [known_rows[name][gpu.title] for name in shipped]
         runs = any(line not in ("absent", NOT_READ, STALE, NO_IMAGE) for line in lines)
-        phrases = [line.partition(f", {CERTIFIED} ")[2] for line in lines]
-        models = [model for model in gpu.models if any(model in phrase.split(" and ") for phrase in phrases)]
+        models = known.certified(gpu, [line.partition(CERTIFIED)[2] for line in lines])
         state = f"{CERTIFIED} {' and '.join(models)}" if models else AUDITED if runs else NOT_CERTIFIED
         body.append([gpu.title, gpu.number, *lines, f"{state}; {ARM}" if gpu.arm else state])
     return cells.table(["GPU", "compute capability", *map(cells.code, shipped), "state"], body)

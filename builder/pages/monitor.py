@@ -76,11 +76,11 @@ def summary(project: Project) -> str:
     noticed = sum(fault.check is not None for fault in record.faults.values())
     share = math.ceil(record.cost.share * 1000) / 10
     warned = sum("rewards-vary (alarm" in said for said in record.idle.values())
-    others = f"{len(record.idle)} more never had two different rewards in a group: {warned} raised that alarm. "
+    idle = f"{len(record.idle)} more never had two different rewards in a group: {warned} raised that alarm. "
     equal = record.pairs - len(record.unequal)
     return (
         f"**{len(record.alarms)} of {record.runs}** healthy runs raised an alarm; {record.advice} got advice. "
-        f"{others if record.idle else ''}"
+        f"{idle if record.idle else ''}"
         f"**{noticed} of {len(record.faults)}** injected faults were noticed. Of {record.pairs} runs repeated "
         f"without the monitor, {equal} ended with the same bits of weights, losses and random states. The monitor "
         f"took {share:g} % of a step that takes {record.cost.step_seconds:g} s of processor time. "

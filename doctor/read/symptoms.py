@@ -99,7 +99,7 @@ def condense(file: Readable) -> list[str]:
             place = block.find(b"\n", match.end())
             line = block[max(begin, match.start() - LONGEST // 2) : place if place >= 0 else None][:LONGEST]
             text = _plain(line)
-            kept.setdefault(_key(text), (start + begin, text))
+            kept.setdefault(NUMBERS.sub("0", text), (start + begin, text))
             count += 1
             if place < 0:
                 break
@@ -111,14 +111,10 @@ def condense(file: Readable) -> list[str]:
         start += len(block) + 1
     last = end.lstrip(b"\n").split(b"\n")[-TAIL:]
     tail = start - sum(len(line) + 1 for line in last)  # where the last lines begin
-    earlier = {key: text for key, (where, text) in kept.items() if where < tail}
-    said = set(earlier.values())
+    earlier = [text for where, text in kept.values() if where < tail]
+    said = set(earlier)
     ending = (_plain(line[-LONGEST:]) for line in last)
-    return _cut([*earlier.values(), *(text for text in ending if text not in said)])
-
-
-def _key(text: str) -> str:
-    return NUMBERS.sub("0", text)
+    return _cut([*earlier, *(text for text in ending if text not in said)])
 
 
 def plain(text: str) -> str:

@@ -295,8 +295,3 @@ def _check(row: dict[str, object]) -> Check:
 
 
 CHECKS = tuple(_check(row) for row in TABLE)
-
-
-def of(name: str) -> Check | None:
-    """The check of this name."""
-    return next((check for check in CHECKS if check.name == name), None)

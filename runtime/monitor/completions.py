@@ -53,7 +53,6 @@ class Completions:
     def resume(self, last: Mapping[str, Any]) -> None:
         """Count on from the last numbers of an earlier process."""
         self.never, self.lost = (int(judge.number(last.get(name)) or 0) for name in ("signal_never", "signal_lost"))
-        self.signals = int("signal_never" in last and not self.never)
 
     def account(self, trainer: Any, absent: Mapping[str, str], *, resumed: bool) -> dict[str, float]:
         """The numbers of the step."""
@@ -90,7 +89,7 @@ class Completions:
         noise = [groups.UNKNOWN] * len(advantages)
         scored = True
         table = rewards.tolist() if rewards is not None and "rewards" not in absent else []
-        mine = slice(trainer.accelerator.process_index * len(advantages), None)
+        first = trainer.accelerator.process_index * len(advantages)
         if table:
             infinite = sum(math.isinf(value) for row in table for value in row)
             numbers["rewards_infinite"] = infinite + numbers.get("rewards_infinite", 0.0)
@@ -99,24 +98,19 @@ class Completions:
             scored = not any(all(math.isnan(value) for value in row) for row in table)
             if not scored:  # before TRL 1.12 a completion that nobody scored counted as a reward of 0
                 rules.append(dataclasses.replace(rule, skip_unscored=False))
-            formulas = {each: groups.expected(table, each)[mine][: len(advantages)] for each in rules}
+            formulas = {each: groups.expected(table, each)[first : first + len(advantages)] for each in rules}
             errors = {each: groups.error(advantages, formula) for each, formula in formulas.items()}
             rule = min(rules, key=lambda each: math.inf if math.isnan(errors[each]) else errors[each])
             numbers["advantage_error"] = _worse(errors[rule], numbers.get("advantage_error", 0.0))
             noise = [entry.noise for entry in formulas[rule]]
-            self._share(numbers, groups.alike(table, rule), len(table) // rule.size)
+            _share(numbers, groups.alike(table, rule), len(table) // rule.size)
         if len(advantages) % rule.size:
             return  # a group is spread over processes
         if scored:
             total = groups.sums(advantages, rule.size, noise)
             numbers["advantage_sum"] = _worse(total, numbers.get("advantage_sum", 0.0))
         if not table:
-            self._share(numbers, groups.constant(advantages, rule.size, noise), len(advantages) // rule.size)
-
-    def _share(self, numbers: dict[str, float], constant: int, number: int) -> None:
-        """The share of groups in which nothing differs; of several generations in a step, the least."""
-        if number:
-            numbers["groups_constant"] = min(constant / number, numbers.get("groups_constant", 1.0))
+            _share(numbers, groups.constant(advantages, rule.size, noise), len(advantages) // rule.size)
 
     def _signal(self, numbers: dict[str, float], *, resumed: bool) -> None:
         """For how many generations there has been nothing to learn from: since the start, or since there was."""
@@ -140,6 +134,12 @@ class Completions:
         again = [surprise.get(mark, 0.0) for mark in set(marks) & self.earlier]
         numbers["repeat_nats"] = max([nats, *again])
         numbers["completions_equal"] = 1 - len(set(marks)) / max(1, len(marks))
+
+
+def _share(numbers: dict[str, float], constant: int, number: int) -> None:
+    """The share of groups in which nothing differs; of several generations in a step, the least."""
+    if number:
+        numbers["groups_constant"] = min(constant / number, numbers.get("groups_constant", 1.0))
 
 
 def _worse(value: float, other: float) -> float:

@@ -135,7 +135,6 @@ def _of_normalised(rewards: Sequence[Sequence[float]], weights: Sequence[float],
         value = sum(weight * entry.value for weight, entry in parts)
         total.append(math.nan if rule.skip_unscored and _unscored(row) else value)
         noise.append(sum(abs(weight) * (entry.noise + ROUNDING * abs(entry.value)) for weight, entry in parts))
-    spread, common = _spread(total) + TINY, statistics.fmean(noise)  # the mean has the mean of their errors
-    return [
-        Advantage(entry.value, (own + common) / spread) for entry, own in zip(_scaled(total, spread - TINY, 0.0), noise)
-    ]
+    spread, common = _spread(total), statistics.fmean(noise)  # the mean has the mean of their errors
+    scaled = _scaled(total, spread, 0.0)
+    return [Advantage(entry.value, (own + common) / (spread + TINY)) for entry, own in zip(scaled, noise)]

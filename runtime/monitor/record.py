@@ -54,11 +54,14 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 
 def cut(folder: Path, rank: int, step: int) -> None:
-    """Remove a rank's rows after this step: a resumed run writes them again."""
+    """Remove a rank's rows after this step, and its file if none is left: a resumed run writes them again."""
     file = path(folder, rank)
     if not file.is_file():
         return
     kept = [row for row in _rows(file) if row["step"] <= step]
+    if not kept:
+        file.unlink()
+        return
     partial = file.with_name(f".{file.name}.partial")
     partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
     partial.replace(file)
@@ -75,10 +78,7 @@ def begin(folder: Path, rank: int, step: int, ranks: int) -> dict[str, Any]:
         for file in folder.glob("monitor.*.jsonl"):
             other = file.name.split(".")[1]
             if other.isdigit() and int(other) >= ranks:
-                if step:
-                    cut(folder, int(other), step)
-                else:
-                    file.unlink()
+                cut(folder, int(other), step)
     left = path(folder, rank)
     rows = _rows(left) if left.is_file() else []
     return {column: value for row in rows for column, value in row.items()}

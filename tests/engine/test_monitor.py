@@ -137,7 +137,16 @@ def test_a_constant_reward_is_an_alarm_with_its_likely_cause(python: Path, task:
     assert "alarm    step 5: no group has had two different rewards, in 5 generations since the start" in output
     assert "likely: the reward function is constant" in output
     assert "certificate FAILED" in output
-    assert not training.judge(project.Project(ROOT), hosted.runs(task)[-1]).good
+    run = hosted.runs(task)[-1]
+    assert not training.judge(project.Project(ROOT), run).good
+
+    code, output = hosted.train(
+        python, task, "--config", "my.yaml", "--reward_funcs", "mine.constant", "--resume", run.name, "--max_steps", "8"
+    )
+    assert code == 0, output
+    assert "certificate FAILED" in output
+    rows = [json.loads(line) for line in (run / "monitor.jsonl").read_text().splitlines()]
+    assert [row["signal_never"] for row in rows if "signal_never" in row] == list(range(1, 9))
 
 
 def test_one_file_watches_a_script_elsewhere(python: Path, task: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_what_ran_on_a_gpu_is_shown_with_its_numbers(small: Small) -> None:
         f"**`{TINY}` on 1x NVIDIA H200, driver 580.1**, 16 cores, Debian, Python 3.11.2, engine host"
     )
     assert head.endswith(": 2 probes passed, none is red.")
-    assert rows == ["| `alpha` | `error` | 0.25 nats | ≤ 1 | 2.3 |", "| `beta` | `error` | 0.5 nats | ≤ 1 | 2.3 |"]
+    assert rows == ["| `alpha` | `error` 0.25 nats | ≤ 1 | 2.3 |", "| `beta` | `error` 0.5 nats | ≤ 1 | 2.3 |"]
 
 
 @pytest.mark.usefixtures("issued")

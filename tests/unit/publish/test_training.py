@@ -102,6 +102,13 @@ def test_an_alarm_that_ended_is_judged_as_the_monitor_judges_it(finished: Path, 
     assert f"it says PASSED, and the steps say {result}" in doubts(finished)
 
 
+def test_an_alarm_must_be_over_on_every_rank(finished: Path) -> None:
+    for rank, value in ((0, 5), (1, 5), (0, 0)):
+        record.add(finished, rank, {"step": 4 + (value == 0), "rank": rank, "signal_never": value})
+    assert certificate.write(finished) == "FAILED"
+    assert doubts(finished) == ""
+
+
 @pytest.mark.parametrize("edit", [{"worst": 5.0}, {"first": 2}, {"at_most": 40.0}])
 def test_a_number_that_was_edited_is_noticed(finished: Path, edit: dict[str, float]) -> None:
     record.add(finished, 0, {"step": 4, "rank": 0, "signal_never": 10_000})

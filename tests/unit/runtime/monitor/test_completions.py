@@ -72,10 +72,15 @@ def test_a_completion_that_nobody_scored_does_not_differ_from_a_constant_reward(
 
 def test_the_groups_of_all_ranks_count() -> None:
     rewards = [*LEARNING[0], *CONSTANT[0]]
-    assert step(Completions(), (rewards, CONSTANT[1]), rank=1)["groups_constant"] == 0.5
+    second = step(Completions(), (rewards, CONSTANT[1]), rank=1)
+    assert (second["groups_constant"], second["advantage_error"]) == (0.5, 0.0)
     spread = step(Completions(), (LEARNING[0], LEARNING[1][:2]))  # a group of four on two ranks
     assert spread["groups_constant"] == 0.0
     assert "advantage_sum" not in spread
+
+
+def test_rewards_say_what_is_constant_and_not_the_advantages() -> None:
+    assert step(Completions(), (CONSTANT[0], LEARNING[1]))["groups_constant"] == 1.0
 
 
 def test_a_generation_hides_nothing_of_the_one_before_it_in_a_step() -> None:

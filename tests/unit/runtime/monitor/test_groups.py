@@ -53,6 +53,7 @@ def test_what_float32_rounds_is_no_error_and_more_is() -> None:
     constant = [[0.3]] * 4  # TRL divides what is left of the difference by 1e-4
     formula = groups.expected(constant, Rule(4))
     assert groups.error([3e-4, -3e-4, 3e-4, -3e-4], formula) == 0
+    assert groups.error([3e-4, -3e-4, 3e-4, -3e-4], groups.expected(constant, Rule(4, normalise_first=True))) == 0
     formula = groups.expected(REWARDS, Rule(4))
     right = [entry.value for entry in formula]
     assert groups.error(right, formula) == 0

@@ -76,7 +76,7 @@ def test_a_row_that_is_odd_is_judged_and_raises_nothing() -> None:
     rows: list[dict[str, Any]] = [
         {"step": 1, "signal_never": 9},
         {"step": 2, "rank": 0, "signal_never": 0},
-        {"step": 3, "rank": [0]},
+        {"step": 3, "rank": [0], "signal_never": 0},
     ]
     assert judge.verdict(judge.results(rows, {})) == "WARNED"
     assert judge.number(10**400) is None

@@ -140,9 +140,7 @@ def test_a_constant_reward_is_an_alarm_with_its_likely_cause(python: Path, task:
     run = hosted.runs(task)[-1]
     assert not training.judge(project.Project(ROOT), run).good
 
-    code, output = hosted.train(
-        python, task, "--config", "my.yaml", "--reward_funcs", "mine.constant", "--resume", run.name, "--max_steps", "8"
-    )
+    code, output = hosted.train(python, task, "--resume", run.name, "--max_steps", "8")
     assert code == 0, output
     assert "certificate FAILED" in output
     rows = [json.loads(line) for line in (run / "monitor.jsonl").read_text().splitlines()]

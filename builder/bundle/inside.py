@@ -87,6 +87,7 @@ def _complete(
         _layer(project.root / layer.path, layer.media_type, layer.diff_id, cuts[layer.diff_id], paths, new)
     for name in (SUITE, "proc", "sys", "dev", "tmp", "run"):
         (new / name).mkdir(exist_ok=True)
+    (new / "etc" / "hosts").touch()
     final.parent.mkdir(parents=True, exist_ok=True)
     remove(final)
     new.rename(final)

@@ -62,6 +62,11 @@ def run(context):
     Path("/dev/null").write_text("x")
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
+    for name in ("localhost", socket.gethostname()):
+        try:
+            faults[f"{name} is elsewhere"] = socket.gethostbyname(name) != "127.0.0.1"
+        except OSError:
+            faults[f"{name} has no address"] = True
     print([name for name, true in faults.items() if true])
     yield Reading("faults", sum(faults.values()))
 '''

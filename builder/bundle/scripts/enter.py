@@ -1,8 +1,9 @@
 """Run a program in the root filesystem of an image, without Docker: python -I -S enter.py JSON
 
 Started by root in mount, process and network namespaces of its own, which end with it. The program has what Docker
-gives it: the image read-only, its own /proc, /dev, /tmp and /run, the suite at /vetted, loopback, few capabilities; and
-with a GPU its device files and the driver's libraries. The host's Python runs this, so it is of the standard library.
+gives it: the image read-only, its own /proc, /dev, /tmp, /run and /etc/hosts, the suite at /vetted, loopback, few
+capabilities; and with a GPU its device files and the driver's libraries. The host's Python runs this, so it needs the
+standard library alone.
 """
 
 import ctypes
@@ -49,6 +50,10 @@ def furnish(root: Path, suite: str, shm: str, gpu: bool) -> None:
     mount("sysfs", root / "sys", "sysfs", NO_SUID | NO_DEV | NO_EXEC | READ_ONLY)
     mount("tmpfs", root / "tmp", "tmpfs", NO_SUID | NO_DEV, "mode=1777")
     mount("tmpfs", root / "run", "tmpfs", NO_SUID | NO_DEV, "mode=755")
+    hosts = root / "run" / "hosts"
+    # vLLM and torch's launcher look up `localhost`, and there is no other resolver.
+    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
+    bind(hosts, root / "etc" / "hosts")
     dev = root / "dev"
     mount("tmpfs", dev, "tmpfs", NO_SUID, "mode=755")
     for name in DEVICES:

@@ -74,8 +74,8 @@ def verify_(
     Of an image, signatures, release, subject, lock, suite, expiry and advisories are checked; of a run, that its
     certificate is about these files and follows from the numbers of every step. Any doubt or alarm exits with 1.
     """
-    if training.is_run(Path(reference)) and not offline:
-        _report_run(training.judge(project.find(), Path(reference)), as_json=as_json)
+    if not offline and (run := training.found(project.find(), reference)):
+        _report_run(training.judge(project.find(), run), as_json=as_json)
         return
     if policy and (key or hardware):
         raise typer.BadParameter("the policy names keys and hardware", param_hint="--key" if key else "--hardware")

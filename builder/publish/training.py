@@ -26,6 +26,7 @@ from builder.lock import lockfile
 from builder.publish.runstatement import Check, Predicate, Row, RunStatement, Table
 
 NAME = "run-certificate.json"
+CONTAINER = "/runs/"  # what a container calls the folder runs/ of the project
 RECORDS = ("config.yaml", "run.json", "metrics.jsonl", "monitor.json")  # what a certificate must be about, if there
 ROWS = "monitor*.jsonl"
 OUTCOMES = ("passed", "advice", "alarm")
@@ -49,8 +50,13 @@ class RunVerdict:
         return not self.doubts and not self.alarms
 
 
-def is_run(path: Path) -> bool:
-    """Whether this is the folder of a training run."""
+def found(project: Project, name: str) -> Path | None:
+    """The folder of a training run, if that is what `name` says, here or in a container."""
+    paths = [Path(name), project.root / name.lstrip("/")] if name.startswith(CONTAINER) else [Path(name)]
+    return next((path for path in paths if _is_run(path)), None)
+
+
+def _is_run(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_file() for name in (NAME, "run.json", "monitor.jsonl"))
 
 

@@ -186,7 +186,16 @@ def test_the_command_verifies_a_run_without_a_key(finished: Path) -> None:
     assert json.loads(done.stdout)["predicate"]["failedTests"] == ["gradient-direction"]
 
 
-@pytest.mark.parametrize("reference", ["runs/typo", "./typo", "/no/such/run"])
+def test_the_path_that_a_container_prints_is_found_here(finished: Path, small: Small, command: Command) -> None:
+    """A container knows the folder `runs` as /runs, and prints `next: vetted verify /runs/<time>`."""
+    run = small.root / "runs" / finished.name
+    run.parent.mkdir(exist_ok=True)
+    finished.rename(run)
+    answer = command(small.root / "lockfiles", "verify", f"/runs/{run.name}")
+    assert "as its certificate says" in answer.out, answer.err
+
+
+@pytest.mark.parametrize("reference", ["runs/typo", "./typo", "/no/such/run", "/runs/typo"])
 def test_a_misspelt_run_is_no_image_without_a_key(small: Small, command: Command, reference: str) -> None:
     answer = command(small.root, "verify", reference)
     assert answer.code == 3

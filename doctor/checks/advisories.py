@@ -17,6 +17,7 @@ from typing import NamedTuple
 from doctor.base import versions
 from doctor.case import Case
 from doctor.finding import EXPLAINS, POINTS, SILENT, Finding
+from doctor.know import owners
 from doctor.know.data import Advisory, Affected, Fix
 
 # Words about a kind of harm: a text with one of them may be about an advisory of this severity.
@@ -146,7 +147,13 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
     combinations = [candidate for candidate in combinations if not candidate.contradicted]
     if not combinations:
         return None
-    best = max(combinations, key=lambda candidate: (candidate.matched, candidate.settled, candidate.weight))
+    frames = set(owners.frames(case.error))
+    best = max(
+        combinations,
+        key=lambda candidate: (
+            candidate.matched, candidate.settled, candidate.weight, len(frames & candidate.ranges.keys()),
+        ),
+    )  # fmt: skip
     quoted = quotation(advisory, case.error)
     severity = advisory["severity"]
     about = severity in WORDS and WORDS[severity].search(case.error) is not None
@@ -164,7 +171,7 @@ def _of_advisory(advisory: Advisory, case: Case) -> Finding | None:
         severity=severity,
         confidence=confidence,
         evidence=_evidence(advisory, best, case, quoted.words),
-        remedy=[way_out(fix) for fix in advisory["fix"]],
+        remedy=[way_out(_of_combination(fix, best, advisory, case)) for fix in advisory["fix"]],
         ranges={name: [range_] for name, range_ in best.ranges.items()},
         decide=[] if confidence == "certain" else best.undecided,
         links=[reference["url"] for reference in advisory["references"]],
@@ -237,6 +244,17 @@ def _evidence(advisory: Advisory, best: Combination, case: Case, quoted: str) ->
     if quoted:
         lines.append(f"the error says: {quoted}")
     return [*lines, f"{advisory['id']} {EVIDENCE[advisory['evidence']['kind']]}"]
+
+
+def _of_combination(fix: Fix, best: Combination, advisory: Advisory, case: Case) -> Fix:
+    """A fix without the packages of other combinations that are not known to be installed."""
+    others = {name for affected in advisory["affected"] for name in affected.get("packages", {})} - best.ranges.keys()
+    packages = {
+        name: range_
+        for name, range_ in fix.get("packages", {}).items()
+        if name not in others or case.version(name) is not None
+    }
+    return {**fix, "packages": packages} if packages else fix
 
 
 def way_out(fix: Fix) -> str:

@@ -125,3 +125,19 @@ def test_a_fault_of_a_package_that_is_absent_is_certain_where_all_packages_are_k
     assert first(reported({"trl": "1.15.0"}, apply)).rule == "VETTED-0158"
     install(tmp_path, "triton", "3.6.0")
     assert "VETTED-0158" not in rules(of(tmp_path, error=apply))
+
+
+@pytest.mark.parametrize(("package", "release"), [("liger_kernel", ">=0.6.5"), ("peft", ">=0.19.1")])
+def test_of_two_combinations_the_one_of_the_traceback_is_told(package: str, release: str) -> None:
+    """PEFT and Liger-Kernel import the same name: only the one whose file does it is named and upgraded."""
+    finding = first(
+        reported(
+            {},
+            f'  File ".venv/lib/python3.12/site-packages/{package}/a.py", line 21, in <module>\n'
+            "ImportError: cannot import name 'HybridCache' from 'transformers.cache_utils'",
+        )
+    )
+    name = package.replace("_", "-")
+    assert finding.rule == "VETTED-0023"
+    assert set(finding.packages) == {name, "transformers"}
+    assert finding.remedy[0] == f"{name}{release}"

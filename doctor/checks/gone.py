@@ -138,9 +138,10 @@ def ask_the_caller(case: Case, missing: Missing, finding: Finding, frame: Frame 
     requesting = frame.package if frame is not None else None
     caller = asking.only(case, missing.written, alone=nothing_else) if missing.written else None
     went = missing.fact is not None and is_gone(missing.fact, case.version(missing.package))
-    if caller is None and went and requesting not in (None, missing.package, *case.knowledge.uses):
-        # Whether its newest release does without it is not known, but it is the older party.
-        finding.ways, finding.commands = [], [f"uv pip install --upgrade {requesting}"]
+    known = (None, missing.package, *case.knowledge.uses)
+    if caller is None and went and not finding.ways and requesting not in known:
+        # No earlier release is a way out, and it is the older party; whether its newest does without it nobody knows.
+        finding.commands = [f"uv pip install --upgrade {requesting}"]
     mine = frame is not None and requesting is None and not (caller and case.version(caller.package))
     if caller is None or caller.package == missing.package or mine:
         return

@@ -85,6 +85,16 @@ def test_a_package_of_which_nothing_is_known_is_upgraded_to_its_newest() -> None
     assert finding.commands == ["uv pip install --upgrade axolotl"]
 
 
+def test_a_release_that_has_the_name_goes_before_one_of_which_nothing_is_known() -> None:
+    error = THEIRS.format("ring_flash_attn") + (
+        "ImportError: cannot import name 'is_flash_attn_greater_or_equal_2_10' from "
+        "'transformers.modeling_flash_attention_utils'"
+    )
+    finding = first({"transformers": "5.4.0", "ring-flash-attn": "0.1.8"}, error)
+    assert finding.remedy[0] == "a later release of ring-flash-attn, or code that does without it"
+    assert finding.commands == ["uv pip install 'transformers>=4.51.0,<5.4.0'"]
+
+
 def test_an_old_name_in_the_users_own_file_blames_no_package() -> None:
     finding = first({"torch": "2.1.0"}, MINE + SIX)
     assert list(finding.packages) == ["torch"] and finding.commands == []

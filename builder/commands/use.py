@@ -149,6 +149,11 @@ def _print(home: Project, lock: Lock, choice: Choice, request: Request, chosen: 
     console.out.print(f"  `docker images` dates it {day}, whenever it was built: so two builds give the same bytes")
     if request.into:
         _next(request.into, request.repository is not None)
+    if daemon.lacks_compose():
+        console.note(
+            "this docker has no compose, so it would take `--rm` for an unknown flag\n"
+            "next: sudo scripts/install-engine (Debian 12), or the package docker-compose-plugin of download.docker.com"
+        )
     if request.repository and not request.public:
         console.note(f"not verified: add --key cosign.pub, or: vetted verify {chosen.image} --key cosign.pub")
 

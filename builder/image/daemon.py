@@ -56,6 +56,14 @@ def docker(name: str | None = None) -> Docker:
     return Docker(server["Version"], buildkit, server["KernelVersion"])
 
 
+def lacks_compose() -> bool:
+    """Is the docker client there, without the plugin that reads compose.yaml?"""
+    try:
+        return process.run(["docker", "compose", "version"], timeout=20).returncode != 0
+    except errors.VettedError:  # there is no client either
+        return False
+
+
 def chosen(name: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The options of docker, and those of its buildx, that choose a builder.
 

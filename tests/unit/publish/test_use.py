@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import TINY, Small
@@ -31,6 +34,22 @@ def test_what_was_built_here_is_pinned_by_its_digest(command: Command, small: Sm
     assert "no Docker engine answers: the image is pinned; run this again to load it" in answer.err
     again = command(small.root, "use", "--json")
     assert (again.code, again.json["image"], again.json["changed"]) == (0, pinned, False)
+
+
+@pytest.mark.parametrize("has_compose", [True, False])
+def test_a_docker_without_compose_is_said_before_it_fails(
+    command: Command, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_compose: bool
+) -> None:
+    """Its client answers `docker compose run --rm train` with "unknown flag: --rm"."""
+    client = tmp_path / "bin" / "docker"
+    client.parent.mkdir()
+    client.write_text(f'#!/bin/sh\n[ "$1" = compose ] && exit {0 if has_compose else 1}\nexit 1\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
+    make_image(small)
+    answer = command(small.root, "use", TINY)
+    assert answer.code == 0
+    assert ("this docker has no compose" in answer.err) is not has_compose
 
 
 def test_what_was_not_built_is_not_chosen(command: Command, small: Small) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from doctor.answer import steps
 from doctor.case import Case
 from doctor.checks import registry
 from doctor.finding import Finding
@@ -16,7 +17,7 @@ def findings(case: Case) -> list[Finding]:
     """What is wrong: what explains the error first, then the surest, then the most harmful."""
     context.complete(case.context, case.version("trl"), case.environment.python)
     _add_machine(case)
-    distinct = _without_repetitions(list(registry.findings(case)))
+    distinct = _without_repetitions(case, list(registry.findings(case)))
     ordered = sorted(distinct, key=lambda finding: finding.order(case.failed))
     kept: list[Finding] = []
     for finding in ordered:
@@ -25,11 +26,19 @@ def findings(case: Case) -> list[Finding]:
     return kept
 
 
-def _without_repetitions(findings: list[Finding]) -> list[Finding]:
-    """Without what others report of packages that an advisory explains: we ran or read what an advisory says."""
-    known = [finding for finding in findings if finding.rule.startswith("VETTED-") and finding.shown and finding.sure]
+def _without_repetitions(case: Case, findings: list[Finding]) -> list[Finding]:
+    """Without what others report of packages that we ran, or whose releases we read."""
+    known = [finding for finding in findings if finding.sure and finding.shown and _was_read(case, finding)]
     explained = {package for finding in known for package in finding.packages}
     return [finding for finding in findings if finding.rule != "reported" or explained.isdisjoint(finding.packages)]
+
+
+def _was_read(case: Case, finding: Finding) -> bool:
+    """Is it from an advisory or from the published releases, with a later release that fixes it?"""
+    if finding.rule == "moved-name":
+        packages = ((case.version(name), range_) for way in finding.ways[:1] for name, range_ in way.items())
+        return any(version and not steps.older(version, range_) for version, range_ in packages)
+    return finding.rule.startswith("VETTED-") or finding.rule == "built-for-another-torch"
 
 
 def _add_machine(case: Case) -> None:

@@ -75,6 +75,21 @@ def test_what_an_advisory_explains_is_not_told_again(monkeypatch: pytest.MonkeyP
     assert kit.first(kit.reported(installed, error)).rule == "VETTED-0023"
 
 
+def test_what_the_published_releases_say_is_told_before_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = "TypeError: Accelerator.__init__() got an unexpected keyword argument 'use_seedable_sampler'"
+    thread = MOVED._replace(package="accelerate", words=[error], affected={"accelerate": "<0.99"}, fix=[{"other": "*"}])
+    assert confidences(monkeypatch, thread, {"accelerate": "0.23.0"}, error) == []
+    assert kit.first(kit.reported({"accelerate": "0.23.0"}, error)).rule == "moved-name"
+    # Where they only say that a name is gone, the thread knows more: what asks for it, and its release.
+    error = (
+        "ImportError: cannot import name 'is_flash_attn_greater_or_equal_2_10' from "
+        "'transformers.modeling_flash_attention_utils'"
+    )
+    thread = thread._replace(package="ring", words=[error], affected={"ring": "<2", "transformers": ">=5.4"})
+    installed = {"ring": "1.0", "transformers": "5.4.0"}
+    assert confidences(monkeypatch, thread, installed, error) == [("likely", EXPLAINS)]
+
+
 def test_all_words_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert confidences(monkeypatch, MOVED, {"reader": "1.9"}, "NotImplementedError: this is not supported") == []
 

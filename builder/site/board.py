@@ -101,7 +101,7 @@ def _note(best: Certificate, here: Sequence[Certificate]) -> str:
     expires = best.assessment.expires
     until = {"certified": f"until {expires}", "expired": f"on {expires}"}.get(best.state, "")
     alike = sum(entry.state == best.state for entry in here)
-    where = best.hardware if alike == 1 else f"{alike} certificates"
+    where = f"{best.hardware} ({best.about})" if alike == 1 else f"{alike} certificates"
     return f"{where}, {until}" if until else where
 
 

@@ -49,7 +49,14 @@ def test_a_certificate_is_in_the_column_of_its_gpu(gpus: stacks.StackPage, gpu: 
     assert column in board.columns([certified])
     cell = board.row(certified, board.columns([certified]))[column]
     assert cell.word == "certified"
-    assert str(statement.predicate.expires) in cell.note
+    assert cell.note == f"2x {gpu}, driver 1 (image), until {statement.predicate.expires}"
+
+
+def test_a_certificate_of_a_lock_says_so(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "versions", lambda *_: [])
+    small.issue()
+    cell = board.row(stacks.read(small.project, TINY, tmp_path), [CPU])[CPU]
+    assert " (lock), until " in cell.note
 
 
 def test_the_days_of_earlier_certificates_end_where_the_next_begins(

@@ -2,11 +2,15 @@
 
 Nothing is scheduled here. Slurm queues, places, and requeues a job whose node fails; submitit then starts the same
 unit.
+
+A cluster that lost its state counts its jobs from 1 again, and every cluster counts for itself. So each submission has
+a folder of its own, and its jobs have the folder's name: a job is never known by its number alone.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +51,7 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
     logs, journal = folder / "logs", folder / JOURNAL
     known = _known(journal)
     identities = {each: _identity(home, each) for each in units}
-    jobs = {each: submitit.SlurmJob(logs, known[key]) for each, key in identities.items() if key in known}
+    jobs = {each: _job(submitit, logs, known[key]) for each, key in identities.items() if key in known}
     queue = _queue(jobs.values()) if jobs else {}
     if queue is None:
         raise errors.NetworkError(
@@ -59,10 +63,11 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
         if each not in jobs:
             groups.setdefault((each.gpu, each.gpus, limits.minutes or plan.minutes(home, each)), []).append(each)
     for (gpu, number, minutes), members in groups.items():
-        executor = submitit.SlurmExecutor(folder=logs)
+        own = logs / f"vetted-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        executor = submitit.SlurmExecutor(folder=own)
         more = {"chdir": str(home.root), "requeue": True} | ({"gres": f"gpu:{gpu}:{number}"} if number else {})
         executor.update_parameters(
-            job_name="vetted", time=minutes, cpus_per_task=limits.cpus, nodes=1, ntasks_per_node=1,
+            job_name=own.name, time=minutes, cpus_per_task=limits.cpus, nodes=1, ntasks_per_node=1,
             additional_parameters=more, **({"partition": limits.partition} if limits.partition else {}),
         )  # fmt: skip
         try:
@@ -73,7 +78,7 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
                 f"Slurm refuses the jobs\n{error}", next_step="sinfo; sbatch --test-only"
             ) from error
         jobs |= dict(zip(members, submitted, strict=True))
-        known |= {identities[each]: job.job_id for each, job in zip(members, submitted, strict=True)}
+        known |= {identities[each]: f"{own.name}/{job.job_id}" for each, job in zip(members, submitted, strict=True)}
         write(journal, json.dumps(known, indent=1) + "\n", scratch)
     return jobs
 
@@ -155,12 +160,16 @@ def _queue(jobs: Iterable[Any]) -> dict[str, str] | None:
 
     A cluster need not keep accounts, so `sacct` is not asked.
     """
-    ids = ",".join(job.job_id for job in jobs)
-    result = process.run(["squeue", "--noheader", "--array", "--format=%i|%T|%r", f"--jobs={ids}"])
+    names = {job.job_id: job.paths.folder.name for job in jobs}
+    result = process.run(["squeue", "--noheader", "--array", "--format=%i|%T|%j|%r", f"--jobs={','.join(names)}"])
     if result.returncode != 0 and FORGOTTEN not in result.stderr:
         return None
-    rows = [line.split("|", 2) for line in result.stdout.splitlines() if line.count("|") > 1]
-    return {job: _held(reason) if "held" in reason.lower() else state.lower() for job, state, reason in rows}
+    rows = [line.split("|", 3) for line in result.stdout.splitlines() if line.count("|") > 2]
+    return {
+        job: _held(reason) if "held" in reason.lower() else state.lower()
+        for job, state, name, reason in rows
+        if names.get(job) == name
+    }
 
 
 def _held(reason: str) -> str:
@@ -174,10 +183,17 @@ def _identity(home: Project, each: Unit) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
+def _job(submitit: Any, logs: Path, place: str) -> Any:
+    """A job of an earlier command."""
+    folder, _, number = place.partition("/")
+    return submitit.SlurmJob(logs / folder, number)
+
+
 def _known(journal: Path) -> dict[str, str]:
-    """The jobs of earlier commands, by identity."""
+    """The jobs of earlier commands, by identity: FOLDER/NUMBER."""
     try:
         content = json.loads(journal.read_text())
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
+    # Journals of earlier versions have the numbers alone.
+    return {key: place for key, place in content.items() if "/" in place} if isinstance(content, dict) else {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,39 +14,61 @@ import pytest
 from builder.base import errors
 from builder.base.project import Project
 from builder.fleet import slurm
-from builder.fleet.unit import Unit
-from tests.conftest import TINY
+from builder.fleet.unit import Outcome, Unit
+from tests.conftest import TINY, Small
 
 UNIT = Unit(TINY, "host")
 CANCELLED = "Slurm held the job, because a node could not start it; it is cancelled\nnext: sinfo --list-reasons"
-# Each writes down what it was asked; squeue answers with the file `queue`, and `scontrol release` changes that.
+# Each writes down what it was asked. The file `queue` has a line for each job, ID|NAME|STATE|REASON: squeue prints it
+# in the form that it is asked for, sbatch adds to it, `scontrol release` changes it.
 PROGRAM = """\
 #!{python}
+import re
 import sys
 from pathlib import Path
 here = Path({here!r})
 name = Path(sys.argv[0]).name
 with (here / "asked").open("a") as file:
     print(name, *sys.argv[1:], file=file)
+queue = here / "queue"
 if name == "squeue":
-    print((here / "queue").read_text())
+    (form,) = (word.partition("=")[2] for word in sys.argv if word.startswith("--format="))
+    for line in queue.read_text().splitlines():
+        fields = dict(zip(("%i", "%j", "%T", "%r"), line.split("|"), strict=True))
+        print(re.sub("%[a-zA-Z]", lambda match: fields[match[0]], form))
+if name == "sbatch":
+    script = Path(sys.argv[1]).read_text()
+    number = int((here / "next").read_text())
+    (here / "next").write_text(str(number + 1))
+    tasks = re.search("--array=0-([0-9]+)", script)
+    ids = [f"{{number}}_{{task}}" for task in range(int(tasks[1]) + 1)] if tasks else [str(number)]
+    name = re.search("--job-name=(.*)", script)[1]
+    queue.write_text(queue.read_text() + "".join(f"{{each}}|{{name}}|RUNNING|None\\n" for each in ids))
+    print("Submitted batch job", number)
 if name == "scontrol" and (here / "refused").exists():
     sys.exit("Access/permission denied")
 if name == "scontrol" and (here / "started").exists():
-    (here / "queue").write_text("7|RUNNING|None")
+    queue.write_text("7|vetted-1|RUNNING|None")
 """
 
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A job in the queue, whose answer is not there."""
-    for name in ("squeue", "scontrol", "scancel"):
-        (tmp_path / name).write_text(PROGRAM.format(python=sys.executable, here=str(tmp_path)))
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    install(tmp_path, monkeypatch)
+    (tmp_path / "queue").write_text("7|vetted-1|PENDING|launch failed requeued held")
+    paths = SimpleNamespace(folder=tmp_path / "vetted-1", result_pickle=tmp_path / "answer", stderr="log")
+    return SimpleNamespace(job_id="7", paths=paths)
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's programs, and nothing else, on PATH."""
+    folder.mkdir(exist_ok=True)
+    for name in ("sinfo", "srun", "sbatch", "squeue", "scontrol", "scancel"):
+        (folder / name).write_text(PROGRAM.format(python=sys.executable, here=str(folder)))
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(slurm, "POLL", 0.0)
-    (tmp_path / "queue").write_text("7|PENDING|launch failed requeued held")
-    return SimpleNamespace(job_id="7", paths=SimpleNamespace(result_pickle=tmp_path / "answer", stderr="log"))
 
 
 def asked(folder: Path, program: str) -> list[str]:
@@ -83,7 +107,7 @@ def test_one_that_starts_on_another_node_is_waited_for(job: Any, tmp_path: Path)
 
 
 def test_what_a_person_holds_is_left_to_that_person_and_said(job: Any, tmp_path: Path) -> None:
-    (tmp_path / "queue").write_text("7|PENDING|JobHeldUser")
+    (tmp_path / "queue").write_text("7|vetted-1|PENDING|JobHeldUser")
 
     def say(line: str) -> None:
         assert line == "1 held (JobHeldUser)"
@@ -109,3 +133,81 @@ def test_away_from_a_login_node_the_next_step_is_one(
         slurm.submit(Project(tmp_path), [UNIT], slurm.Limits(), tmp_path, tmp_path)
     assert "this machine has no Slurm that answers" in caught.value.what
     assert "login node" in caught.value.next_step
+
+
+# --- the ids of jobs repeat: a cluster that lost its state begins with 1, and each cluster counts for itself ---------
+
+
+class Fleet:
+    """Slurm's programs, and the stack with a second name."""
+
+    def __init__(self, small: Small, programs: Path) -> None:
+        self.small, self.programs, self.folder = small, programs, small.project.state / "fleet"
+        shutil.copytree(small.file("stack.toml").parent, small.project.stack_dir(OTHER.stack))
+        self.empty()
+
+    def empty(self) -> None:
+        """The cluster starts with no jobs, as a new one does."""
+        (self.programs / "queue").write_text("")
+        (self.programs / "next").write_text("1")
+
+    def submit(self, *units: Unit) -> dict[Unit, Any]:
+        return slurm.submit(self.small.project, units, slurm.Limits(), self.folder, self.small.scratch())
+
+    def submitted(self) -> int:
+        return len(asked(self.programs, "sbatch"))
+
+    def answers(self, unit: Unit, job: Any) -> Outcome:
+        """The job's node writes its answer; returns what came of it, which is kept."""
+        outcome = Outcome(unit, "n1", 1.0, b"{}")
+        job.paths.result_pickle.write_bytes(pickle.dumps(("success", outcome)))
+        (came,) = slurm.outcomes({unit: job}, lambda _: None)
+        slurm.collected(self.small.project, unit, self.folder, self.small.scratch())
+        return came
+
+
+OTHER = Unit(f"{TINY}-b", "host")
+
+
+@pytest.fixture
+def fleet(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    install(tmp_path / "programs", monkeypatch)
+    return Fleet(small, tmp_path / "programs")
+
+
+def interrupt(line: str) -> None:
+    assert line == "1 running"
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("unit", [OTHER, UNIT])
+def test_the_answer_of_an_earlier_job_of_the_same_number_is_not_taken(fleet: Fleet, unit: Unit) -> None:
+    earlier = fleet.submit(UNIT)[UNIT]
+    assert fleet.answers(UNIT, earlier).unit == UNIT
+    fleet.empty()
+    jobs = fleet.submit(unit)
+    assert jobs[unit].job_id == earlier.job_id
+    assert not jobs[unit].paths.result_pickle.exists()
+    with pytest.raises(KeyboardInterrupt):  # it waits
+        list(slurm.outcomes(jobs, interrupt))
+    assert fleet.answers(unit, jobs[unit]).unit == unit
+
+
+def test_a_job_of_an_interrupted_fleet_is_followed_and_one_of_its_number_alone_is_not(fleet: Fleet) -> None:
+    units = (UNIT, OTHER)
+    first = fleet.submit(*units)
+    again = fleet.submit(*units)
+    assert [again[each].job_id for each in units] == ["1_0", "1_1"] and fleet.submitted() == 1
+    assert [again[each].paths.folder for each in units] == [first[each].paths.folder for each in units]
+    fleet.empty()
+    (fleet.programs / "queue").write_text("1_0|of somebody else|RUNNING|None\n1_1|vetted|RUNNING|None\n")
+    fleet.submit(*units)
+    assert fleet.submitted() == 2
+
+
+def test_an_answer_that_came_while_no_fleet_ran_is_collected_on_any_cluster(fleet: Fleet) -> None:
+    job = fleet.submit(UNIT)[UNIT]
+    job.paths.result_pickle.write_bytes(pickle.dumps(("success", Outcome(UNIT, "n1", 1.0, b"{}"))))
+    fleet.empty()
+    again = fleet.submit(UNIT)[UNIT]
+    assert fleet.submitted() == 1 and fleet.answers(UNIT, again).unit == UNIT

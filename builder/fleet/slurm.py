@@ -9,8 +9,11 @@ a folder of its own, and its jobs have the folder's name: a job is never known b
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import secrets
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +34,8 @@ FORGOTTEN = "Invalid job id"  # what squeue says of a job that ended minutes ago
 # Slurm's reason for a job whose node could not start it: Slurm drains the node, and the job waits until it is released.
 NOT_LAUNCHED = "launch failed requeued held"
 RELEASES = 2
+# What sbatch says of GPUs that the cluster lacks: where it has none, and where it has others.
+NO_SUCH_GPU = ("gres", "node configuration")
 
 
 @dataclass(frozen=True)
@@ -62,25 +67,55 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
     for each in units:
         if each not in jobs:
             groups.setdefault((each.gpu, each.gpus, limits.minutes or plan.minutes(home, each)), []).append(each)
-    for (gpu, number, minutes), members in groups.items():
+    for (_, _, minutes), members in groups.items():
         own = logs / f"vetted-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-        executor = submitit.SlurmExecutor(folder=own)
-        more = {"chdir": str(home.root), "requeue": True} | ({"gres": f"gpu:{gpu}:{number}"} if number else {})
-        executor.update_parameters(
-            job_name=own.name, time=minutes, cpus_per_task=limits.cpus, nodes=1, ntasks_per_node=1,
-            additional_parameters=more, **({"partition": limits.partition} if limits.partition else {}),
-        )  # fmt: skip
         try:
-            with executor.batch():
-                submitted = [executor.submit(unit.run, str(home.root), each) for each in members]
+            submitted = _submitted(submitit, home, members, limits, minutes, own)
         except submitit.core.utils.FailedJobError as error:
-            raise errors.VettedError(
-                f"Slurm refuses the jobs\n{error}", next_step="sinfo; sbatch --test-only"
-            ) from error
+            raise _refusal(home, members, jobs, own, str(error)) from error
         jobs |= dict(zip(members, submitted, strict=True))
         known |= {identities[each]: f"{own.name}/{job.job_id}" for each, job in zip(members, submitted, strict=True)}
         write(journal, json.dumps(known, indent=1) + "\n", scratch)
     return jobs
+
+
+def _submitted(
+    submitit: Any, home: Project, members: Sequence[Unit], limits: Limits, minutes: int, folder: Path
+) -> list[Any]:
+    """The jobs of units that ask for the same, in one array."""
+    gpu, number = members[0].gpu, members[0].gpus
+    executor = submitit.SlurmExecutor(folder=folder)
+    more = {"chdir": str(home.root), "requeue": True} | ({"gres": f"gpu:{gpu}:{number}"} if number else {})
+    executor.update_parameters(
+        job_name=folder.name, time=minutes, cpus_per_task=limits.cpus, nodes=1, ntasks_per_node=1,
+        additional_parameters=more, **({"partition": limits.partition} if limits.partition else {}),
+    )  # fmt: skip
+    # submitit prints a refusal, which the error says too.
+    with contextlib.redirect_stderr(io.StringIO()), executor.batch():
+        return [executor.submit(unit.run, str(home.root), each) for each in members]
+
+
+def _refusal(
+    home: Project, members: Sequence[Unit], jobs: Mapping[Unit, Any], folder: Path, message: str
+) -> errors.VettedError:
+    """The error for what sbatch said of units. `jobs`: those that Slurm has already."""
+    what = f"Slurm refuses the job{'s' if len(members) > 1 else ''} of {', '.join(each.name for each in members)}"
+    there = ", ".join(f"{each.name} (job {job.job_id})" for each, job in jobs.items())
+    lines = [
+        what,
+        message,
+        *([f"submitted: {there}; the corrected command follows what was submitted"] if there else []),
+    ]
+    gpu, number = members[0].gpu, members[0].gpus
+    if number and any(words in message.lower() for words in NO_SUCH_GPU):
+        cause = f"no node has {number} GPU{'s' if number > 1 else ''} of the kind {gpu}"
+        return errors.VettedError("\n".join(lines), cause=cause, next_step="sinfo --format=%G")
+    scripts = "".join(f"; sbatch --test-only {shlex.quote(home.relative(path))}" for path in folder.glob(".*.sh"))
+    return errors.VettedError(
+        "\n".join(lines),
+        cause="an account, a partition, a time limit or a number of cores that the cluster does not give",
+        next_step=f"sinfo --summarize{scripts}",
+    )
 
 
 def outcomes(jobs: Mapping[Unit, Any], say: Callable[[str], None]) -> Iterator[Outcome]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -19,8 +20,9 @@ from tests.conftest import TINY, Small
 
 UNIT = Unit(TINY, "host")
 CANCELLED = "Slurm held the job, because a node could not start it; it is cancelled\nnext: sinfo --list-reasons"
-# Each writes down what it was asked. The file `queue` has a line for each job, ID|NAME|STATE|REASON: squeue prints it
-# in the form that it is asked for, sbatch adds to it, `scontrol release` changes it.
+# Each writes down what it was asked. The file `queue` has a line for each job, ID|NAME|STATE|REASON. squeue prints it
+# in the form that it is asked for, sbatch adds to it, `scontrol release` changes it. The file `refusal` has a word, and
+# what sbatch says of scripts with that word.
 PROGRAM = """\
 #!{python}
 import re
@@ -38,6 +40,10 @@ if name == "squeue":
         print(re.sub("%[a-zA-Z]", lambda match: fields[match[0]], form))
 if name == "sbatch":
     script = Path(sys.argv[1]).read_text()
+    if (here / "refusal").exists():
+        word, _, message = (here / "refusal").read_text().partition("\\n")
+        if word in script:
+            sys.exit(message)
     number = int((here / "next").read_text())
     (here / "next").write_text(str(number + 1))
     tasks = re.search("--array=0-([0-9]+)", script)
@@ -165,6 +171,10 @@ class Fleet:
         slurm.collected(self.small.project, unit, self.folder, self.small.scratch())
         return came
 
+    def refuses(self, word: str, message: str) -> None:
+        """sbatch refuses scripts with this word."""
+        (self.programs / "refusal").write_text(f"{word}\n{message}")
+
 
 OTHER = Unit(f"{TINY}-b", "host")
 
@@ -211,3 +221,45 @@ def test_an_answer_that_came_while_no_fleet_ran_is_collected_on_any_cluster(flee
     fleet.empty()
     again = fleet.submit(UNIT)[UNIT]
     assert fleet.submitted() == 1 and fleet.answers(UNIT, again).unit == UNIT
+
+
+# --- sbatch refuses a job ------------------------------------------------------------------------------------------
+
+GPU = Unit(f"{TINY}-b", "host", "h200", 2)
+# With GPUs of another kind, and without any.
+NO_SUCH_GPU = [
+    f"sbatch: error: Batch job submission failed: {reason}"
+    for reason in ("Requested node configuration is not available", "Invalid generic resource (gres) specification")
+]
+
+
+@pytest.mark.parametrize("said", NO_SUCH_GPU)
+def test_a_refusal_names_its_unit_and_what_was_submitted_before(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], said: str
+) -> None:
+    fleet.refuses("--gres", said)
+    with pytest.raises(errors.VettedError) as caught:
+        fleet.submit(UNIT, GPU)
+    what, printed = caught.value.what, capsys.readouterr()
+    assert what.splitlines() == [
+        f"Slurm refuses the job of {TINY}-b-h200-2", said,
+        f"submitted: {TINY} (job 1); the corrected command follows what was submitted",
+    ]  # fmt: skip
+    assert said not in printed.out + printed.err, "it is said once"
+    assert caught.value.next_step == "sinfo --format=%G"
+    assert "2 GPUs of the kind h200" in caught.value.cause
+    (fleet.programs / "refusal").unlink()
+    assert fleet.submit(UNIT, GPU)[UNIT].job_id == "1" and fleet.submitted() == 3
+
+
+def test_another_refusal_has_a_command_that_can_be_typed(fleet: Fleet) -> None:
+    fleet.refuses("job-name", "sbatch: error: Batch job submission failed: Invalid account")
+    with pytest.raises(errors.VettedError) as caught:
+        fleet.submit(UNIT, OTHER)
+    assert caught.value.what.splitlines()[0] == f"Slurm refuses the jobs of {TINY}, {TINY}-b"
+    assert "submitted" not in caught.value.what
+    first, second = caught.value.next_step.split("; ")
+    assert first == "sinfo --summarize"
+    *command, script = shlex.split(second)
+    assert command == ["sbatch", "--test-only"]
+    assert "--job-name=vetted-" in (fleet.small.root / script).read_text()

@@ -24,7 +24,8 @@ from builder.fleet.unit import Outcome, Unit
 from builder.lock import audit, lockfile
 from builder.pages import generate
 
-LINES = 6  # of a doubt: what happened, the usual cause, the next command
+LINES = 6  # of what happened; the usual cause and the next command are printed however long that is
+ADVICE = ("usual cause: ", "next: ")
 # Outcomes as they come, each with what makes the scheduler forget its job once the answer is kept.
 Run = Iterator[tuple[Outcome, Callable[[], None]]]
 
@@ -124,7 +125,8 @@ def fleet_(
         print_json([_json(each) for each in done])
     else:
         good = sum(each.good for each in done)
-        console.out.print(f"{good} of {len(units)} certified; statements in {home.relative(target)}")
+        where = f"; statements in {home.relative(target)}" if any(each.file for each in done) else ""
+        console.out.print(f"{good} of {len(units)} certified{where}")
     if not all(each.good for each in done):
         raise typer.Exit(1)
 
@@ -153,7 +155,7 @@ def _runs(home: Project, units: Sequence[Unit], request: Request, scratch: Path)
     if request.place is Place.slurm:
         return _on_slurm(home, units, request.limits, folder, scratch)
     if request.place is Place.local:
-        return _here(home, units)
+        return _here(home, units, folder / "logs")
     there = request.kubernetes
     pushed = remote.repository(there.registry, insecure=False, option="--image-registry")
     jobs, suite = kube.prepare(home, units, there.pods, pushed, request.limits.minutes, scratch)
@@ -163,10 +165,11 @@ def _runs(home: Project, units: Sequence[Unit], request: Request, scratch: Path)
     return kube.run(home, jobs, suite, pushed, there.namespace, folder, scratch, _quiet())
 
 
-def _here(home: Project, units: Sequence[Unit]) -> Run:
+def _here(home: Project, units: Sequence[Unit], logs: Path) -> Run:
     for each in units:
         console.note(f"{each.name}: running")
-        yield unit.run(str(home.root), each, str(home.state)), lambda: None
+        log = logs / f"{each.name}-{each.engine}.log"
+        yield unit.run(str(home.root), each, str(home.state), str(log)), lambda: None
 
 
 def _on_slurm(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, scratch: Path) -> Run:
@@ -195,16 +198,25 @@ def _print(home: Project, each: Collected) -> None:
     state = "certified" if each.good else "not certified"
     console.out.print(f"{outcome.unit.name}: {state} {where}".rstrip(), style="green" if each.good else "red")
     for doubt in each.doubts:
-        for line in doubt.splitlines()[:LINES]:
+        lines = doubt.splitlines()
+        for line in lines[:LINES] + [line for line in lines[LINES:] if line.startswith(ADVICE)]:
             console.out.print(f"  {text.line(line)}")
     if each.file:
         console.out.print(f"  {home.relative(each.file)}")
+    if log := _log(each):
+        console.out.print(f"  log: {home.relative(log)}")
+
+
+def _log(each: Collected) -> Path | None:
+    """The log of a unit that is not certified, if it left one: a job that never began did not."""
+    log = Path(each.outcome.log)
+    return log if not each.good and log.is_file() else None
 
 
 def _json(each: Collected) -> dict[str, object]:
-    outcome = each.outcome
+    outcome, log = each.outcome, _log(each)
     return {
         "unit": outcome.unit.name, "stack": outcome.unit.stack, "gpu": outcome.unit.gpu, "gpus": outcome.unit.gpus,
         "node": outcome.node, "seconds": outcome.seconds, "good": each.good, "doubts": list(each.doubts),
-        "statement": str(each.file) if each.file else None,
+        "statement": str(each.file) if each.file else None, "log": str(log) if log else None,
     }  # fmt: skip

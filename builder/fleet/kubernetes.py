@@ -150,8 +150,8 @@ class _Reader:
         except errors.NetworkError:
             raise
         except errors.VettedError as error:
-            return Outcome(work.unit, node, seconds, error=str(error))
-        return Outcome(work.unit, node, seconds, statement)
+            return Outcome(work.unit, node, seconds, error=str(error), log=self._file(pod))
+        return Outcome(work.unit, node, seconds, statement, log=self._file(pod))
 
     def _failed(self, work: Work, name: str, pod: Any, condition: Any) -> Outcome:
         node, seconds, _ = _where(pod)
@@ -170,16 +170,21 @@ class _Reader:
         message = str(status.get("message") or ended.get("message") or "")[-TAIL:]
         try:
             self._log(pod)
-            next_step = next_step or f"read {self._logs / (_name(pod) + '.log')}"
+            next_step = next_step or f"read {self._file(pod)}"
         except RefusedError:  # of a pod that never ran, there is none
             next_step = next_step or f"kubectl describe job {name}"
         text = f"its pod ended without an answer: {why}, {what}" + (f"\n{message.strip()}" if message else "")
-        return Outcome(work.unit, node, seconds, error=_explained(text, cause=cause, next_step=next_step))
+        explained = _explained(text, cause=cause, next_step=next_step)
+        return Outcome(work.unit, node, seconds, error=explained, log=self._file(pod))
 
     def _log(self, pod: Any) -> bytes:
         log = self._api.log(_name(pod))
-        write(self._logs / f"{_name(pod)}.log", log, self._scratch)
+        write(Path(self._file(pod)), log, self._scratch)
         return log
+
+    def _file(self, pod: Any) -> str:
+        """Where its log is kept, if it has one."""
+        return str(self._logs / f"{_name(pod)}.log")
 
 
 def _pending(pod: Any) -> _Waits:

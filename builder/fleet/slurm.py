@@ -17,7 +17,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +130,14 @@ def outcomes(jobs: Mapping[Unit, Any], say: Callable[[str], None]) -> Iterator[O
             if outcome is None and queue is not None and job.job_id not in queue:
                 since = left.setdefault(each, time.monotonic())
                 if time.monotonic() - since > GRACE:
-                    outcome = Outcome(each, "", 0.0, error=f"the job ended without an answer; see {job.paths.stderr}")
+                    outcome = _lost(each, job)
             elif outcome is None:
                 left.pop(each, None)
                 if queue and queue.get(job.job_id) == _held(NOT_LAUNCHED):
                     outcome = _again(each, job, released)
             if outcome is not None:
                 del waiting[each]
-                yield outcome
+                yield replace(outcome, log=str(job.paths.stderr))
         if waiting:
             time.sleep(POLL)
 
@@ -177,6 +177,15 @@ def _answer(each: Unit, job: Any) -> Outcome | None:
     except Exception as error:  # the unit's own, and submitit's about an answer that it cannot read
         return Outcome(each, "", 0.0, error=str(error)[-unit.TAIL :])
     return answer
+
+
+def _lost(each: Unit, job: Any) -> Outcome:
+    error = errors.VettedError(
+        "the job ended without an answer",
+        cause="its time limit (--minutes), its memory, or somebody's scancel",
+        next_step=f"scontrol show job {job.job_id}",
+    )
+    return Outcome(each, "", 0.0, error=str(error))
 
 
 def _again(each: Unit, job: Any, released: Counter[Unit]) -> Outcome | None:

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.base import errors, text
 from builder.base.project import Project
 
 READ = ("smoke", "runtime", "images", "advisories", "requirements.txt")
@@ -40,17 +41,24 @@ class Unit:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a unit: the bytes of its statement, a certificate or a report; or the error, and no statement."""
+    """What came of a unit: the bytes of its statement, a certificate or a report; or the error, and no statement.
+
+    `log`: the file that has what its command printed, where there is one.
+    """
 
     unit: Unit
     node: str
     seconds: float
     statement: bytes = b""
     error: str = ""
+    log: str = ""
 
 
-def run(root: str, unit: Unit, state: str = "") -> Outcome:
-    """Certify a stack of the clone at `root`. `state`: where downloads and environments are kept; "": nowhere."""
+def run(root: str, unit: Unit, state: str = "", log: str = "") -> Outcome:
+    """Certify a stack of the clone at `root`. `state`: where downloads and environments are kept; "": nowhere.
+
+    `log`: the file for what the command prints; "": stderr, which a scheduler keeps.
+    """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vetted-fleet-") as temporary:
         project = _project(Project(Path(root)), unit.stack, Path(temporary) / "project")
@@ -64,7 +72,13 @@ def run(root: str, unit: Unit, state: str = "") -> Outcome:
             cwd=project, env=environment, capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip
         statement, error = _statement(done)
-    return Outcome(unit, socket.gethostname(), time.monotonic() - began, statement, error)
+    said = text.printable(done.stderr + done.stdout)
+    if log:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        Path(log).write_text(said, encoding="utf-8")
+    else:
+        print(said, file=sys.stderr)
+    return Outcome(unit, socket.gethostname(), time.monotonic() - began, statement, error, log)
 
 
 def _project(home: Project, stack: str, target: Path) -> Path:
@@ -91,7 +105,7 @@ def _statement(done: subprocess.CompletedProcess[str]) -> tuple[bytes, str]:
     try:
         answer = json.loads(done.stdout)
         if error := answer.get("error"):
-            return b"", "\n".join(filter(None, (error["what"], error["cause"])))
+            return b"", str(errors.VettedError(error["what"], cause=error["cause"], next_step=error["next"]))
         return Path(answer["certificate"] or answer["report"]).read_bytes(), ""
     except (ValueError, KeyError, TypeError, AttributeError, OSError):
         return b"", f"exit code {done.returncode}\n{(done.stderr or done.stdout)[-TAIL:]}"

@@ -100,6 +100,7 @@ def test_a_log_that_is_no_answer_is_an_error(api: ApiServer, fleet: Fleet, log: 
     api.fate = ended
     answer = fleet()
     assert answer.code == 1 and message in answer.out and "next: " in answer.out
+    assert "\n  log: .vetted/fleet/logs/" in answer.out
     assert "\x1b[31m" not in answer.out
 
 

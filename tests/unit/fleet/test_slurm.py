@@ -223,6 +223,18 @@ def test_an_answer_that_came_while_no_fleet_ran_is_collected_on_any_cluster(flee
     assert fleet.submitted() == 1 and fleet.answers(UNIT, again).unit == UNIT
 
 
+def test_every_outcome_names_the_log_of_its_job(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = fleet.submit(UNIT)[UNIT]
+    assert fleet.answers(UNIT, job).log == str(job.paths.stderr)
+    lost = fleet.submit(OTHER)[OTHER]
+    (fleet.programs / "queue").write_text("")
+    monkeypatch.setattr(slurm, "GRACE", -1.0)
+    (outcome,) = slurm.outcomes({OTHER: lost}, lambda _: None)
+    assert outcome.log == str(lost.paths.stderr)
+    assert outcome.error.splitlines()[0] == "the job ended without an answer"
+    assert outcome.error.splitlines()[-1] == "next: scontrol show job 2"
+
+
 # --- sbatch refuses a job ------------------------------------------------------------------------------------------
 
 GPU = Unit(f"{TINY}-b", "host", "h200", 2)

@@ -65,8 +65,10 @@ def watch_(
     if vex_ and not osv_:
         raise typer.BadParameter("it needs --osv", param_hint="--vex")
     branches = [mainline.parse(text) for text in main or ()]
-    forge = request.program(home) if open_ and not dry_run else ""  # before hours of work
+    forge, not_opened = _forge(home, dry_run=dry_run) if open_ else ("", None)  # before hours of work
     names = selected(home, stacks)
+    if not_opened and not as_json:
+        console.out.print(f"--open would fail: {not_opened.what}\nnext: {not_opened.next_step}", style="red")
     with _as_of(as_of):
         seen = [_look(home, name, as_of) for name in names]
         if osv_:
@@ -79,9 +81,21 @@ def watch_(
             if not as_json:
                 _print(home, watched)
     if as_json:
-        print_json({watched.name: _json(watched) for watched in seen})
+        missing = not_opened.what if not_opened else ""
+        print_json({watched.name: _json(watched) | {"not_opened": missing} for watched in seen})
     if not all(watched.good for watched in seen):
         raise typer.Exit(1)
+
+
+def _forge(home: Project, *, dry_run: bool) -> tuple[str, errors.VettedError | None]:
+    """The program that opens requests. A dry run opens none, and gets the error that there would be."""
+    try:
+        program = request.program(home)
+        return "" if dry_run else program, None
+    except errors.VettedError as error:
+        if not dry_run:
+            raise
+        return "", error
 
 
 @contextmanager

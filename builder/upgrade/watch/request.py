@@ -12,6 +12,7 @@ from builder.base.project import Project
 from builder.upgrade.watch import git
 
 REMOTE = "origin"
+PROGRAMS = {"gh": "https://cli.github.com", "glab": "https://gitlab.com/gitlab-org/cli"}
 
 
 def program(home: Project) -> str:
@@ -21,12 +22,15 @@ def program(home: Project) -> str:
         raise errors.VettedError(
             f"this clone has no remote {REMOTE}", next_step=f"git remote add {REMOTE} ADDRESS, or watch without --open"
         )
-    named = [name for word, name in (("github", "gh"), ("gitlab", "glab")) if word in address.lower()]
-    installed = [name for name in named or ("gh", "glab") if shutil.which(name)]
+    named = [name for word, name in (("github", "gh"), ("gitlab", "glab")) if word in address.lower()] or list(PROGRAMS)
+    installed = [name for name in named if shutil.which(name)]
     if not installed:
+        first = named[0]
         raise errors.MissingToolError(
-            f"{' or '.join(named or ('gh', 'glab'))} is not installed; the branch is complete",
-            next_step=f"git push {REMOTE} BRANCH, and open the request by hand",
+            f"{' or '.join(named)} is not installed; nothing is tried without it",
+            cause="--open calls it to open the request, and PATH does not have it; a timer's PATH is often shorter",
+            next_step=f"install {first} ({PROGRAMS[first]}) and log in: {first} auth login; "
+            "or vetted watch without --open",
         )
     return installed[0]
 

@@ -173,9 +173,7 @@ def _here(home: Project, units: Sequence[Unit], logs: Path) -> Run:
 
 
 def _on_slurm(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, scratch: Path) -> Run:
-    jobs = slurm.submit(home, units, limits, folder, scratch)
-    for each, job in jobs.items():
-        console.note(f"{each.name}: job {job.job_id}")
+    jobs = slurm.submit(home, units, limits, folder, scratch, console.note)
     for outcome in slurm.outcomes(jobs, _quiet()):
         yield outcome, partial(slurm.collected, home, outcome.unit, folder, scratch)
 

@@ -47,9 +47,12 @@ class Limits:
     minutes: int = 0
 
 
-def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, scratch: Path) -> dict[Unit, Any]:
+def submit(
+    home: Project, units: Sequence[Unit], limits: Limits, folder: Path, scratch: Path, say: Callable[[str], None]
+) -> dict[Unit, Any]:
     """A job for each unit, in arrays of those that ask for the same; a job that runs already is taken up again.
 
+    `say` is told of each job, with its log: minutes may pass before anything else is known of it.
     Raises MissingToolError without Slurm, VettedError when it refuses, NetworkError when it does not answer.
     """
     submitit = _submitit()
@@ -63,6 +66,8 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
             "Slurm does not answer, and jobs of an earlier fleet may run", next_step="sinfo; then run this again"
         )
     jobs = {each: job for each, job in jobs.items() if job.paths.result_pickle.exists() or job.job_id in queue}
+    for each, job in jobs.items():
+        say(f"{each.name}: job {job.job_id} of an earlier command; {_log(home, job)}")
     groups: dict[tuple[str, int, int], list[Unit]] = {}
     for each in units:
         if each not in jobs:
@@ -73,10 +78,17 @@ def submit(home: Project, units: Sequence[Unit], limits: Limits, folder: Path, s
             submitted = _submitted(submitit, home, members, limits, minutes, own)
         except submitit.core.utils.FailedJobError as error:
             raise _refusal(home, members, jobs, own, str(error)) from error
-        jobs |= dict(zip(members, submitted, strict=True))
-        known |= {identities[each]: f"{own.name}/{job.job_id}" for each, job in zip(members, submitted, strict=True)}
+        new = dict(zip(members, submitted, strict=True))
+        jobs |= new
+        known |= {identities[each]: f"{own.name}/{job.job_id}" for each, job in new.items()}
         write(journal, json.dumps(known, indent=1) + "\n", scratch)
+        for each, job in new.items():
+            say(f"{each.name}: job {job.job_id}, at most {minutes} minutes; {_log(home, job)}")
     return jobs
+
+
+def _log(home: Project, job: Any) -> str:
+    return f"log: {home.relative(job.paths.stderr)}"
 
 
 def _submitted(

@@ -17,6 +17,7 @@ from builder.base.project import Project
 from builder.fleet import slurm
 from builder.fleet.unit import Outcome, Unit
 from tests.conftest import TINY, Small
+from tests.unit.conftest import Command
 
 UNIT = Unit(TINY, "host")
 CANCELLED = "Slurm held the job, because a node could not start it; it is cancelled\nnext: sinfo --list-reasons"
@@ -136,7 +137,7 @@ def test_away_from_a_login_node_the_next_step_is_one(
         (tmp_path / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(errors.MissingToolError) as caught:
-        slurm.submit(Project(tmp_path), [UNIT], slurm.Limits(), tmp_path, tmp_path)
+        slurm.submit(Project(tmp_path), [UNIT], slurm.Limits(), tmp_path, tmp_path, lambda _: None)
     assert "this machine has no Slurm that answers" in caught.value.what
     assert "login node" in caught.value.next_step
 
@@ -158,7 +159,9 @@ class Fleet:
         (self.programs / "next").write_text("1")
 
     def submit(self, *units: Unit) -> dict[Unit, Any]:
-        return slurm.submit(self.small.project, units, slurm.Limits(), self.folder, self.small.scratch())
+        return slurm.submit(
+            self.small.project, units, slurm.Limits(), self.folder, self.small.scratch(), lambda _: None
+        )
 
     def submitted(self) -> int:
         return len(asked(self.programs, "sbatch"))
@@ -221,6 +224,25 @@ def test_an_answer_that_came_while_no_fleet_ran_is_collected_on_any_cluster(flee
     fleet.empty()
     again = fleet.submit(UNIT)[UNIT]
     assert fleet.submitted() == 1 and fleet.answers(UNIT, again).unit == UNIT
+
+
+def test_the_log_and_the_time_limit_are_said_once_when_the_wait_begins(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "outcomes", lambda *_: iter(()))
+    argv = ("fleet", TINY, OTHER.stack, "--on", "slurm", "--minutes", "90")
+    answer = command(fleet.small.root, *argv)
+    (own,) = (fleet.folder / "logs").iterdir()
+    log = f".vetted/fleet/logs/{own.name}"
+    assert answer.err.splitlines() == [
+        f"{TINY}: job 1_0, at most 90 minutes; log: {log}/1_0_0_log.err",
+        f"{TINY}-b: job 1_1, at most 90 minutes; log: {log}/1_1_0_log.err",
+    ]
+    answer = command(fleet.small.root, *argv)
+    assert answer.err.splitlines() == [
+        f"{TINY}: job 1_0 of an earlier command; log: {log}/1_0_0_log.err",
+        f"{TINY}-b: job 1_1 of an earlier command; log: {log}/1_1_0_log.err",
+    ]
 
 
 def test_every_outcome_names_the_log_of_its_job(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def watch_(
     if not_opened and not as_json:
         console.out.print(f"--open would fail: {not_opened.what}\nnext: {not_opened.next_step}", style="red")
     with _as_of(as_of):
-        seen = [_look(home, name, as_of) for name in names]
+        seen = [_look(home, name, as_of, quiet=as_json) for name in names]
         if osv_:
             _expose(home, seen, osv_, vex_)
         for watched in seen:
@@ -115,9 +115,13 @@ def _as_of(day: datetime.datetime | None) -> Iterator[None]:
             os.environ[EXCLUDE] = before
 
 
-def _look(home: Project, name: str, as_of: datetime.datetime | None) -> Watched:
+def _look(home: Project, name: str, as_of: datetime.datetime | None, *, quiet: bool) -> Watched:
+    """Look at a stack, and say at once what is new: it takes most of a minute, and there may be others."""
     with home.holding(f"watch-{name}") as scratch, console.spinner(f"{name}: asking the index and the mirror"):
-        return watch.look(home, name, as_of.date() if as_of else certificate.today(), scratch)
+        watched = watch.look(home, name, as_of.date() if as_of else certificate.today(), scratch)
+    if not quiet:
+        _print_new(watched)
+    return watched
 
 
 def _expose(home: Project, seen: Sequence[Watched], folder: Path, file: Path | None) -> None:
@@ -214,7 +218,6 @@ def _exposure_json(exposure: Exposure) -> dict[str, Any]:
 
 
 def _print(home: Project, watched: Watched) -> None:
-    _print_new(watched)
     _print_known(watched)
     _print_trials(watched)
     if watched.branch and watched.verdict:

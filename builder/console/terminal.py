@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console as RichConsole
@@ -14,6 +18,17 @@ from rich.segment import Segment
 from rich.text import Text
 
 from builder.base import text
+
+NEXT = re.compile(r"^ *next: .*", re.MULTILINE)
+COMMAND = re.compile(r"(?<![^ ;])vetted (?=[a-z])")
+
+
+def typed(message: str) -> str:
+    """The commands after `next:` as the user's shell has them: a clone's `vetted` is ./vetted, and not on PATH."""
+    command = os.environ.get("VETTED_COMMAND", "")
+    if Path(command).name != "vetted":  # a test session was started by ./nox
+        return message
+    return NEXT.sub(lambda line: COMMAND.sub(lambda _: f"{shlex.quote(command)} ", line[0]), message)
 
 
 class Console(RichConsole):
@@ -24,6 +39,9 @@ class Console(RichConsole):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(typed(each) if isinstance(each, str) else each for each in objects), **options)
 
     def render_str(self, string: str, **options: Any) -> Text:  # type: ignore[override]
         """Cells are measured by this: what is replaced later takes its place already."""
@@ -55,7 +73,7 @@ def verbatim(content: str) -> None:
 
 def note(message: str) -> None:
     """One line for the person, apart from the answer."""
-    print(text.printable(message), file=sys.stderr, flush=True)
+    print(text.printable(typed(message)), file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

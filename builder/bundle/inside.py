@@ -85,7 +85,7 @@ def _complete(
     for number, layer in enumerate(image.layers, start=1):
         report(f"layer {number} of {len(image.layers)}: {layer.diff_id}")
         _layer(project.root / layer.path, layer.media_type, layer.diff_id, cuts[layer.diff_id], paths, new)
-    for name in (SUITE, "proc", "sys", "dev", "tmp", "run"):
+    for name in (SUITE, "proc", "sys", "dev", "tmp", "run", "etc"):
         (new / name).mkdir(exist_ok=True)
     (new / "etc" / "hosts").touch()
     final.parent.mkdir(parents=True, exist_ok=True)

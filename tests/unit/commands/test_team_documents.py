@@ -39,9 +39,7 @@ def test_a_command_of_a_page_parses(
 
 def test_the_policies_of_the_pages_are_policies(tmp_path: Path) -> None:
     (whole,) = re.findall(r"```toml\n(.*?)```", (HOW_TO / "admission.md").read_text(encoding="utf-8"), re.DOTALL)
-    (short,) = re.findall(
-        r"policy\.toml <<'END'\n(.*?)^END", (HOW_TO / "team.md").read_text(), re.DOTALL | re.MULTILINE
-    )
+    (short,) = re.findall(r"policy\.toml <<END\n(.*?)^END", (HOW_TO / "team.md").read_text(), re.DOTALL | re.MULTILINE)
     for number, text in enumerate((whole, short)):
         path = tmp_path / f"{number}.toml"
         path.write_text(text)

@@ -10,22 +10,29 @@ import typer
 
 from builder import console
 from builder.base import project, quantities
+from builder.commands import remote
 from builder.commands.common import AsJson, print_json
 from builder.site import site
+from builder.site.page import REGISTRY
 
 
 def site_(
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="The folder; an earlier site there is replaced.", show_default=False)
     ],
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="HOST/PATH", help="Where the images are, for the commands.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make static pages of all certificates and evidence."""
     home = project.find()
+    where = str(remote.repository(registry, insecure=False)) if registry else REGISTRY
     site.complete()
     site.replaceable(output)
     with home.holding("site") as scratch, console.Working("site") as work:
-        content = site.read(home, scratch, work.say)
+        content = site.read(home, scratch, work.say, where)
         result = site.make(content, output, work.say)
     if as_json:
         print_json({**dataclasses.asdict(result), "output": str(result.output)})

@@ -14,12 +14,14 @@ from builder.site.certificates import Certificate
 from builder.site.proof import Proof
 from builder.site.stacks import StackPage
 
+REGISTRY = "registry.example.org/team/vetted"  # in the commands, where nobody named one
 COMPARED = 40  # stacks of which each pair has a page: such pages grow with the square of it
 
 
 @dataclass(frozen=True)
 class Content:
-    """All that the site shows. `commit`: of the project, with `-dirty` after changes; empty without git."""
+    """All that the site shows. `commit`: of the project, with `-dirty` after changes; empty without git.
+    `registry`: where the images are published."""
 
     project: Project
     stacks: Sequence[StackPage]
@@ -27,6 +29,7 @@ class Content:
     proof: Proof
     day: datetime.date
     commit: str
+    registry: str = REGISTRY
 
     @cached_property
     def lists(self) -> list[Certificate]:

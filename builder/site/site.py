@@ -16,7 +16,7 @@ from builder.certify import certificate
 from builder.certify.assessment import Assessments
 from builder.intent import advisory, stack
 from builder.site import pages, proof, stacks
-from builder.site.page import Content
+from builder.site.page import REGISTRY, Content
 
 EXTRA = {"vl_convert": "vl-convert-python", "pagefind_bin": "pagefind[bin]"}  # the packages, by a module of each
 MARK = ".vetted-site"  # the file by which a folder is known as one that this stage may replace
@@ -37,15 +37,14 @@ class Result:
     largest_bytes: int
 
 
-def read(project: Project, scratch: Path, report: Report) -> Content:
+def read(project: Project, scratch: Path, report: Report, registry: str = REGISTRY) -> Content:
     """Everything that the site shows. Raises BadInputError for a broken stack, lock, advisory or evidence file."""
     records, assessments = [], Assessments(project, report)
     for name in stack.names(project):
         report(f"judging {name}")
         records.append(stacks.read(project, name, scratch, assessments))
-    return Content(
-        project, records, advisory.load_all(project), proof.read(project), certificate.today(), _commit(project)
-    )  # fmt: skip
+    known, evidence = advisory.load_all(project), proof.read(project)
+    return Content(project, records, known, evidence, certificate.today(), _commit(project), registry)
 
 
 def _commit(project: Project) -> str:

@@ -109,3 +109,13 @@ def test_prose_keeps_paragraphs_and_code_and_nothing_else() -> None:
     assert (
         markup.prose("One `x < 1`.\n\n<b>Two</b>") == "<p>One <code>x &lt; 1</code>.</p><p>&lt;b&gt;Two&lt;/b&gt;</p>"
     )
+
+
+def test_the_page_names_the_teams_registry(small: Small, command: Command, tmp_path: Path) -> None:
+    small.issue()
+    where = "ghcr.io/team/images"
+    assert command(small.root, "site", "--output", str(tmp_path / "public"), "--registry", where).code == 0
+    page = (tmp_path / "public" / "verify.html").read_text()
+    assert f"./vetted verify {where}:STACK --key cosign.pub" in page and "registry.example.org" not in page
+    refused = command(small.root, "site", "--output", str(tmp_path / "other"), "--registry", "no path")
+    assert (refused.code, "--registry" in refused.err) == (2, True)

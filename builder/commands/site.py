@@ -12,7 +12,7 @@ from builder import console
 from builder.base import project, quantities
 from builder.commands import remote
 from builder.commands.common import AsJson, print_json
-from builder.site import site
+from builder.site import history, site
 from builder.site.page import REGISTRY
 
 
@@ -34,6 +34,11 @@ def site_(
     with home.holding("site") as scratch, console.Working("site") as work:
         content = site.read(home, scratch, work.say, where)
         result = site.make(content, output, work.say)
+    if history.is_shallow(home.root):
+        console.note(
+            "this clone has no history, so the page lacks earlier certificates\n"
+            "next: git fetch --unshallow; in GitHub's checkout action, fetch-depth: 0"
+        )
     if as_json:
         print_json({**dataclasses.asdict(result), "output": str(result.output)})
         return

@@ -27,6 +27,13 @@ class Version:
     content: bytes
 
 
+def is_shallow(root: Path) -> bool:
+    """Does a repository lack its older commits, as CI's do? Without git or a repository, nothing is lacking."""
+    with suppress(errors.VettedError):
+        return process.run(["git", "-C", str(root), "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true"
+    return False
+
+
 def versions(folder: Path, scratch: Path) -> list[Version]:
     """Every version of the certificate files in a folder, the newest first. Empty without git or a repository."""
     if not folder.is_dir():

@@ -10,6 +10,7 @@ from builder.certify.certificate import Measurement
 from builder.site import history
 from tests import commits, site_reader
 from tests.conftest import GOOD_RESULTS, TINY, Small
+from tests.unit.conftest import Command
 from tests.unit.site.conftest import Make
 
 
@@ -50,6 +51,17 @@ def test_without_a_repository_there_are_none(small: Small, tmp_path: Path) -> No
     small.issue()
     assert history.versions(small.project.stack_dir(TINY) / "certificates", tmp_path) == []
     assert history.versions(small.project.stack_dir(TINY) / "no-such-folder", tmp_path) == []
+
+
+def test_a_shallow_clone_says_what_its_page_lacks(committed: Small, command: Command, tmp_path: Path) -> None:
+    commits.git(committed.root, "add", "--all")
+    commits.git(committed.root, "commit", "--quiet", "--message", "all")
+    clone = tmp_path / "clone"
+    commits.git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{committed.root}", str(clone))
+    for root, lacks in ((clone, True), (committed.root, False)):
+        answer = command(root, "site", "--output", str(tmp_path / "public"))
+        assert answer.code == 0, answer.err
+        assert ("git fetch --unshallow" in answer.err) is lacks
 
 
 def test_without_git_there_are_none(committed: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,11 @@ def prepare(
     """
     _require_namespaces()
     tree = Tree(_place(project, image), _environment(project, image))
-    _complete(project, image, tree.path, folders, scratch, report)
+    umask = os.umask(0o022)  # what no layer lists must be for the probes' user, too
+    try:
+        _complete(project, image, tree.path, folders, scratch, report)
+    finally:
+        os.umask(umask)
     return tree
 
 

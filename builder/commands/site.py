@@ -28,7 +28,7 @@ def site_(
 ) -> None:
     """Make static pages of all certificates and evidence."""
     home = project.find()
-    where = str(remote.repository(registry, insecure=False)) if registry else REGISTRY
+    where = str(remote.repository(registry, insecure=False)) if registry is not None else REGISTRY
     site.complete()
     site.replaceable(output)
     with home.holding("site") as scratch, console.Working("site") as work:
@@ -36,7 +36,7 @@ def site_(
         result = site.make(content, output, work.say)
     if history.is_shallow(home.root):
         console.note(
-            "this clone has no history, so the page lacks earlier certificates\n"
+            "this clone lacks older commits, so the page may lack earlier certificates\n"
             "next: git fetch --unshallow; in GitHub's checkout action, fetch-depth: 0"
         )
     if as_json:

@@ -20,7 +20,7 @@ from rich.text import Text
 from builder.base import text
 
 NEXT = re.compile(r"^ *next: .*", re.MULTILINE)
-COMMAND = re.compile(r"(?<![^ ;])vetted (?=[a-z])")
+COMMAND = re.compile(r"(?<![^ ;`])vetted (?=[a-z])(?!train\b)")  # `vetted train` is a command of images
 
 
 def typed(message: str) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import re
 import secrets
 import shlex
 import time
@@ -34,8 +36,14 @@ FORGOTTEN = "Invalid job id"  # what squeue says of a job that ended minutes ago
 # Slurm's reason for a job whose node could not start it: Slurm drains the node, and the job waits until it is released.
 NOT_LAUNCHED = "launch failed requeued held"
 RELEASES = 2
-# What sbatch says of GPUs that the cluster lacks: where it has none, and where it has others.
-NO_SUCH_GPU = ("gres", "node configuration")
+# What sbatch says of GPUs that the cluster lacks: where it has none, and where it has others. It says the second of
+# cores and memory, too, and names them then.
+NO_SUCH_GPU = re.compile(r"gres|node configuration", re.IGNORECASE)
+OTHER_LACK = re.compile(r"cpu count|memory specification", re.IGNORECASE)
+# Variables that sbatch obeys rather than the script, in which the name and the log of the job are ours.
+OURS = ("SBATCH_JOB_NAME", "SBATCH_OUTPUT", "SBATCH_ERROR")
+PLACE = re.compile(r"vetted-[\w-]+/\d+(_\d+)?")  # of a job in the journal
+Queue = dict[tuple[str, str], str]  # the state of a job, by its number and its name
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ def submit(
         raise errors.NetworkError(
             "Slurm does not answer, and jobs of an earlier fleet may run", next_step="sinfo; then run this again"
         )
-    jobs = {each: job for each, job in jobs.items() if job.paths.result_pickle.exists() or job.job_id in queue}
+    jobs = {each: job for each, job in jobs.items() if job.paths.result_pickle.exists() or _key(job) in queue}
     for each, job in jobs.items():
         say(f"{each.name}: job {job.job_id} of an earlier command; {_log(home, job)}")
     groups: dict[tuple[str, int, int], list[Unit]] = {}
@@ -103,8 +111,17 @@ def _submitted(
         additional_parameters=more, **({"partition": limits.partition} if limits.partition else {}),
     )  # fmt: skip
     # submitit prints a refusal, which the error says too.
-    with contextlib.redirect_stderr(io.StringIO()), executor.batch():
+    with _without(OURS), contextlib.redirect_stderr(io.StringIO()), executor.batch():
         return [executor.submit(unit.run, str(home.root), each) for each in members]
+
+
+@contextlib.contextmanager
+def _without(variables: Sequence[str]) -> Iterator[None]:
+    kept = {name: os.environ.pop(name) for name in variables if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def _refusal(
@@ -119,13 +136,13 @@ def _refusal(
         *([f"submitted: {there}; the corrected command follows what was submitted"] if there else []),
     ]
     gpu, number = members[0].gpu, members[0].gpus
-    if number and any(words in message.lower() for words in NO_SUCH_GPU):
+    if number and NO_SUCH_GPU.search(message) and not OTHER_LACK.search(message):
         cause = f"no node has {number} GPU{'s' if number > 1 else ''} of the kind {gpu}"
         return errors.VettedError("\n".join(lines), cause=cause, next_step="sinfo --format=%G")
     scripts = "".join(f"; sbatch --test-only {shlex.quote(home.relative(path))}" for path in folder.glob(".*.sh"))
     return errors.VettedError(
         "\n".join(lines),
-        cause="an account, a partition, a time limit or a number of cores that the cluster does not give",
+        cause="an account, a partition, a time limit, or cores or memory that the cluster does not give",
         next_step=f"sinfo --summarize{scripts}",
     )
 
@@ -139,13 +156,13 @@ def outcomes(jobs: Mapping[Unit, Any], say: Callable[[str], None]) -> Iterator[O
         say(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
         for each, job in list(waiting.items()):
             outcome = _answer(each, job)
-            if outcome is None and queue is not None and job.job_id not in queue:
+            if outcome is None and queue is not None and _key(job) not in queue:
                 since = left.setdefault(each, time.monotonic())
                 if time.monotonic() - since > GRACE:
                     outcome = _lost(each, job)
             elif outcome is None:
                 left.pop(each, None)
-                if queue and queue.get(job.job_id) == _held(NOT_LAUNCHED):
+                if queue and queue.get(_key(job)) == _held(NOT_LAUNCHED):
                     outcome = _again(each, job, released)
             if outcome is not None:
                 del waiting[each]
@@ -211,20 +228,25 @@ def _again(each: Unit, job: Any, released: Counter[Unit]) -> Outcome | None:
     return Outcome(each, "", 0.0, error=error)
 
 
-def _queue(jobs: Iterable[Any]) -> dict[str, str] | None:
-    """The state of each of these jobs that is in Slurm's queue, by its id; None when Slurm does not answer.
+def _key(job: Any) -> tuple[str, str]:
+    return job.job_id, job.paths.folder.name
+
+
+def _queue(jobs: Iterable[Any]) -> Queue | None:
+    """The state of each of these jobs that is in Slurm's queue; None when Slurm does not answer.
 
     A cluster need not keep accounts, so `sacct` is not asked.
     """
-    names = {job.job_id: job.paths.folder.name for job in jobs}
-    result = process.run(["squeue", "--noheader", "--array", "--format=%i|%T|%j|%r", f"--jobs={','.join(names)}"])
+    keys = {_key(job) for job in jobs}
+    ids = ",".join(sorted({number for number, _ in keys}))
+    result = process.run(["squeue", "--noheader", "--array", "--format=%i|%T|%j|%r", f"--jobs={ids}"])
     if result.returncode != 0 and FORGOTTEN not in result.stderr:
         return None
     rows = [line.split("|", 3) for line in result.stdout.splitlines() if line.count("|") > 2]
     return {
-        job: _held(reason) if "held" in reason.lower() else state.lower()
+        (job, name): _held(reason) if "held" in reason.lower() else state.lower()
         for job, state, name, reason in rows
-        if names.get(job) == name
+        if (job, name) in keys
     }
 
 
@@ -251,5 +273,6 @@ def _known(journal: Path) -> dict[str, str]:
         content = json.loads(journal.read_text())
     except (OSError, ValueError):
         return {}
+    places = content.items() if isinstance(content, dict) else ()
     # Journals of earlier versions have the numbers alone.
-    return {key: place for key, place in content.items() if "/" in place} if isinstance(content, dict) else {}
+    return {key: place for key, place in places if isinstance(place, str) and PLACE.fullmatch(place)}

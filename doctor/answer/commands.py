@@ -12,8 +12,9 @@ from doctor.answer import steps
 from doctor.answer.shell import Shell
 from doctor.base import aliases, versions
 from doctor.case import Case
+from doctor.checks.advisories import involved
 from doctor.finding import EXPLAINS, Finding
-from doctor.know import cuda
+from doctor.know import cuda, owners
 from doctor.know.data import Advisory
 from doctor.read.distributions import Package
 from doctor.read.environment import Environment
@@ -41,7 +42,8 @@ def add(case: Case, findings: list[Finding], shell: Shell | None = None) -> None
         requirements = None
         if finding.sure and finding.rule in advisories:
             moved = is_moved(case, finding)
-            unstated = set(finding.packages) if moved and not case.environment.complete else set()
+            there = {*finding.packages, *owners.frames(case.error)}
+            unstated = there if moved and not case.environment.complete else set()
             requirements = _smallest(fixes(advisories[finding.rule], finding, case), case, moved, unstated)
         elif finding.sure and finding.ways and not finding.commands:
             requirements = _first(finding.ways, case, careful=finding.rule == "reported")
@@ -72,16 +74,9 @@ def goes_far_back(case: Case, way: dict[str, str]) -> bool:
 
 
 def fixes(advisory: Advisory, finding: Finding, case: Case) -> list[dict[str, str]]:
-    """The fixes of an advisory, without packages of its other combinations that are not installed."""
-    others = {name for affected in advisory["affected"] for name in affected.get("packages", {})} - set(
-        finding.packages
-    )
-    tables = [fix.get("packages", {}) for fix in advisory["fix"]]
-    here = [
-        {name: range_ for name, range_ in table.items() if name not in others or case.version(name) is not None}
-        for table in tables
-    ]
-    return [way for way in here if way]
+    """The fixes of an advisory, without packages of its other combinations that are not involved."""
+    ways = [involved(fix.get("packages", {}), advisory, finding.packages, case) for fix in advisory["fix"]]
+    return [way for way in ways if way]
 
 
 def _for_python(command: str, python: str) -> str:

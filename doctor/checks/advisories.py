@@ -8,7 +8,7 @@ range counts more than any text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from re import Pattern
@@ -248,13 +248,19 @@ def _evidence(advisory: Advisory, best: Combination, case: Case, quoted: str) ->
 
 def _of_combination(fix: Fix, best: Combination, advisory: Advisory, case: Case) -> Fix:
     """A fix without the packages of other combinations that are not known to be installed."""
-    others = {name for affected in advisory["affected"] for name in affected.get("packages", {})} - best.ranges.keys()
-    packages = {
-        name: range_
-        for name, range_ in fix.get("packages", {}).items()
-        if name not in others or case.version(name) is not None
-    }
+    packages = involved(fix.get("packages", {}), advisory, best.ranges, case)
     return {**fix, "packages": packages} if packages else fix
+
+
+def involved(way: dict[str, str], advisory: Advisory, blamed: Collection[str], case: Case) -> dict[str, str]:
+    """Of a way out, the packages that are blamed, and others only if they are installed or in the traceback."""
+    others = {name for affected in advisory["affected"] for name in affected.get("packages", {})} - set(blamed)
+    here = set(owners.frames(case.error))
+    return {
+        name: range_
+        for name, range_ in way.items()
+        if name not in others or name in here or case.version(name) is not None
+    }
 
 
 def way_out(fix: Fix) -> str:

@@ -1,6 +1,7 @@
 """Ways out of a name that is gone: what asks for it is the older party, so that is changed first.
 
-A package that asks is upgraded; the user's own file is edited. An older release of what lost the name comes last.
+A package that asks is upgraded; the user's own file is edited. An older release of what lost the name comes last. It is
+the command where no release of what asks is known to do without the name.
 """
 
 from __future__ import annotations

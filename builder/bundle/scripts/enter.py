@@ -109,6 +109,7 @@ def drop(capabilities: Sequence[int]) -> None:
 
 
 def main(text: str) -> None:
+    os.umask(0o022)  # Docker's, whatever root's is: the probes run as another user
     order = json.loads(text)
     root = Path(order["root"])
     environment = dict(order["environment"])

@@ -21,6 +21,8 @@ from tests.unit.conftest import Command
             "next: install gh, or vetted watch without --open",
             "next: install gh, or ./vetted watch without --open",
         ),
+        ("./vetted", "next: lock again: `vetted lock x`", "next: lock again: `./vetted lock x`"),
+        ("./vetted", "next: the file that `vetted train` takes", "next: the file that `vetted train` takes"),
         ("./vetted", "next: pip install vetted", "next: pip install vetted"),
         ("./vetted", "vetted: no\nusual cause: vetted lock", "vetted: no\nusual cause: vetted lock"),
         ("./vetted", "next: registry.example.org/team/vetted use", "next: registry.example.org/team/vetted use"),

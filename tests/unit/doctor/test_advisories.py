@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.answer import diagnose
+from doctor.answer import commands, diagnose
 from doctor.base import versions
 from doctor.case import Case
 from doctor.read import context, requirements
@@ -141,3 +141,16 @@ def test_of_two_combinations_the_one_of_the_traceback_is_told(package: str, rele
     assert finding.rule == "VETTED-0023"
     assert set(finding.packages) == {name, "transformers"}
     assert finding.remedy[0] == f"{name}{release}"
+
+
+def test_the_package_of_the_traceback_is_never_left_out_of_a_fix() -> None:
+    """A short list names PEFT, which is to be upgraded too; the file that failed is Liger-Kernel's."""
+    case = reported(
+        {"transformers": "5.0.0", "peft": "0.17.0"},
+        '  File ".venv/lib/python3.12/site-packages/liger_kernel/a.py", line 21, in <module>\n'
+        "ImportError: cannot import name 'HybridCache' from 'transformers.cache_utils'",
+    )
+    findings = diagnose.findings(case)
+    commands.add(case, findings)
+    assert findings[0].remedy[0] == "peft>=0.19.1 and liger-kernel>=0.6.5"
+    assert "'liger-kernel>=0.6.5'" in findings[0].commands[0]

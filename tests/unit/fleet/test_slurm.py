@@ -26,6 +26,7 @@ CANCELLED = "Slurm held the job, because a node could not start it; it is cancel
 # what sbatch says of scripts with that word.
 PROGRAM = """\
 #!{python}
+import os
 import re
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ if name == "sbatch":
     (here / "next").write_text(str(number + 1))
     tasks = re.search("--array=0-([0-9]+)", script)
     ids = [f"{{number}}_{{task}}" for task in range(int(tasks[1]) + 1)] if tasks else [str(number)]
-    name = re.search("--job-name=(.*)", script)[1]
+    name = os.environ.get("SBATCH_JOB_NAME") or re.search("--job-name=(.*)", script)[1]
     queue.write_text(queue.read_text() + "".join(f"{{each}}|{{name}}|RUNNING|None\\n" for each in ids))
     print("Submitted batch job", number)
 if name == "scontrol" and (here / "refused").exists():

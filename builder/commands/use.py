@@ -151,8 +151,8 @@ def _print(home: Project, lock: Lock, choice: Choice, request: Request, chosen: 
         _next(request.into, request.repository is not None)
     if daemon.lacks_compose():
         console.note(
-            "this docker has no compose, so it would take `--rm` for an unknown flag\n"
-            "next: sudo scripts/install-engine (Debian 12), or the package docker-compose-plugin of download.docker.com"
+            "docker has no compose plugin here: `docker compose run` ends with an unknown flag\n"
+            "next: sudo scripts/install-engine (Debian 12), or Docker's own package docker-compose-plugin"
         )
     if request.repository and not request.public:
         console.note(f"not verified: add --key cosign.pub, or: vetted verify {chosen.image} --key cosign.pub")

@@ -38,7 +38,7 @@ def _was_read(case: Case, finding: Finding) -> bool:
     if finding.rule == "moved-name":
         packages = ((case.version(name), range_) for way in finding.ways[:1] for name, range_ in way.items())
         return any(version and not steps.older(version, range_) for version, range_ in packages)
-    return finding.rule.startswith("VETTED-") or finding.rule == "built-for-another-torch"
+    return finding.rule.startswith("VETTED-")
 
 
 def _add_machine(case: Case) -> None:

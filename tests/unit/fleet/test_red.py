@@ -47,6 +47,17 @@ def test_a_folder_without_a_statement_is_not_named(
     assert answer.out.splitlines()[-1] == "0 of 1 certified; statements in .vetted/fleet/statements"
 
 
+def test_the_log_of_a_certified_unit_is_not_named(
+    small: Small, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = small.root / "of-the-unit.log"
+    log.write_text("said")
+    statement = small.issue().read_bytes()
+    monkeypatch.setattr(unit, "run", lambda *_: Outcome(UNIT, "n1", 1.0, statement, log=str(log)))
+    answer = command(small.root, "fleet", TINY, "--on", "local")
+    assert "1 of 1 certified" in answer.out and log.name not in answer.out
+
+
 def test_what_the_command_of_a_red_unit_printed_is_in_a_log_that_is_named(
     small: Small, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

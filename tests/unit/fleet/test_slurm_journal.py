@@ -37,6 +37,14 @@ def test_of_two_jobs_with_one_number_the_one_in_the_queue_is_followed(fleet: Fle
     assert jobs[UNIT].job_id == "2"
 
 
+def test_a_job_of_somebody_else_with_the_number_is_not_counted(fleet: Fleet) -> None:
+    jobs = fleet.submit(UNIT)
+    queue = fleet.programs / "queue"
+    queue.write_text(f"{queue.read_text()}1|of somebody else|PENDING|Priority\n")
+    with pytest.raises(KeyboardInterrupt):
+        list(slurm.outcomes(jobs, interrupt))  # it asks for "1 running"
+
+
 @pytest.mark.parametrize("content", ['{"KEY": 5}', '{"KEY": "a/%a"}', '{"KEY": "7"}', "[]", "{"])
 def test_a_damaged_journal_is_one_without_jobs(fleet: Fleet, content: str) -> None:
     fleet.submit(UNIT)

@@ -49,7 +49,7 @@ def test_a_docker_without_compose_is_said_before_it_fails(
     make_image(small)
     answer = command(small.root, "use", TINY)
     assert answer.code == 0
-    assert ("this docker has no compose" in answer.err) is not has_compose
+    assert ("docker has no compose plugin here" in answer.err) is not has_compose
 
 
 def test_what_was_not_built_is_not_chosen(command: Command, small: Small) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from smoke.kit import metrics, samples
+from smoke.kit import journal, metrics, samples
 from smoke.kit.entropy import Bonus, mean_entropy
 from smoke.kit.journal import Generation, Tokens
 from smoke.kit.metrics import Metrics
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 Scores = Mapping[Tokens, tuple[Any, Any]]
 
 
-def _evaluations(run: Run) -> Iterator[tuple[dict[str, float], list[list[Generation]]]]:
-    """What each evaluation logged, and its batches of all ranks."""
+def _evaluations(run: Run) -> Iterator[tuple[str, dict[str, float], list[list[Generation]]]]:
+    """The name of each set that was evaluated on, what was logged of it, and its batches of all ranks."""
+    names = itertools.cycle(journal.eval_sets(run.row))
     logged = [entry for entry in run.journals[0].log if "eval_reward" in entry]
     rounds = [
         list(batch) for batch in zip(*([g for g in j.generations if g.evaluates] for j in run.journals), strict=True)
     ]
     size = len(rounds) // max(1, len(logged))
     for i, entry in enumerate(logged):
-        yield entry, rounds[i * size : (i + 1) * size]
+        yield next(names), entry, rounds[i * size : (i + 1) * size]
 
 
 def reward_errors(training: Training, run: Run) -> dict[str, float]:
@@ -37,18 +38,18 @@ def reward_errors(training: Training, run: Run) -> dict[str, float]:
     if run.row["evaluation"] == "never":
         return {}
     errors = {}
-    prompts = {training.tokens(row) for row in training.eval_data}
+    prompts = {name: {training.tokens(row) for row in data} for name, data in training.eval_sets.items()}
     evaluations = list(_evaluations(run))
-    for i, (entry, rounds) in enumerate(evaluations):
+    for i, (name, entry, rounds) in enumerate(evaluations):
         batches = [samples.judged(run.row, generations) for generations in rounds]
         counts = Counter(sample.prompt for batch in batches for sample in batch)
-        if counts != dict.fromkeys(prompts, training.eval_generations):
+        if counts != dict.fromkeys(prompts[name], training.eval_generations):
             errors[f"evaluation {i}: the prompts"] = 1.0
         # The mean over batches of the mean of those that were judged.
         expected = metrics.mean(metrics.mean(sample.total for sample in batch) for batch in batches)
         errors[f"evaluation {i}"] = metrics.distance(entry["eval_reward"], expected)
     # At the start, and at the end of every generation's steps; a resumed run has two such starts.
-    expected_count = 2 if run.row["saving"] == "resumed" else 3
+    expected_count = (2 if run.row["saving"] == "resumed" else 3) * len(prompts)
     if len(evaluations) != expected_count:
         errors["evaluations"] = abs(len(evaluations) - expected_count)
     return errors
@@ -59,14 +60,15 @@ def metric_errors(run: Run, bonus: Bonus) -> Iterator[tuple[float, dict[str, flo
 
     With it, how near the nearest edge was on which rounding decides.
     """
-    for i, (entry, rounds) in enumerate(_evaluations(run)):
+    for i, (name, entry, rounds) in enumerate(_evaluations(run)):
         if not rounds:  # more evaluations than were sampled for, which the errors of rewards say
             continue
-        own = {name.removeprefix("eval_"): value for name, value in entry.items()}
+        # TRL's metrics lack the set's name, the Trainer's have it.
+        own = {key.removeprefix("eval_").removeprefix(f"{name}_"): value for key, value in entry.items()}
         batches = [samples.judged(run.row, generations) for generations in rounds]
         near, of_policy = _of_policy(run, rounds, batches, bonus)
         errors = metrics.errors(metrics.of_batches(run, batches) | of_policy, own)
-        yield near, {f"evaluation {i}, {name}": error for name, error in errors.items()}
+        yield near, {f"evaluation {i}, {key}": error for key, error in errors.items()}
 
 
 def _of_policy(

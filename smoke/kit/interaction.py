@@ -16,6 +16,7 @@ from smoke.kit import (
     grpo,
     journal,
     quantized,
+    rewards,
     standin,
     tiny,
     zero,
@@ -53,7 +54,12 @@ class Training:
             self.snapshot = quantized.snapshot
         self.conversational = row["prompts"] != "text"
         self.data = journal.dataset(factors.PROMPTS, conversational=self.conversational)
-        self.eval_data = journal.dataset(EVAL_PROMPTS, conversational=self.conversational, part=journal.EVAL)
+        self.eval_sets = {
+            name: journal.dataset(
+                EVAL_PROMPTS, conversational=self.conversational, part=f"{journal.EVAL} {name}".strip()
+            )
+            for name in journal.eval_sets(row)
+        }
 
     def tokens(self, row: dict[str, Any]) -> journal.Tokens:
         """The tokens of the prompt of a row of the data."""
@@ -85,10 +91,12 @@ class Training:
         return [first, self._stretch(stop)]
 
     def _stretch(self, start: int, stop: int | None = None) -> Stretch:
-        functions = journal.rewards(self.row["rewards"])
+        # A reward model in some of the rows of one process: it needs no option that could be a level.
+        judge = self.row["embedding"] == "tied" and self.context.ranks == 1
+        functions = rewards.make(self.row["rewards"], self.context.directory if judge else None)
         handover = self._handover() if "correction" in self.row else None
         with standin.in_place_of_vllm(handover) if handover else contextlib.nullcontext():
-            trainer = grpo.make_trainer(self.context, self._model(), functions, **self._options())
+            trainer = grpo.make_trainer(self.context, self._model(), [*functions], **self._options())
             if self.quantized:
                 quantized.float32_adapter(trainer.model)
             return self._train(trainer, functions, handover, start, stop)
@@ -96,7 +104,7 @@ class Training:
     def _train(
         self,
         trainer: Any,
-        functions: list[journal.Reward],
+        functions: list[Any],
         handover: standin.Handover | None,
         start: int,
         stop: int | None,
@@ -152,7 +160,7 @@ class Training:
             }
         if row["evaluation"] != "never":
             options |= {
-                "eval_dataset": self.eval_data,
+                "eval_dataset": self.eval_sets.get("", self.eval_sets),
                 "eval_strategy": "steps",
                 "eval_steps": factors.period(row),
                 "eval_on_start": True,

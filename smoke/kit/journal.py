@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from smoke.kit import grpo, tiny
+from smoke.kit import tiny
 from smoke.kit.rollout import decoder_of, up_to
 
 if TYPE_CHECKING:
@@ -21,14 +21,20 @@ Weights = dict[str, Any]
 EVAL = "eval"
 
 
+def eval_sets(row: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the data to evaluate on: two in a dictionary where the embedding is tied, else "" for just one."""
+    return ("first", "second") if row["embedding"] == "tied" else ("",)
+
+
 @dataclass
 class Generation:
     """The completions that one call of generate() on one rank gave, end token included, and what rewards said of them.
 
     `step` is the number of steps begun before it, and `micro_batch` that of the micro-batches trained on. `rewards` are
     those of every function for a completion, None as the function gave it. `texts` are the completions, and `tags` the
-    column of the data, as the functions saw them. `scores` are the logits after the sampling options, (rows, tokens,
-    vocabulary); a stand-in for vLLM gives `logprobs` instead, those of the tokens that it drew.
+    column of the data, as the functions saw them. `judged` are the texts that a reward model saw. `scores` are the
+    logits after the sampling options, (rows, tokens, vocabulary); a stand-in for vLLM gives `logprobs` instead, those
+    of the tokens that it drew.
     """
 
     step: int
@@ -38,6 +44,7 @@ class Generation:
     rewards: list[list[float | None]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
+    judged: list[str] = field(default_factory=list)
     scores: Any = None
     logprobs: list[list[float]] = field(default_factory=list)
 
@@ -82,46 +89,6 @@ class Journal:
     def micro_batches(self) -> int:
         """How many have been trained on so far."""
         return sum(len(step.passes) for step in self.steps)
-
-
-class Reward:
-    """A reward function that notes what it is called with, and gives a multiple of 1/256 or None.
-
-    Sums of such numbers are exact in float32. `silent` says for which prompt's tag and which text there is None.
-    """
-
-    def __init__(self, name: str, score: Callable[[str], float], silent: Callable[[str, str], bool]) -> None:
-        self.__name__ = name
-        self._score, self._silent = score, silent
-        self.calls: list[tuple[list[str], list[str], list[float | None]]] = []
-
-    def __call__(self, completions: list[Any], **columns: Any) -> list[float | None]:
-        texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
-        rewards = [
-            None if self._silent(tag, text) else round(256 * self._score(text)) / 256
-            for tag, text in zip(columns["tag"], texts, strict=True)
-        ]
-        self.calls.append((list(columns["tag"]), texts, rewards))
-        return rewards
-
-
-def rewards(level: str) -> list[Reward]:
-    """The reward functions of a level of the factor `rewards`."""
-
-    def lower_half(text: str) -> float:
-        return sum(ord(letter) % 2 == 0 for letter in text) / 4
-
-    def by_tag(tag: str, _: str) -> bool:
-        return int(tag) % 2 == 1
-
-    def by_text(_: str, text: str) -> bool:
-        return sum(map(ord, text)) % 4 == 0
-
-    never = lambda *_: False  # noqa: E731 - the two others say when
-    first = {"none for some completions": by_text}.get(level, never)
-    second = {"none for some prompts": by_tag, "none for some completions": by_text}.get(level, never)
-    functions = [Reward("spelling", grpo.Reward.score, first)]
-    return functions if level == "one" else [*functions, Reward("evenness", lower_half, second)]
 
 
 def dataset(count: int, *, conversational: bool, part: str = "train") -> Any:
@@ -193,13 +160,14 @@ def record(
     return journal
 
 
-def finish(journal: Journal, trainer: Any, functions: Sequence[Reward], snapshot: Callable[[Any], Weights]) -> Journal:
+def finish(journal: Journal, trainer: Any, functions: Sequence[Any], snapshot: Callable[[Any], Weights]) -> Journal:
     """Complete the journal of a run that has ended: the last weights, the log, and what the rewards were."""
     journal.last = snapshot(trainer.model)
     journal.log = trainer.state.log_history[journal.earlier :]
     for calls in zip(*(function.calls for function in functions), strict=True):
         generation = next(generation for generation in journal.generations if not generation.rewards)
         generation.tags, generation.texts, _ = calls[0]
+        generation.judged = next((texts for tags, texts, _ in calls if not tags), [])
         generation.rewards = [list(row) for row in zip(*(results for _, _, results in calls), strict=True)]
     for function in functions:
         function.calls.clear()

@@ -21,7 +21,10 @@ TABLE = 2e-4  # how far a number in a table of completions may be from what it s
 
 def data_wrong(training: Training, run: Run) -> Iterator[str]:
     """What is wrong with prompts, texts and tags, and with the moments of generation."""
-    tags = {training.tokens(row): row["tag"] for row in (*training.data, *training.eval_data)}
+    rows = [row for data in (training.data, *training.eval_sets.values()) for row in data]
+    tags = {training.tokens(row): row["tag"] for row in rows}
+    shown = {training.tokens(row): tiny.spell(journal.prompt_tokens(row)) for row in rows}
+    end = f"{tiny.SPECIAL[3]}\n" if training.conversational else ""
     for rank, record in enumerate(run.journals):
         generations = run.generations(record)
         for i, generation in enumerate(generations):
@@ -31,6 +34,9 @@ def data_wrong(training: Training, run: Run) -> Iterator[str]:
             yield f"rank {rank}: {record.micro_batches} micro-batches of {len(generations)} generations"
         for generation in record.generations:
             yield from (f"rank {rank}: {what}" for what in _wrong(generation, tags))
+            for prompt, text, judged in zip(generation.prompts, generation.texts, generation.judged, strict=False):
+                if judged != shown.get(prompt, "") + text + end:
+                    yield f"rank {rank}: the reward model saw {judged!r} for {tiny.spell(prompt)!r} and {text!r}"
     for i, batch in enumerate(run.batches):
         counts = Counter(sample.prompt for sample in batch)
         if set(counts.values()) != {factors.generations(run.row)}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,11 @@ def make_prompts(count: int) -> Any:
 def decode(tokens: list[int]) -> str:
     """The text of these tokens, without the special ones."""
     return "".join(VOCABULARY[token] for token in tokens if token >= len(SPECIAL))
+
+
+def spell(tokens: Sequence[int]) -> str:
+    """The text of these tokens, with the special ones."""
+    return "".join(VOCABULARY[token] for token in tokens)
 
 
 def draw_tokens(draw: random.Random, count: int) -> list[int]:

@@ -24,6 +24,7 @@ RANKS = 2
 MICRO_BATCHES = 2
 LEARNING_RATE = 0.2
 SAMPLES, BATCH = 9, 2  # of an evaluation
+PROMPTS, GENERATIONS = 5, 2  # of another, in batches of two prompts: the last has to be filled
 
 PROBE = Probe(
     matters="several GPUs would train something else than one, and neither loss would show it",
@@ -47,6 +48,14 @@ PROBE = Probe(
             f"of {SAMPLES} samples those that were not counted exactly once: 0 over 12 seeds; 1 when one too many is "
             "kept of what fills the last batch",
             "samples",
+            equals=0,
+        ),
+        Bound(
+            "groups_mixed",
+            f"of {PROMPTS} prompts, each {GENERATIONS} times in a row, the pairs in a batch that lack one or are not "
+            "of one prompt: 0 over 12 seeds; 1 or more when what fills the last batch does not begin with the "
+            "first sample",
+            "pairs",
             equals=0,
         ),
         Bound(
@@ -78,6 +87,7 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("lost_effect", *extremes.outermost(result.lost, least=True))
     yield parity.ranks_differ(result.after)
     yield Reading("evaluated_wrong", *_evaluated_wrong(context))
+    yield Reading("groups_mixed", *_groups_mixed(context))
 
 
 def _evaluated_wrong(context: Context) -> tuple[float, str]:
@@ -90,3 +100,22 @@ def _evaluated_wrong(context: Context) -> tuple[float, str]:
     counts = Counter(int(sample) for batch in batches for sample in accelerator.gather_for_metrics(batch))
     wrong = [sample for sample in range(SAMPLES) if counts[sample] != 1]
     return float(len(wrong)), ", ".join(f"sample {sample}: {counts[sample]} times" for sample in wrong)
+
+
+def _groups_mixed(context: Context) -> tuple[float, str]:
+    """How many groups of completions would not be of one prompt, in batches of whole groups on every rank."""
+    import torch.distributed as dist
+    from accelerate import Accelerator
+    from torch.utils.data import DataLoader
+
+    size = 2 * GENERATIONS
+    samples = [prompt for prompt in range(PROMPTS) for _ in range(GENERATIONS)]
+    accelerator = Accelerator(cpu=context.device == "cpu")
+    batches = [batch.tolist() for batch in accelerator.prepare(DataLoader(samples, batch_size=size))]
+    of_ranks: list[Any] = [None] * RANKS
+    dist.all_gather_object(of_ranks, batches)
+    groups = [
+        batch[start : start + GENERATIONS] for own in of_ranks for batch in own for start in range(0, size, GENERATIONS)
+    ]
+    mixed = [group for group in groups if group != group[:1] * GENERATIONS]
+    return float(len(mixed)), f"of the ranks {of_ranks}" if mixed else ""

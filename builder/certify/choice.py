@@ -27,7 +27,7 @@ class Choice:
 
 
 def choose(project: Project) -> Choice:
-    """The stack for this machine: certified for its hardware or else on such GPUs if one is, else the newest that fits.
+    """The stack for this machine: the one that is certified on what is nearest to it, else the newest that fits.
 
     Raises BadInputError when none fits.
     """
@@ -67,17 +67,29 @@ class _Proof(NamedTuple):
 def _proof(places: Sequence[str], own: str, here: Sequence[Gpu]) -> _Proof:
     """The best of the places where a stack is certified, such as "1x NVIDIA H200, driver 580.95.05 (image)"."""
     if f"{own} (image)" in places:
-        return _Proof(3, "it is certified for this hardware")
+        return _Proof(4, "it is certified for this hardware")
     if f"{own} (lock)" in places:
-        return _Proof(2, "its lock is certified for this hardware, and its image is not")
+        return _Proof(3, "its lock is certified for this hardware, and its image is not")
     models = {gpu.name for gpu in here}
-    alike = [place for place in places if models <= set(_MODELS.findall(place.partition(", driver ")[0]))]
-    if alike:
-        of_images = [place for place in alike if place.endswith("(image)")]
-        hardware = (of_images or alike)[0].partition(" (")[0]
-        what = "certified" if of_images else "its lock is certified"
-        return _Proof(1, f"{what} on {hardware}; not certified for this machine")
+    if alike := [place for place in places if models <= set(_models(place))]:
+        return _Proof(2, f"{_where(alike)}; not certified for this machine")
+    capabilities = {gpu.capability for gpu in here}
+    if alike := [place for place in places if capabilities <= set(map(gpus.capability, _models(place)))]:
+        numbers = ", ".join(".".join(map(str, capability)) for capability in sorted(capabilities))
+        what = f"also of compute capability {numbers}"
+        return _Proof(1, f"{_where(alike)}, {what}; not certified for this machine")
     return _Proof(0, "the newest that fits; not certified for it yet")
+
+
+def _models(place: str) -> list[str]:
+    return _MODELS.findall(place.partition(", driver ")[0])
+
+
+def _where(places: Sequence[str]) -> str:
+    """The first of the places where an image is certified, or else the lock."""
+    of_images = [place for place in places if place.endswith("(image)")]
+    what = "certified" if of_images else "its lock is certified"
+    return f"{what} on {(of_images or places)[0].partition(' (')[0]}"
 
 
 def _description(gpu: Gpu) -> str:

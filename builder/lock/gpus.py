@@ -97,6 +97,11 @@ def certified(gpu: Gpu, places: Sequence[str]) -> list[str]:
     return [model for model, word in words.items() if any(map(word.search, places))]
 
 
+def capability(name: str) -> Capability | None:
+    """The compute capability of a GPU by its name, such as "NVIDIA H200"; None for one that is not in the table."""
+    return next((gpu.capability for gpu in GPUS if certified(gpu, [name])), None)
+
+
 def worst(of_parts: Mapping[str, Verdict]) -> Verdict:
     """The verdict on a stack: that of the part that no run works without and that does worst."""
     needed = [of_parts[part.title] for part in PARTS if part.needed and part.title in of_parts]

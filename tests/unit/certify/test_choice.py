@@ -109,11 +109,26 @@ H200, T4 = Gpu("NVIDIA H200", "580.95.05", (9, 0)), Gpu("Tesla T4", "580.95.05",
             "certified on 4x NVIDIA H200 + 1x Tesla T4, driver 580.1; not certified for this machine",
         ),
         (
-            [H200, T4], {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)"]},
+            [H200, T4],
+            {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)", "1x Tesla T4, driver 580.1 (image)"]},
             "trl1.16-cu130", "the newest that fits; not certified for it yet",
         ),
         (
-            [Gpu("NVIDIA H20", "580.95.05", (9, 0))], {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)"]},
+            [Gpu("NVIDIA H20", "580.95.05", (9, 0))], {"trl1.13-cu128": ["1x NVIDIA H200, driver 5 (image)"]},
+            "trl1.13-cu128",
+            "certified on 1x NVIDIA H200, driver 5, also of compute capability 9.0; not certified for this machine",
+        ),
+        (
+            [H200],
+            {
+                "trl1.13-cu128": ["1x NVIDIA H200, driver 570.1 (lock)"],
+                "trl1.16-torch2.11-cu130": ["1x NVIDIA H100 80GB HBM3, driver 580.159.04 (image)"],
+            },
+            "trl1.13-cu128", "its lock is certified on 1x NVIDIA H200, driver 570.1; not certified for this machine",
+        ),
+        (
+            [Gpu("NVIDIA A100-SXM4-80GB", "580.95.05", (8, 0))],
+            {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)", "1x NVIDIA Made-Up, driver 580.1 (image)"]},
             "trl1.16-cu130", "the newest that fits; not certified for it yet",
         ),
     ],

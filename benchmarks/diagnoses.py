@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measured = doctor.measure(path)
         batch = batches.setdefault(path.stem, {"name": path.stem, **dict.fromkeys(LOOKS)})
         batch.update({"reports": measured["cases"], "causes": measured["positives"], "others": measured["negatives"]})
+        batch["unnamed"] = measured["unnamed"]
         score = {key: measured[key] for key in KEPT}
         if options.look != "now" and batch[options.look] is not None:
             raise errors.BadInputError(f"this look at {path.stem} is recorded", next_step=f"{COMMAND} {path}")

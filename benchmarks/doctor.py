@@ -66,6 +66,12 @@ class Result:
         return bool(self.report.get("culprit_version_stated") or self.report.get("error"))
 
     @property
+    def unnamed(self) -> bool:
+        """Does neither its error nor its list of packages name a culprit, so that only who knows the thread can?"""
+        said = _plain(" ".join([self.report.get("error") or "", *(self.report.get("packages") or {})]))
+        return not any(_plain(culprit["package"]) in said for culprit in self.report.get("culprit") or ())
+
+    @property
     def place(self) -> int:
         """The place of the first right finding, from 1; 0 for none."""
         places = (place for place, finding in enumerate(self.findings, start=1) if right(finding, self.report))
@@ -196,6 +202,7 @@ def _summary(results: list[Result]) -> dict[str, Any]:
         "cases": len(results),
         "positives": len(positives),
         "negatives": len(negatives),
+        "unnamed": sum(result.unnamed for result in positives),
         "top1": round(len(first) / len(positives), 4) if positives else None,
         "top3": round(len(third) / len(positives), 4) if positives else None,
         "top1_only_possible": sum(not result.findings[0].sure for result in first),
@@ -232,6 +239,11 @@ def _costs(results: list[Result], reading: float) -> dict[str, Any]:
     peak = int(status["VmHWM"].removesuffix(" kB"))
     shipped = sum(path.stat().st_size for path in (ROOT / "doctor").rglob("*") if path.suffix in SHIPPED)
     return {"seconds_per_step": slow, "memory_mib": round(peak / 1024), "shipped_kib": round(shipped / 1024)}
+
+
+def _plain(text: str) -> str:
+    """In lower case, with the hyphens that distributions have and modules do not."""
+    return text.lower().replace("_", "-")
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -48,7 +48,8 @@ def results(project: Project) -> str:
 
 
 def _row(name: str, batch: records.Batch, kind: str, score: records.Score) -> list[str]:
-    reports = f"{batch.causes} with a culprit, {batch.others} without"
+    nowhere = f" (nowhere named in {batch.unnamed})" if batch.unnamed else ""
+    reports = f"{batch.causes} with a culprit{nowhere}, {batch.others} without"
     return [
         name, reports, kind, _percent(score.mends_top1), _percent(score.mends_top3), _percent(score.top1),
         _percent(score.confident_wrong), f"{score.confident_on_negatives} of {batch.others}",

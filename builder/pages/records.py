@@ -55,6 +55,7 @@ class Batch(Model):
     reports: Count
     causes: Count
     others: Count
+    unnamed: Count | None = None
     first: Score | None
     unseen: Score | None
     now: Score | None

@@ -32,6 +32,21 @@ def report(**more: Any) -> dict[str, Any]:
     return {**usual, **more}
 
 
+@pytest.mark.parametrize(
+    ("more", "unnamed"),
+    [
+        ({}, False),  # among the packages
+        ({"packages": {}}, True),
+        ({"packages": {}, "error": "File site-packages/trl/trainer.py"}, False),
+        ({"packages": {"trl-tools": "1"}, "error": None, "culprit": [{**TRL[0], "package": "flash-attn"}]}, True),
+        ({"packages": {}, "error": "Flash_Attn is broken", "culprit": [{**TRL[0], "package": "flash-attn"}]}, False),
+        ({"packages": {}, "culprit": []}, True),
+    ],
+)
+def test_a_report_may_name_its_culprit_nowhere(more: dict[str, Any], unnamed: bool) -> None:
+    assert doctor.Result(report(**more), [], 0.0, [], {}).unnamed is unnamed
+
+
 def test_the_first_command_is_followed_and_without_one_the_first_remedy() -> None:
     command = "uv pip install --python /opt/venv/bin/python 'trl>=0.14,<0.16' peft"
     assert mended.recommended(finding(commands=["uv pip uninstall x", command])) == {"trl": "<0.16,>=0.14", "peft": "*"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -12,6 +13,8 @@ from builder.base.project import Project
 from builder.upgrade.watch import git
 
 REMOTE = "origin"
+# An alias of ~/.ssh/config has no dot: the program does not know it.
+HOST = re.compile(r"(?:\w+://)?(?:[^@/]*@)?([\w-]+(?:\.[\w-]+)+)[:/]")
 PROGRAMS = {"gh": "https://cli.github.com", "glab": "https://gitlab.com/gitlab-org/cli"}
 
 
@@ -32,7 +35,21 @@ def program(home: Project) -> str:
             next_step=f"install {first} ({PROGRAMS[first]}) and log in: {first} auth login; "
             "or vetted watch without --open",
         )
+    _require_login(home, installed[0], address)
     return installed[0]
+
+
+def _require_login(home: Project, forge: str, address: str) -> None:
+    """Raises MissingToolError unless the program says that it is logged in to the host of `address`."""
+    named = HOST.match(address)
+    host = named[1] if named else ""
+    status = process.run([forge, "auth", "status", *(["--hostname", host] if host else [])], cwd=home.root)
+    if status.returncode != 0:
+        raise errors.MissingToolError(
+            f"{forge} is not logged in{f' to {host}' if host else ''}; nothing is tried without it",
+            cause=f"{forge} auth status failed: {next(iter(status.output.strip().splitlines()), 'it said nothing')}",
+            next_step=f"{forge} auth login{f' --hostname {host}' if host else ''}; or vetted watch without --open",
+        )
 
 
 def open_(home: Project, forge: str, branch: str, expected: str, subject: str, verdict: Path) -> str:

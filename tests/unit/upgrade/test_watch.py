@@ -208,6 +208,7 @@ FORGE = """\
 #!/bin/sh
 echo "$0 $*" >> "$FORGE_LOG"
 case "$2" in
+    status) [ -e "$FORGE_LOG.out" ] || exit 0; echo "You are not logged into any GitHub hosts."; exit 1 ;;
     view) [ -e "$FORGE_LOG.open" ] && echo '{"state": "OPEN"}' && exit 0; exit 1 ;;
     *) touch "$FORGE_LOG.open"; echo https://forge.example.org/pull/7 ;;
 esac
@@ -240,6 +241,30 @@ def test_a_request_is_opened_once_and_then_brought_up_to_date(watching: Watch, f
     make_wheel(watching.small.wheelhouse, "tiny-lib", "2.1", {"tiny_lib.py": LIBRARY})
     assert watching.command(watching.small.root, "watch", TINY, "--engine", "host", "--open").code == 0
     assert f"pr edit {BRANCH}" in forge.read_text()
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("git@github.com:team/vetted.git", "github.com"),
+        ("https://me@github.example.org/team/vetted.git", "github.example.org"),
+        ("ssh://git@github.example.org:22/team/vetted.git", "github.example.org"),
+        ("github-work:team/vetted.git", ""),
+    ],
+)
+def test_without_a_login_it_fails_before_any_work(watching: Watch, forge: Path, address: str, host: str) -> None:
+    watching.git("remote", "set-url", "origin", address)
+    forge.with_name("called.out").touch()
+    answer = watching.command(watching.small.root, "watch", TINY, "--engine", "host", "--open")
+    assert answer.code == 4
+    to, option = (f" to {host}", f" --hostname {host}") if host else ("", "")
+    assert answer.err.splitlines() == [
+        f"vetted: gh is not logged in{to}; nothing is tried without it",
+        "usual cause: gh auth status failed: You are not logged into any GitHub hosts.",
+        f"next: gh auth login{option}; or vetted watch without --open",
+    ]
+    assert forge.read_text().endswith(f"/gh auth status{option}\n")
+    assert watching.git("branch", "--format=%(refname:short)") == "main"
 
 
 def test_without_a_program_it_fails_before_any_work(watching: Watch, forge: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from builder.base.project import Project
 from builder.certify import certificate, judgement
 from builder.certify.assessment import Assessments
 from builder.certify.certificate import Resource, Statement
-from builder.commands.common import AsJson, EngineName, OneStack, print_json
+from builder.commands.common import AsJson, OneStack, print_json
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 
@@ -23,9 +24,18 @@ WIDE = 400  # characters of a certificate that are shown in one line
 WHOLE = 5  # certificates of a stack that are shown with all numbers; of more, each has a line
 
 
+class Engine(StrEnum):
+    """What a certificate can be earned with."""
+
+    docker = "docker"
+    host = "host"
+    chroot = "chroot"
+    kubernetes = "kubernetes"
+
+
 def show_(
     name: OneStack,
-    engine_name: Annotated[EngineName | None, typer.Option("--engine", show_default="all")] = None,
+    engine_name: Annotated[Engine | None, typer.Option("--engine", show_default="all")] = None,
     only: Annotated[
         str | None,
         typer.Option("--certificate", metavar="NAME", help="Only this one, such as cpu-docker.", show_default=False),

@@ -28,8 +28,9 @@ def result(name: str, outcome: Any = "failed") -> ProbeResult:
     [
         ({"trl": "0.29.0", "transformers": "5.2.0"}, "gradient-accumulation", ["VETTED-0159"]),
         ({"trl": "0.29.0", "transformers": "5.5.4"}, "gradient-accumulation", []),
-        ({"trl": "1.9.0", "transformers": "5.14.1"}, "interactions", ["VETTED-0160", "VETTED-0161"]),
-        ({"trl": "1.12.0", "transformers": "5.16.1"}, "interactions", []),
+        ({"trl": "1.9.0", "transformers": "5.14.1"}, "interactions", ["VETTED-0160", "VETTED-0161", "VETTED-0174"]),
+        ({"trl": "1.12.0", "transformers": "5.16.1"}, "interactions", ["VETTED-0174"]),
+        ({"trl": "1.14.2", "transformers": "5.19.0"}, "interactions", []),
     ],
 )
 def test_an_advisory_explains_its_probe_in_its_versions(versions: dict[str, str], probe: str, why: list[str]) -> None:

@@ -7,7 +7,7 @@ from doctor.case import Case
 from doctor.checks import registry
 from doctor.finding import Finding
 from doctor.know import cuda
-from doctor.read import context
+from doctor.read import context, symptoms
 
 # Checks that an advisory about the same packages explains better.
 EXPLAINED = ("moved-name", "missing-name", "requires-dist", "trl-vllm-range", "reported")
@@ -48,8 +48,8 @@ def _add_machine(case: Case) -> None:
         facts.setdefault("driver", machine.driver)
     if machine.gpus is not None:
         facts.setdefault("gpus", str(machine.gpus))
-    if machine.gpu_models:
-        facts.setdefault("gpu_model", ", ".join(machine.gpu_models))
+    if models := machine.gpu_models or symptoms.gpu_models(case.error):
+        facts.setdefault("gpu_model", ", ".join(models))
     if machine.inspected:
         facts.setdefault("compiler", machine.compiler is not None)
     torch_cuda = cuda.of_torch(case.environment)

@@ -44,6 +44,11 @@ UNQUOTED = tuple(
     )
 )
 PACKAGES = re.compile(r'File "([^"\n]{1,500}?[\\/](?:site|dist)-packages)[\\/]')
+# "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB", "GeForce RTX 3090 Ti"; not "NVIDIA CUDA 12" or "NVIDIA driver".
+GPU = re.compile(
+    r"\b(?:(?:NVIDIA|Tesla|GeForce|Quadro) )+(?:(?:RTX|GTX|TITAN) (?:PRO )?\w+|[A-Z]{1,2}\d{1,4}\w?(?:-\w+)*)"
+    r"(?: (?:Ti|SUPER|PCIe|NVL|Ada|\d+GB|HBM\d\w*)\b)*"
+)
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -123,6 +128,11 @@ def plain(text: str) -> str:
     if len(lines) > KEPT + TAIL:
         lines = lines[:KEPT] + lines[-TAIL:]
     return "\n".join(_quoted(line) for line in _cut([line[:LONGEST] for line in lines]))
+
+
+def gpu_models(text: str) -> list[str]:
+    """The models of GPUs that a log names, in its order."""
+    return list(dict.fromkeys(GPU.findall(text)))
 
 
 def package_folders(text: str) -> list[str]:

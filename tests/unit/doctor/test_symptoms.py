@@ -31,6 +31,22 @@ def test_the_code_of_a_frame_stays_with_it(tmp_path: Path, end: str) -> None:
     assert "\n".join(lines) in symptoms.read(str(log))
 
 
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)", ["NVIDIA H100 80GB HBM3"]),
+        ("| 0 Tesla V100-SXM2-32GB Off |\n| 1 Tesla V100-SXM2-32GB Off |", ["Tesla V100-SXM2-32GB"]),
+        ("Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of", ["NVIDIA GeForce GTX 1080 Ti"]),
+        ("NVIDIA GeForce RTX 5090 with CUDA capability sm_120", ["NVIDIA GeForce RTX 5090"]),
+        ("NVIDIA RTX PRO 6000 and NVIDIA GB10", ["NVIDIA RTX PRO 6000", "NVIDIA GB10"]),
+        ("NVIDIA-SMI 580.95  Driver Version: 580.95  CUDA Version: 13.0", []),
+        ("The NVIDIA driver on your system is too old; see NVIDIA CUDA 12.4 and NVIDIA NCCL 2.28", []),
+    ],
+)
+def test_a_log_names_models_of_gpus(text: str, models: list[str]) -> None:
+    assert symptoms.gpu_models(text) == models
+
+
 PIP = """\
 Collecting flash-attn
   Downloading flash_attn-2.8.3.tar.gz (8.4 MB)

@@ -107,6 +107,8 @@ def _print(lock: Lock, statement: Statement, doubts: Sequence[str]) -> None:
         console.out.print(f"  {'issued':<9} {predicate.issued}, expires {predicate.expires}")
     for doubt in doubts:
         console.out.print(f"  not valid: {doubt}", style="yellow")
+    if not doubts:
+        console.out.print("  valid     for today's lock, suite and advisories")
     console.out.print(console.results_table(predicate.probes))
     for name, reason in predicate.notRun.items():
         console.out.print(text.line(f"not run: {name}: {reason}", WIDE))

@@ -99,6 +99,9 @@ def test_show_says_when_a_certificate_was_issued_and_that_it_expired(command: Co
     small.issue(probes=PROBES, day=day)
     shown = command(small.root, "show", TINY).out
     assert f"  not valid: it expired on {day + certificate.LIFETIME}: certify again" in shown.splitlines()
+    assert "  valid " not in shown
+    small.issue()
+    assert "  valid     for today's lock, suite and advisories" in command(small.root, "show", TINY).out.splitlines()
 
 
 def test_show_of_a_certificate_of_before_certificates_expired(command: Command, small: Small) -> None:

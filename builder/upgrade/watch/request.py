@@ -47,7 +47,7 @@ def _require_login(home: Project, forge: str, address: str) -> None:
     if status.returncode != 0:
         raise errors.MissingToolError(
             f"{forge} is not logged in{f' to {host}' if host else ''}; nothing is tried without it",
-            cause=f"{forge} auth status failed: {next(iter(status.output.strip().splitlines()), 'it said nothing')}",
+            cause=f"{forge} auth status failed: {' '.join(status.output.split())[:200] or 'it said nothing'}",
             next_step=f"{forge} auth login{f' --hostname {host}' if host else ''}; or vetted watch without --open",
         )
 

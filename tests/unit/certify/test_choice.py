@@ -131,6 +131,10 @@ H200, T4 = Gpu("NVIDIA H200", "580.95.05", (9, 0)), Gpu("Tesla T4", "580.95.05",
             {"trl1.13-cu128": ["1x NVIDIA H200, driver 580.1 (image)", "1x NVIDIA Made-Up, driver 580.1 (image)"]},
             "trl1.16-cu130", "the newest that fits; not certified for it yet",
         ),
+        (
+            [H200], {"trl1.13-cu128": ["1x NVIDIA Made-Up, driver 580.1 (image)"]},
+            "trl1.16-cu130", "the newest that fits; not certified for it yet",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_certified_nearest_to_the_machine_goes_first(

@@ -96,3 +96,16 @@ def test_a_driver_that_is_too_old_gets_the_torch_that_is_built_for_its_cuda(
     finding = only(reported(packages, OLD.format(cuda)), "cuda-driver")
     assert (finding.confidence, finding.commands) == (confidence, [f"uv pip install {command}"])
     assert bool(finding.decide) == (confidence == "possible")
+
+
+def test_the_gpu_is_the_machines_or_else_the_one_that_the_log_names() -> None:
+    error = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+
+    def confidence(log: str, machine: Machine) -> str:
+        found = diagnose.findings(reported({"torch": "2.11.0"}, f"{log}\n{error}", machine=machine))
+        return next((finding.confidence for finding in found if finding.rule == "VETTED-0118"), "")
+
+    volta = Machine(gpus=1, gpu_models=("Tesla V100-SXM2-32GB",))
+    assert confidence("GPU 0: NVIDIA H100 80GB HBM3", Machine()) == ""
+    assert confidence("GPU 0: Tesla V100-SXM2-32GB", Machine()) == "certain"
+    assert confidence("GPU 0: NVIDIA H100 80GB HBM3", volta) == "certain"

@@ -16,7 +16,7 @@ from builder.bundle.unbundle.manifest import Part
 
 CHUNK = 1 << 20
 # With the tracked files of this project, which go along, below the 64 MiB that a borrowed machine takes at once.
-PART_SIZE = "50M"
+PART_SIZE = "48M"
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 

@@ -35,7 +35,7 @@ class Machine(BaseModel):
         if not self.gpus:
             raise errors.VettedError(
                 "no GPU to certify on: nvidia-smi lists none in the pod",
-                cause="the node's container runtime does not give the driver's programs to containers",
+                cause="the node's container runtime does not mount the driver's nvidia-smi into /usr/bin of containers",
                 next_step="kubectl describe nodes; NVIDIA's container toolkit must be the default runtime",
             )
         return Hardware(self.cpu, self.cores, tuple(name for name, _ in self.gpus), self.gpus[0][1])

@@ -152,10 +152,21 @@ def test_the_input_of_the_supervisor_stays_open(tmp_path: Path) -> None:
     assert start(tmp_path, HELD)[1] == "[]\n"
 
 
-def test_the_gpus_of_a_pod_are_those_of_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "bin" / "nvidia-smi"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\nprintf 'NVIDIA H200, 570.86.15\\nNVIDIA H200, 570.86.15\\n'\n")
+SMI = "#!/bin/sh\nprintf 'NVIDIA H200, 570.86.15\\nNVIDIA H200, 570.86.15\\n'\n"
+
+
+@pytest.mark.parametrize("mounted", ["usr/bin/nvidia-smi", "usr/bin"])
+def test_the_gpus_of_a_pod_are_those_of_its_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: str
+) -> None:
+    """The node mounts its nvidia-smi into the pod: the file alone, or its folder."""
+    program = tmp_path / "usr" / "bin" / "nvidia-smi"
+    program.parent.mkdir(parents=True)
+    program.write_text(SMI)
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent))
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"31 24 8:1 / {tmp_path / mounted} ro,nosuid - ext4 /dev/sda1 rw\n")
+    script = manifest.SCRIPT.read_text().replace("/usr/bin/nvidia-smi", str(program))
+    (tmp_path / "pod.py").write_text(script.replace("/proc/self/mountinfo", str(mounts)))
+    monkeypatch.setattr(manifest, "SCRIPT", tmp_path / "pod.py")
     assert start(tmp_path, "pass")[0]["gpus"] == [["NVIDIA H200", "570.86.15"]] * 2

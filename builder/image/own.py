@@ -20,6 +20,12 @@ RECORDS = re.compile(
     r"|etc/alternatives/.*|var/lib/(systemd|pam)/.*|etc/pam\.d/.*|usr/share/info/dir"
 )
 
+# Where other layers and the suite lie, and what the loader and every Python run unasked: never a file of Debian's.
+NOT_DEBIANS = re.compile(
+    r"(opt|vetted|etc/vetted|usr/local|home)(/.*)?|etc/ld\.so\.preload"
+    r"|usr/lib/python3[.0-9]*/(site|user)customize(/.*|\.pyc?)"
+)
+
 
 def files(lock: Lock, folder: Path, description: str) -> None:
     """Write the files of the layer that no package has: what the image is, and the pins that keep it so.
@@ -55,11 +61,11 @@ def refuse(lock: Lock, archives: Mapping[str, Path]) -> None:
 
 def debian(base: Path, whole: Path, target: Path) -> None:
     """Write what a root filesystem has more than its base, as a tar file. Raises BadInputError where it has other
-    files in place of the base's.
+    files in place of the base's, or files where other layers lie: the tar file comes last, and would win.
 
     Above every file come the folders that lead to it: the layer says their owners and modes again.
     """
-    changed: list[str] = []
+    changed, strange = list[str](), list[str]()
     with tarfile.open(base) as old, tarfile.open(whole) as new, tarfile.open(target, "w") as layer:
         before = {_path(member.name): member for member in old}
         after = {_path(member.name): member for member in new}
@@ -70,6 +76,8 @@ def debian(base: Path, whole: Path, target: Path) -> None:
                 continue
             if there is not None and not RECORDS.fullmatch(path) and not (there.isdir() and member.isdir()):
                 changed.append(path)
+            if there is None and not member.isdir() and NOT_DEBIANS.fullmatch(path):
+                strange.append(path)
             added |= {path, *_above(path)}
         changed += [path for path in before.keys() - after.keys() if not RECORDS.fullmatch(path)]
         for path, member in after.items():  # in the order of the archive: a folder comes before what is in it
@@ -79,6 +87,13 @@ def debian(base: Path, whole: Path, target: Path) -> None:
         raise errors.BadInputError(
             f"own Debian packages change files of the base layer: {', '.join(sorted(changed)[: overlap.MOST])}",
             cause="a package diverts or replaces what another one has",
+            next_step="leave it out of `debian` in [extends]",
+        )
+    if strange:
+        raise errors.BadInputError(
+            f"own Debian packages bring files where other layers have theirs: "
+            f"{', '.join(sorted(strange)[: overlap.MOST])}",
+            cause="the package is not Debian's own: those leave /opt and /usr/local alone",
             next_step="leave it out of `debian` in [extends]",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.base import machine
 from builder.image import overlap
 from tests.conftest import make_wheel
 
@@ -91,3 +93,27 @@ def test_as_a_script_it_reads_the_layers_of_the_parent_alone(tmp_path: Path) -> 
     make_wheel(built, "other", "1.0", {"libraries.py": ""})
     assert run().returncode == 1
     assert "other-1.0-py3-none-any.whl brings another libraries.py than of_libraries" in run().stderr
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "lib/core.py", "./lib//core.py", "own-1.0.data/platlib/lib/core.py", "own-1.0.data/scripts/tool",
+        "own-1.0.data/data/lib64/python3.11/site-packages/lib/core.py", "own-1.0.data/headers/own.h",
+        "own-1.0.data/data/share/own.txt", "foo.data/purelib/lib/core.py", "lib/core.py.data/x",
+    ],
+)  # fmt: skip
+def test_files_are_where_the_installer_puts_them(tmp_path: Path, path: str) -> None:
+    """uv itself installs the wheel: what it writes, and nothing else, is what is compared."""
+    wheel, _ = make_wheel(tmp_path / "own", "own", "1.0", {path: "x = 1\n"})
+    environment, bare = tmp_path / "venv", {"PATH": "/usr/bin:/bin", "UV_NO_CONFIG": "1"}
+    python, uv = str(environment / "bin" / "python"), [machine.uv_binary(), "--quiet", "--offline", "--no-cache"]
+    subprocess.run([*uv, "venv", "--no-project", "--python", sys.executable, str(environment)], env=bare, check=True)
+    before = {file for file in environment.rglob("*") if file.is_file()}
+    install = [*uv, "pip", "install", "--no-deps", "--no-index", "--python", python, str(wheel)]
+    subprocess.run(install, env=bare, check=True, capture_output=True)
+    written = {file for file in environment.rglob("*") if file.is_file()} - before
+    plain = {re.sub(r"(lib|include)(64)?/(site/)?python3[.]\d+/", r"\1/\3", str(file.relative_to(environment)))
+             for file in written if ".dist-info" not in str(file) and file.name != ".lock"}  # fmt: skip
+    (said,) = (file.path for file in overlap._files(wheel) if ".dist-info" not in file.path)
+    assert plain == {said.replace("site-packages/", "lib/site-packages/", 1) if said.startswith("site") else said}

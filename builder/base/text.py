@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 import unicodedata
+from pathlib import PurePath
 
 UNPRINTABLE = "�"
 LONGEST = 2000  # characters of one line
@@ -31,6 +33,13 @@ def line(text: str, most: int = LONGEST) -> str:
     # Cut before and after, so that ten megabytes are neither processed nor shown.
     shown = printable(" ".join(text[: 4 * most].splitlines())).replace("\t", " ")
     return shown if len(shown) <= most and len(text) <= 4 * most else f"{shown[: most - 1]}…"
+
+
+def word(value: object) -> str:
+    """Foreign text or a path as one word of a shell command that a person copies: quoted where a shell would read more
+    than a word, without control characters, and a path never an option."""
+    shown = line(str(value))
+    return shlex.quote(f"./{shown}" if isinstance(value, PurePath) and shown.startswith("-") else shown)
 
 
 def markdown(text: str) -> str:

@@ -45,8 +45,8 @@ def verify_(
         str,
         typer.Argument(
             metavar="REF",
-            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder or an OCI layout; or a run, "
-            "such as runs/20261121-101500.",
+            help="HOST/PATH:TAG or HOST/PATH@sha256:…; with --offline a carried folder or an OCI layout; or a training "
+            "run, by a path that begins with runs/, /, ./ or ../.",
             show_default=False,
         ),
     ],
@@ -74,17 +74,13 @@ def verify_(
     Of an image, signatures, release, subject, lock, suite, expiry and advisories are checked; of a run, that its
     certificate is about these files and follows from the numbers of every step. Any doubt or alarm exits with 1.
     """
-    if not offline and (run := training.found(project.find(), reference)):
-        _report_run(training.judge(project.find(), run), as_json=as_json)
-        return
     if policy and (key or hardware):
         raise typer.BadParameter("the policy names keys and hardware", param_hint="--key" if key else "--hardware")
-    if not offline and reference.startswith(("runs/", "./", "../", "/")):
-        raise errors.BadInputError(
-            f"{reference} is not the folder of a training run",
-            cause="a misspelt name, or a carried folder, which needs --offline",
-            next_step="ls runs",
-        )
+    if not offline and training.is_path(reference):
+        options = {"--key": key, "--hardware": hardware, "--policy": policy, "--rebuild": rebuild_}
+        _run(reference, [name for name, value in options.items() if value], as_json=as_json)
+        return
+    image = None if offline else _reference(reference, insecure)
     if not key and not policy and not rebuild_:
         raise typer.BadParameter("it is required, or --policy or --rebuild", param_hint="--key")
     if hardware and not key:
@@ -94,11 +90,26 @@ def verify_(
         accepted = _rule(home, policy, scratch) if policy else None
         public = keys.trusted(home, accepted.keys if accepted else key or [])
         checks = Checks(public, hardware, rebuild_, accepted)
-        if offline:
+        if image is None:
             verdict, rebuilt = _carried(home, reference, checks, scratch)
         else:
-            verdict, rebuilt = _published(home, _reference(reference, insecure), checks, scratch, allow_rollback)
+            verdict, rebuilt = _published(home, image, checks, scratch, allow_rollback)
     _report(reference, verdict, rebuilt, as_json=as_json)
+
+
+def _run(path: str, options: Sequence[str], *, as_json: bool) -> None:
+    """Judge a training run. Nothing of it is signed: what asks for more than its own numbers is refused."""
+    home = project.find()
+    run = training.found(home, path)
+    if run is None:
+        raise errors.BadInputError(
+            f"{path} is not the folder of a training run",
+            cause="a misspelt name, or a carried folder, which needs --offline",
+            next_step="ls runs",
+        )
+    if options:
+        raise typer.BadParameter(f"{path} is a training run, and this is for images", param_hint=options[0])
+    _report_run(training.judge(home, run), as_json=as_json)
 
 
 def _rule(home: Project, policy: Path, scratch: Path) -> Rule:
@@ -149,11 +160,13 @@ def _published(
 
 
 def _reference(reference: str, insecure: bool) -> Reference:
-    if Path(reference).is_dir():
-        raise typer.BadParameter(f"{reference} is a folder: add --offline", param_hint="REF")
+    """The image of this name, whatever folders there are."""
     try:
         return parse_reference(reference, insecure=insecure)
     except ValueError as error:
+        if Path(reference).is_dir():
+            what = f"{reference} is a folder, not an image. A training run: {text.word(f'./{reference}')}; "
+            raise typer.BadParameter(f"{what}a carried folder: add --offline", param_hint="REF") from error
         raise typer.BadParameter(str(error), param_hint="REF") from error
 
 
@@ -204,7 +217,7 @@ def _report_run(verdict: RunVerdict, *, as_json: bool) -> None:
     if as_json:
         fields = ("folder", "good", "doubts", "alarms", "advice", "notes")
         predicate = verdict.statement.predicate.model_dump(mode="json")
-        print_json({**{name: getattr(verdict, name) for name in fields}, "predicate": predicate})
+        print_json({"kind": "run", **{name: getattr(verdict, name) for name in fields}, "predicate": predicate})
     else:
         for line, style in run_lines(verdict):
             console.out.print(line, style=style)
@@ -216,7 +229,7 @@ def run_lines(verdict: RunVerdict) -> Iterator[tuple[str, str]]:
     """What a person reads of a run, each line with its style."""
     predicate = verdict.statement.predicate
     steps, image = predicate.steps, predicate.image
-    yield text.line(verdict.folder), "bold"
+    yield text.line(f"training run {verdict.folder}"), "bold"
     if image:
         yield text.line(f"  image     {image[0]}@{image[1]}"), ""
     judged = f"{steps.get('first')} to {steps.get('last')}, {len(verdict.statement.subject)} files"
@@ -247,8 +260,8 @@ def _temporary() -> Iterator[Path]:
 
 def _as_json(verdict: Verdict) -> dict[str, object]:
     return {
-        "reference": verdict.reference, "image": verdict.image, "good": verdict.good, "stack": verdict.stack,
-        "lock": verdict.lock, "doubts": list(verdict.doubts), "notes": list(verdict.notes),
+        "kind": "image", "reference": verdict.reference, "image": verdict.image, "good": verdict.good,
+        "stack": verdict.stack, "lock": verdict.lock, "doubts": list(verdict.doubts), "notes": list(verdict.notes),
         "certificates": [
             {
                 "hardware": certificate.hardware, "issued": str(certificate.statement.predicate.issued),

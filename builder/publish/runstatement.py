@@ -67,13 +67,14 @@ class Predicate(_Model):
 
 
 class Row(BaseModel):
-    """A check in the monitor's table, as far as it is read. `recovers`: see runtime/monitor/checks.py."""
+    """A check in the monitor's table, as far as it is read. `needs`, `recovers`: see runtime/monitor/checks.py."""
 
     name: str
     column: str
     asks: str
     level: Literal["advice", "alarm"]
     at_most: float
+    needs: str = ""
     recovers: bool = False
 
     def broken_by(self, value: float) -> bool:
@@ -82,10 +83,11 @@ class Row(BaseModel):
 
 
 class Table(NamedTuple):
-    """The monitor's table of checks, and its digest."""
+    """The monitor's table of checks, its digest, and what the monitor cannot see in any run."""
 
     rows: list[Row]
     digest: str
+    blind: tuple[str, ...]
 
 
 class RunStatement(_Model):

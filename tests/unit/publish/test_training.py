@@ -79,6 +79,7 @@ def test_a_link_is_no_file_of_the_run(finished: Path, tmp_path: Path) -> None:
 def failing(folder: Path) -> None:
     """Make the run one with an alarm, honestly certified."""
     record.add(folder, 0, {"step": 4, "rank": 0, "gradient_angle": 1.9})
+    summarise(folder)
     assert certificate.write(folder) == "FAILED"
 
 
@@ -96,6 +97,7 @@ def test_an_alarm_that_ended_is_judged_as_the_monitor_judges_it(finished: Path, 
         numbers = {} if value is None else {"signal_never": value}
         record.add(finished, 0, {"step": step, "rank": 0, **numbers})
     record.add(finished, 1, {"step": 1, "rank": 1, "signal_never": 0})
+    summarise(finished)
     assert certificate.write(finished) == result
     assert doubts(finished) == ""
     change(finished, lambda document: document["predicate"].update(result="PASSED"))
@@ -105,6 +107,7 @@ def test_an_alarm_that_ended_is_judged_as_the_monitor_judges_it(finished: Path, 
 def test_an_alarm_must_be_over_on_every_rank(finished: Path) -> None:
     for rank, value in ((0, 5), (1, 5), (0, 0)):
         record.add(finished, rank, {"step": 4 + (value == 0), "rank": rank, "signal_never": value})
+    summarise(finished)
     assert certificate.write(finished) == "FAILED"
     assert doubts(finished) == ""
 
@@ -112,6 +115,7 @@ def test_an_alarm_must_be_over_on_every_rank(finished: Path) -> None:
 @pytest.mark.parametrize("edit", [{"worst": 5.0}, {"first": 2}, {"at_most": 40.0}])
 def test_a_number_that_was_edited_is_noticed(finished: Path, edit: dict[str, float]) -> None:
     record.add(finished, 0, {"step": 4, "rank": 0, "signal_never": 10_000})
+    summarise(finished)
     assert certificate.write(finished) == "FAILED"
     assert doubts(finished) == ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.monitor import certificate, record
+from runtime.monitor import certificate, judge, record
 
 DIGEST = "ab" * 32
 
@@ -28,8 +28,11 @@ def finished(tmp_path: Path) -> Path:
 
 def summarise(folder: Path, failure: str = "") -> None:
     """What the monitor writes at the end of training."""
+    absent = {"vllm": "no vLLM"}
+    outcomes = {result.check.name: result.outcome for result in judge.results(record.read(folder), absent)}
     summary = {
-        "absent": {"vllm": "no vLLM"}, "failure": failure, "share_of_time": 0.001, "versions": {"trl": "1.16.0"},
+        "absent": absent, "outcomes": outcomes, "failure": failure, "share_of_time": 0.001,
+        "versions": {"trl": "1.16.0"},
         "machine": {"cpu": "EPYC", "cores": 2, "gpus": []}, "arguments": {"beta": 0.0},
         "model": {"name": "tiny", "config": DIGEST, "parameters": 100}, "data": {"rows": 4, "sha256": DIGEST},
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -28,8 +29,8 @@ def policy_(
     home = project.find()
     with tempfile.TemporaryDirectory(prefix="vetted-") as temporary, console.spinner("reading suites and locks"):
         resolved = rule.of(home, policyfile.read(policy), policy.absolute().parent, Path(temporary))
-    keys.trusted(home, resolved.keys)
-    files = _files(resolved)
+        public = keys.write(keys.trusted(home, resolved.keys), Path(temporary))
+        files = _files(dataclasses.replace(resolved, keys=public))
     stale = [name for name, text in files.items() if not _is(output / name, text)]
     for name in stale if not check else ():
         output.mkdir(parents=True, exist_ok=True)

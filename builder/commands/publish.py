@@ -58,14 +58,14 @@ def publish_(
             raise typer.BadParameter(str(error), param_hint="--timestamp-server") from error
     home = project.find()
     lock = lockfile.load(home, name)
-    of_runner = keys.trusted(home, [runner_key])[0] if runner_key else None
+    of_runner = keys.trusted(home, [runner_key] if runner_key else [])
     with home.holding(name) as scratch:
         refuse(name, audit.stale(lock))
         built = build.needed(home, lock)
         with console.Working(name) as work:
             publication = publish.publish(
-                home, lock, built, repository, key, scratch, lambda what: work.step(BuildStep(0, 0, what)), of_runner,
-                timestamp_server,
+                home, lock, built, repository, key, scratch, lambda what: work.step(BuildStep(0, 0, what)),
+                next(iter(keys.write(of_runner, scratch)), None), timestamp_server,
             )  # fmt: skip
             (own := scratch / "platforms").mkdir()
             index = platforms.publish(

@@ -27,6 +27,7 @@ from builder.image.build import Built
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from builder.publish import dotenv, keys, publish, registry, standalone, verify
+from builder.publish.keys import PublicKey
 from builder.publish.reference import Reference, Repository
 from builder.publish.standalone import Written
 
@@ -64,7 +65,7 @@ class Request:
     """Where the image comes from, and where it is written: `into` a folder, or to .env."""
 
     repository: Repository | None
-    public: Sequence[Path]
+    public: Sequence[PublicKey]
     into: Path | None
     overlays: dotenv.Overlays
     allow_rollback: bool
@@ -120,8 +121,9 @@ def use_(
 
 def _pin(home: Project, lock: Lock, request: Request) -> Chosen:
     """Get the image and its certificates, and write it where it was asked for."""
-    name, repository, public = lock.name, request.repository, request.public
+    name, repository = lock.name, request.repository
     with home.holding(name) as scratch:
+        public = keys.write(request.public, scratch)
         statements: Iterable[Statement] = certificate.of_stack(home, name).values()
         if repository:
             image, published = _published(home, name, repository, public, scratch, request.allow_rollback)

@@ -88,7 +88,7 @@ def verify_(
     home = project.find()
     with _temporary() as scratch:
         accepted = _rule(home, policy, scratch) if policy else None
-        public = keys.trusted(home, accepted.keys if accepted else key or [])
+        public = keys.write(keys.trusted(home, accepted.keys if accepted else key or []), scratch)
         checks = Checks(public, hardware, rebuild_, accepted)
         if image is None:
             verdict, rebuilt = _carried(home, reference, checks, scratch)

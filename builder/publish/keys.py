@@ -1,7 +1,7 @@
 """Public keys: which one a file holds, and which are revoked.
 
-A key is named by the sha256 of its DER encoding, which `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum`
-prints. keys/revoked.txt lists revoked keys, one a line; VETTED_REVOKED_KEYS names a second such file.
+A key is named by the sha256 of its one DER encoding: `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum`
+prints it. keys/revoked.txt lists revoked keys, one a line; VETTED_REVOKED_KEYS names a second such file.
 """
 
 from __future__ import annotations
@@ -9,70 +9,104 @@ from __future__ import annotations
 import base64
 import os
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors
-from builder.base.project import Project, sha256
+from builder.base.project import Project
+from builder.publish import der
 
 BLOCK = re.compile(rb"-----BEGIN PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----")
 LARGEST = 64 << 10  # bytes of a file with a key
 REVOKED, VARIABLE = "keys/revoked.txt", "VETTED_REVOKED_KEYS"
 
 
-def trusted(project: Project, files: Sequence[Path]) -> tuple[Path, ...]:
-    """The absolute paths of these public keys. Raises BadInputError when one is revoked, or no public key."""
-    for path in files:
-        refuse_revoked(project, path)
-    return tuple(path.absolute() for path in files)
+@dataclass(frozen=True)
+class PublicKey:
+    """A public key as it was read, once; `der` is its one encoding. Nothing else of its file is ever used."""
+
+    der: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of the key, in hexadecimal."""
+        return der.fingerprint(self.der)
+
+    @property
+    def pem(self) -> str:
+        """The key as cosign writes it."""
+        lines = textwrap.wrap(base64.b64encode(self.der).decode(), 64)
+        return "\n".join(["-----BEGIN PUBLIC KEY-----", *lines, "-----END PUBLIC KEY-----", ""])
 
 
-def refuse_revoked(project: Project, path: Path) -> None:
-    """Raises BadInputError when a file contains a revoked key, or none at all."""
-    digest = fingerprint(path)
+def trusted(project: Project, files: Sequence[Path]) -> tuple[PublicKey, ...]:
+    """These public keys. Raises BadInputError when one is revoked, or no public key."""
+    return tuple(refuse_revoked(project, path) for path in files)
+
+
+def write(keys: Sequence[PublicKey], folder: Path) -> tuple[Path, ...]:
+    """Write keys that were read into a folder of their own, for cosign: a file that was replaced since is not read."""
+    (target := folder / "keys").mkdir(exist_ok=True)
+    files = tuple(target / f"cosign-{number}.pub" for number in range(1, len(keys) + 1))
+    for path, key in zip(files, keys, strict=True):
+        path.write_text(key.pem, encoding="ascii")
+    return files
+
+
+def refuse_revoked(project: Project, path: Path) -> PublicKey:
+    """The key in a file. Raises BadInputError when it is revoked, or when there is none."""
+    key = read(path)
     for where, revoked in _revoked(project):
-        if digest == revoked:
+        if key.fingerprint == revoked:
             raise errors.BadInputError(
-                f"the key in {path} is revoked: sha256 {digest} is in {where}",
+                f"the key in {path} is revoked: sha256 {revoked} is in {where}",
                 cause="it was lost or stolen, or another one took its place",
                 next_step="ask whoever publishes the images for the new cosign.pub",
             )
+    return key
 
 
-def fingerprint(path: Path) -> str:
-    """The sha256 of the one public key in a file, in hexadecimal. Raises BadInputError when there is none."""
+def read(path: Path) -> PublicKey:
+    """The one public key in a file. Raises BadInputError when there is none, or one in an encoding of its own."""
     try:
         with path.open("rb") as file:
-            text = file.read(LARGEST)
+            content = file.read(LARGEST + 1)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise errors.BadInputError(
             f"there is no public key {path}",
             next_step="ask whoever published the image for cosign.pub; a key pair: cosign generate-key-pair",
         ) from error
-    if b"PRIVATE KEY" in text:
+    if b"PRIVATE KEY" in content:
         raise errors.BadInputError(
             f"{path} is a private key: it signs, and must stay where it signs", next_step="--key cosign.pub"
         )
-    if b"-----BEGIN PUBLIC KEY-----" not in text:
+    if b"-----BEGIN PUBLIC KEY-----" not in content:
         raise errors.BadInputError(
             f"{path} is not a public key of cosign's: no PEM block PUBLIC KEY in it", next_step="--key cosign.pub"
         )
-    blocks = BLOCK.findall(text)
+    blocks = BLOCK.findall(content)
     try:
-        if len(blocks) != 1 or text.count(b"-----BEGIN ") != 1:
-            raise ValueError("not one key")
-        return sha256(base64.b64decode(b"".join(blocks[0].split()), validate=True)).removeprefix("sha256:")
+        if len(content) > LARGEST:
+            raise ValueError("the file is too large")  # what is not read could hold another key
+        if len(blocks) != 1 or content.count(b"-----BEGIN ") != 1:
+            raise ValueError("it is not one key")
+        key = PublicKey(base64.b64decode(b"".join(blocks[0].split()), validate=True))
+        der.check(key.der)
+        return key
     except ValueError as error:
         raise errors.BadInputError(
-            f"{path} cannot be read as a public key",
-            cause="the file was cut short, or holds more than one key",
-            next_step="one key a file; --key may be given more than once",
+            f"{path} cannot be read as a public key: {error}",
+            cause="the file was cut short, holds more than one key, or a key that is not encoded as cosign encodes it",
+            next_step="one key a file, as cosign wrote it; --key may be given more than once",
         ) from error
 
 
 def _revoked(project: Project) -> Iterator[tuple[str, str]]:
     """Every revoked key, by its file as a person would name it. Raises BadInputError."""
-    files = [project.root / REVOKED] if (project.root / REVOKED).exists() else []
+    # A link that leads nowhere is a list that cannot be read, not an empty one.
+    files = [project.root / REVOKED] if os.path.lexists(project.root / REVOKED) else []
     if named := os.environ.get(VARIABLE):
         files.append(Path(named))
     for path in files:

@@ -20,8 +20,9 @@ from tests import parts
 from tests.conftest import GOOD_RUN, TINY, Small
 from tests.registry.conftest import advise
 from tests.unit.conftest import Command
+from tests.unit.publish import keyfiles
 
-KEY = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----\n"
+KEY = keyfiles.pem(keyfiles.ELLIPTIC)
 
 
 def write(small: Small, text: str = "") -> Path:

@@ -133,8 +133,10 @@ def write(path: Path, data: str | bytes, scratch: Path) -> None:
             raise
         # The state is on another disk than the project: rename from beside the target instead.
         beside = path.with_name(f".{path.name}.partial")
+        beside.unlink(missing_ok=True)  # where others can write, it might be a link
         try:
-            shutil.copyfile(partial, beside)
+            with beside.open("xb") as file:
+                file.write(content)
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)

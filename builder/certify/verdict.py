@@ -7,6 +7,7 @@ the host judges and writes the verdict; preflight only compares it with the imag
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from builder.lock.lockfile import Lock
 
 # The file, and the folder of the certificates beside it, where runtime/ looks for them.
 VERDICT, CERTIFICATES = "certificates.json", "certificates"
+NUMBERED = re.compile(r"[0-9]+\.json")  # the names of files in CERTIFICATES
 
 
 def folder(project: Project, stack: str) -> Path:
@@ -57,5 +59,6 @@ def write(
     (target / CERTIFICATES).mkdir(parents=True, exist_ok=True)
     write_file(target / VERDICT, json.dumps(document, indent=2, ensure_ascii=False) + "\n", scratch)
     conditional.write(project, lock, target, scratch)
-    for path in {*(target / CERTIFICATES).iterdir()} - {target / CERTIFICATES / name for name in names}:
-        path.unlink()
+    for path in (target / CERTIFICATES).iterdir():
+        if NUMBERED.fullmatch(path.name) and path.name not in names:  # the folder may be a user's own
+            path.unlink()

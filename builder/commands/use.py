@@ -164,9 +164,8 @@ def _next(folder: Path, published: bool) -> None:
     """The next steps after a user's own compose.yaml was written."""
     where = shlex.quote(str(folder))
     console.out.print(f"  {standalone.FOLDER}/ has the certificates, runs/ will have the results")
-    console.out.print(
-        f"next: cd {where}; git add {standalone.FILE} {standalone.FOLDER} runs; docker compose run --rm train"
-    )
+    committed = f"{standalone.FILE} {standalone.FOLDER} {standalone.CACHE} runs"
+    console.out.print(f"next: cd {where}; git add {committed}; docker compose run --rm train")
     if standalone.committed_by_accident(folder):
         console.note(f".env is for this machine alone: echo .env >> {where}/.gitignore")
     if not published:

@@ -29,7 +29,7 @@ IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of files
 # Beside the image: the script that people run, and what the container mounts.
 LOAD, JUDGED = "load", "judged"
-CACHE = "runs/.huggingface"  # in runs/, where files may be added
+CACHE = folders.CACHE
 SCRIPT = Path(__file__).parent / "scripts" / "load.sh"
 
 

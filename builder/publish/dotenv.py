@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base import reading
+from builder.base import errors, reading
 from builder.base.project import Project, write
 from builder.intent.stack import Stack
 from builder.publish import hub
@@ -71,8 +72,20 @@ def machine(project: Project, ours: Path, *, network: bool, scratch: Path) -> bo
     return _replace(project, before, values, scratch)
 
 
+def refuse_link(project: Project) -> None:
+    """Raise StorageError for an .env that is a link: it would be lost, and its file may be of other programs too."""
+    target = path(project)
+    file = shlex.quote(str(target))
+    if target.is_symlink():
+        raise errors.StorageError(
+            f"{target} is a link, so it stays as it is",
+            next_step=f'cp --remove-destination "$(readlink -f {file})" {file}, which makes it a file here',
+        )
+
+
 def _read(project: Project) -> str:
     """The text of .env. Foreign bytes in it are kept as they are."""
+    refuse_link(project)
     target = path(project)
     return reading.content(target, ".env").decode(errors="surrogateescape") if target.exists() else ""
 
@@ -105,8 +118,11 @@ def _of_overlays(project: Project, before: str, device: str, user: str, overlays
 def _of_host(project: Project, before: str, user: str, ours: Path, *, network: bool) -> dict[str, str]:
     """The cache, and with a network the tokens and certificate authorities, of this host."""
     values = {}
+    results = project.root / "runs"
     if not _is_set(before, CACHE):
-        values[CACHE] = _value(project, hub.cache(ours, user))
+        values[CACHE] = _value(project, hub.cache(ours, user, results))
+    elif hub.is_below(project.root / _last(before, CACHE, "").strip("'\""), results):  # as an earlier Vetted wrote it
+        values[CACHE] = _value(project, hub.make(hub.refuse_links(ours), user))
     if network:
         hub.secrets(user)
         if not _is_set(before, CA) and (bundle := hub.authorities()):

@@ -1,7 +1,8 @@
 """The signed list of a carried folder's files: `load`, compose.yaml and the suite are run, so a signature covers them.
 
 The statement's subject is the list itself. What `load` writes is known in advance, except the host's numbers, and
-results are in `runs/`; any other file that is not on the list is a doubt.
+results are in `runs/`, and downloads in two folders of `.huggingface/`; any other file that is not on the list is a
+doubt.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from builder.base import errors
 from builder.base.project import sha256, sha256_file
 from builder.certify import certificate
 from builder.certify.certificate import Digest
-from builder.publish import signing
+from builder.publish import hub, signing
 
 MANIFEST = "folder.dsse.json"
 TYPE = "urn:vetted:folder:v1"
-ENVIRONMENT, RUNS = ".env", "runs"  # made on the host
+ENVIRONMENT, RUNS, CACHE = ".env", "runs", ".huggingface"  # made on the host
+FREE = (RUNS, *(f"{CACHE}/{name}" for name in hub.FOLDERS))  # folders of the host, which may hold anything
 LARGEST = 1 << 26  # bytes of a list that is read
 
 
@@ -94,14 +96,13 @@ def _chosen(text: bytes, environment: Mapping[str, str]) -> bool:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Every entry that is no folder, links included; without those in runs/. Raises StorageError."""
+    """Every entry that is no folder, links included; without those in FREE. Raises StorageError."""
 
     def refuse(error: OSError) -> None:
         raise errors.from_os(error)
 
     for where, folders, files in os.walk(folder, onerror=refuse):
         here = Path(where)
-        if here == folder and RUNS in folders and not (folder / RUNS).is_symlink():
-            folders.remove(RUNS)
         links = [name for name in folders if (here / name).is_symlink()]
+        folders[:] = [name for name in folders if str((here / name).relative_to(folder)) not in FREE]
         yield from (str((here / name).relative_to(folder)) for name in (*files, *links))

@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import os
+import shlex
 import ssl
 from pathlib import Path
+
+from builder.base import errors
 
 # The folders of the cache that a container sees. Beside them lies the host's token, which it must not see.
 FOLDERS = ("hub", "datasets")
 TOKENS = ("hf_token", "wandb_api_key")
 
 
-def cache(ours: Path, user: str) -> Path:
+def cache(ours: Path, user: str, results: Path) -> Path:
     """A folder whose `hub` and `datasets` the user of the container (uid:gid) may write; it is made if need be.
 
-    The host's own cache, so that what was downloaded there is there; `ours` where that is someone else's.
+    The host's own cache, so that what was downloaded there is there; `ours` where that is someone else's, or lies in
+    `results`, where a container can put a link in its place. Raises StorageError when `ours` is a link.
     """
-    uid, gid = map(int, user.split(":"))
     own = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    place = own if all(_owner(own / name) == uid for name in FOLDERS) else ours
+    uid = int(user.partition(":")[0])
+    usable = not is_below(own, results) and all(_owner(own / name) == uid for name in FOLDERS)
+    return make(own, user) if usable else make(refuse_links(ours), user)
+
+
+def is_below(path: Path, results: Path) -> bool:
+    """Whether a path lies in the folder of results, as it is written or behind its links."""
+    written = Path(os.path.normpath(path.absolute()))
+    return written.is_relative_to(results.absolute()) or written.resolve().is_relative_to(results.resolve())
+
+
+def refuse_links(place: Path) -> Path:
+    """The place itself. Raises StorageError when it, or a folder in it that is mounted, is a link."""
+    for path in (place, *(place / name for name in FOLDERS)):
+        if path.is_symlink():
+            raise errors.StorageError(
+                f"{path} is a link, and a container would get the folder behind it",
+                cause="the cache was moved to another disk; or code in a container made the link, where it could",
+                next_step=f"rm {shlex.quote(str(path))}, and run this again; .env names another cache as VETTED_CACHE",
+            )
+    return place
+
+
+def make(place: Path, user: str) -> Path:
+    """Make the folders that are mounted; the user of the container (uid:gid) may write them."""
+    uid, gid = map(int, user.split(":"))
     for name in FOLDERS:
         folder = place / name
         folder.mkdir(parents=True, exist_ok=True)

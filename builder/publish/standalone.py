@@ -8,6 +8,7 @@ clone of that repository needs nothing else.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -19,21 +20,26 @@ from builder.base.project import Project, sha256, write
 from builder.certify import verdict as verdicts
 from builder.certify.certificate import Statement
 from builder.lock.lockfile import Lock
-from builder.publish import dotenv
+from builder.publish import dotenv, place
 from builder.publish.dotenv import Overlays
 from builder.publish.reference import Repository, parse_reference
 
-FILE, FOLDER, KEYS, CACHE = "compose.yaml", "vetted", "cosign*.pub", "runs/.huggingface"
+FILE, FOLDER, CACHE = "compose.yaml", place.RECORD, place.CACHE
 OTHERS = ("compose.yml", "docker-compose.yaml", "docker-compose.yml")  # names that Compose looks for after FILE
 FIRST = re.compile(r"# Written by `vetted use`: (\S+) (\S+) (sha256:[0-9a-f]{64})\n")  # stack, compose files, the rest
-IGNORED = """\
-# Results stay here. The folders of the cache are committed, empty, so that the user of a clone owns them.
+RESULTS = """\
+# Results stay here.
 *
 !.gitignore
-!/.huggingface/
-!/.huggingface/hub/
-!/.huggingface/datasets/
 """
+DOWNLOADS = """\
+# Downloads stay here. The folders are committed, empty, so that the user of a clone owns them.
+*
+!.gitignore
+!/hub/
+!/datasets/
+"""
+IGNORES = {"runs": RESULTS, CACHE: DOWNLOADS, f"{CACHE}/hub": "", f"{CACHE}/datasets": ""}
 
 HEAD = """\
 # Training in an image of Vetted, proven to train. Changes go into compose.override.yaml, which Compose reads too.
@@ -44,7 +50,7 @@ HEAD = """\
 #   docker compose run --rm train --resume               go on with the last run, after Ctrl-C or a crash
 #   docker compose run --rm shell                        the stack's Python, in your folder
 #   docker compose up tensorboard                        http://127.0.0.1:6006
-#   docker compose up notebook                           JupyterLab, once the image has it
+#   docker compose up notebook                           JupyterLab in a folder below this, if the image has it
 #
 # A container sees the folder where you are, also one below this file, as /here; VETTED_WORK=. shows it this file's.
 # Results are in runs/ beside this file. .env beside it, not committed, is for one machine: VETTED_USER=uid:gid if you
@@ -93,7 +99,8 @@ class Written:
 def read(folder: Path) -> Written | None:
     """What the folder's compose.yaml was made from; None without one.
 
-    Raises StorageError when Compose would read a file there that is not ours, or that somebody changed.
+    Raises StorageError when Compose would read a file there that is not ours, or that somebody changed, and when
+    another file would be replaced that is not ours.
     """
     path = folder / FILE
     elsewhere = "choose a folder of its own for training: --into " + shlex.quote(str(folder / "training"))
@@ -102,8 +109,11 @@ def read(folder: Path) -> Written | None:
             raise errors.StorageError(
                 f"{folder / name} is there, and Docker Compose would read {FILE} in its place", next_step=elsewhere
             )
-    if not path.exists():
+    place.refuse_other(folder, elsewhere)
+    if not os.path.lexists(path):
         return None
+    if path.is_symlink():
+        raise errors.StorageError(f"{path} is a link, so it stays as it is", next_step=elsewhere)
     text = reading.text(path, str(path))
     first = FIRST.match(text)
     if first is None:
@@ -120,7 +130,7 @@ def read(folder: Path) -> Written | None:
         repository = parse_reference(match[1], insecure=False).repository
     except ValueError:  # a name without a host: only this machine's Docker has it
         repository = None
-    return Written(first[1], first[2], Source(match[1], repository, sorted((folder / FOLDER).glob(KEYS))))
+    return Written(first[1], first[2], Source(match[1], repository, place.keys(folder / FOLDER)))
 
 
 def put(
@@ -140,12 +150,12 @@ def put(
     if statements is not None:
         verdicts.write(project, lock, source.image.rpartition("@")[2], statements, folder / FOLDER, scratch)
         keys = {name: key.read_bytes() for name, key in zip(_names(source.keys), source.keys, strict=True)}
-        for path in {*(folder / FOLDER).glob(KEYS)} - {folder / FOLDER / name for name in keys}:
+        for path in {*place.keys(folder / FOLDER)} - {folder / FOLDER / name for name in keys}:
             path.unlink()
         for name, content in keys.items():
             write(folder / FOLDER / name, content, scratch)
-    for name, ignored in (("runs", IGNORED), (f"{CACHE}/hub", ""), (f"{CACHE}/datasets", "")):
-        if not (folder / name / ".gitignore").exists():
+    for name, ignored in IGNORES.items():
+        if not os.path.lexists(folder / name / ".gitignore"):
             write(folder / name / ".gitignore", ignored, scratch)
     changed |= dotenv.machine(Project(folder), folder / CACHE, network=dotenv.NETWORK in files, scratch=scratch)
     write(folder / FILE, text, scratch)

@@ -65,6 +65,17 @@ def test_a_link_takes_the_place_of_a_file_or_a_folder(carried: Path, keys: Keys,
     ]  # fmt: skip
 
 
+def test_a_container_would_get_the_folder_behind_a_link(carried: Path, keys: Keys, tmp_path: Path) -> None:
+    """The cache is mounted: a link in its place, or a folder beside its two, is a doubt."""
+    (carried / ".huggingface").mkdir()
+    (carried / ".huggingface" / "hub").symlink_to(tmp_path)
+    (carried / ".huggingface" / "other").mkdir()
+    (carried / ".huggingface" / "other" / "file").touch()
+    assert airgap.check(carried, keys.public, tmp_path) == [
+        ".huggingface/hub is not a file", ".huggingface/other/file was added",
+    ]  # fmt: skip
+
+
 def test_the_list_is_taken_away_or_signed_anew(carried: Path, keys: Keys, other_keys: Keys, tmp_path: Path) -> None:
     """Without the list, or with a list signed by another key, nothing is accepted."""
     (carried / "load").write_text("another")
@@ -97,6 +108,8 @@ def test_another_image_is_chosen_in_the_folder(carried: Path, keys: Keys, tmp_pa
     """The content that `load` writes is known, and only results may be new on the host."""
     (carried / "runs" / "1").mkdir(parents=True)
     (carried / "runs" / "1" / "metrics.jsonl").touch()
+    (carried / ".huggingface" / "hub" / "models--x").mkdir(parents=True)
+    (carried / ".huggingface" / "hub" / "models--x" / "weights").touch()
     (carried / ".env").write_text(CHOSEN)
     assert airgap.check(carried, keys.public, tmp_path) == []
     for other in (CHOSEN.replace("tiny", "evil"), CHOSEN + "COMPOSE_FILE=evil.yaml\n", CHOSEN.replace("=1000", "=0")):

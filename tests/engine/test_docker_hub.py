@@ -46,7 +46,7 @@ def test_a_second_run_downloads_nothing_and_a_third_needs_no_network(
     names = ("hub.test", "files.test")
     ca, certificate = hub.authority(tmp_path, *names)
     own = {
-        "VETTED_SECRETS": str(secrets), "HF_HOME": str(mine / "runs" / ".huggingface"), "VETTED_CA": str(ca),
+        "VETTED_SECRETS": str(secrets), "HF_HOME": str(mine / ".huggingface"), "VETTED_CA": str(ca),
     }  # fmt: skip
     workshop_use = ("use", STACK, *registry, "--into", str(mine))
     chosen.json(*workshop_use, "--network", env=own)
@@ -69,5 +69,5 @@ def test_a_second_run_downloads_nothing_and_a_third_needs_no_network(
     assert code == 0, output
     assert [len(rows(run)) for run in runs(mine)] == [2, 2, 2]
     owner = (mine / "runs").stat().st_uid
-    assert {path.lstat().st_uid for path in (mine / "runs" / ".huggingface" / "hub").rglob("models--*")} == {owner}
+    assert {path.lstat().st_uid for path in (mine / ".huggingface" / "hub").rglob("models--*")} == {owner}
     assert owner != 0 or os.geteuid() != 0

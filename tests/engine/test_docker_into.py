@@ -90,7 +90,7 @@ def test_a_command_in_a_subfolder_sees_that_folder_and_results_stay_with_the_fil
     root = str(tmp_path)
     assert mounts() == {
         "/here": str(below), "/runs": f"{root}/runs", "/run/vetted": f"{root}/vetted",
-        "/cache/hub": f"{root}/runs/.huggingface/hub", "/cache/datasets": f"{root}/runs/.huggingface/datasets",
+        "/cache/hub": f"{root}/.huggingface/hub", "/cache/datasets": f"{root}/.huggingface/datasets",
     }  # fmt: skip
     assert mounts(VETTED_WORK=".")["/here"] == root
 
@@ -113,7 +113,10 @@ def test_a_clone_trains_from_a_subfolder_without_this_project(
     (mine / "work" / "my_train.py").write_text(SCRIPT)
     assert workshop.json("use", STACK, *registry, "--into", str(mine))["file"] == str(mine / "compose.yaml")
     subprocess.run(
-        ["git", *GIT, "add", "compose.yaml", "vetted", "runs", "work"], cwd=mine, check=True, capture_output=True
+        ["git", *GIT, "add", "compose.yaml", "vetted", ".huggingface", "runs", "work"],
+        cwd=mine,
+        check=True,
+        capture_output=True,
     )
     subprocess.run(["git", *GIT, "commit", "--quiet", "--message", "x"], cwd=mine, check=True, capture_output=True)
     subprocess.run(["git", "clone", "--quiet", str(mine), str(clone)], check=True, capture_output=True)
@@ -163,7 +166,7 @@ def test_jupyterlab_in_a_layer_of_its_own_answers_with_its_token_alone(
     chosen.json("extend", STACK, "examples/notebook.txt", "--name", "notebook", env=stacks)
     chosen.json("build", "notebook", env=stacks)
     mine = tmp_path / "mine"
-    mine.mkdir()
+    (mine / "notebooks").mkdir(parents=True)
     reference = chosen.json("use", "notebook", "--into", str(mine), env=stacks)["image"]
     request.addfinalizer(lambda: subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True))
     subprocess.run(["chmod", "a+rx", str(tmp_path)], check=True)
@@ -181,8 +184,8 @@ def test_jupyterlab_in_a_layer_of_its_own_answers_with_its_token_alone(
 
 
 def typed(folder: Path, *argv: str) -> str:
-    """What `docker compose` prints there."""
-    with compose(folder, *argv) as child:
+    """What `docker compose` prints in the folder of notebooks there."""
+    with compose(folder, *argv, cwd=folder / "notebooks") as child:
         output, _ = child.communicate()
     assert child.returncode == 0, output
     return output

@@ -85,7 +85,7 @@ def test_it_is_loaded_from_anywhere_and_chosen_for_compose(
     assert chosen == {
         "VETTED_IMAGE": image, "VETTED_STACK": TINY, "VETTED_CERTIFICATES": "./judged",
         "VETTED_USER": f"{runs.st_uid}:{runs.st_gid}", "COMPOSE_FILE": "compose.yaml",
-            "VETTED_CACHE": "./runs/.huggingface",
+        "VETTED_CACHE": "./.huggingface",
         "VETTED_MEMORY": dotenv.limits()["VETTED_MEMORY"],
     }  # fmt: skip
     assert runs.st_uid != 0

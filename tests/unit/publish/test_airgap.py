@@ -62,3 +62,19 @@ def test_an_engine_that_knows_no_digests_chooses_nothing(folder: Path, tmp_path:
     assert result.returncode == 4
     assert 'next: in /etc/docker/daemon.json set {"features": {"containerd-snapshotter": true}}' in result.stderr
     assert not (folder / ".env").exists()
+
+
+@pytest.mark.parametrize("name", ["runs", ".huggingface", ".huggingface/hub", ".huggingface/datasets"])
+def test_a_link_in_the_place_of_a_folder_that_a_container_gets_is_not_followed(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "private").mkdir()
+    before = (tmp_path / "private").stat()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(tmp_path / "private")
+    result = load(folder, tmp_path / "notes", IMAGE)
+    assert result.returncode == 6
+    assert f"{folder}/{name} is a link" in result.stderr and f"next: rm '{name}'" in result.stderr
+    assert not (folder / ".env").exists()
+    after = (tmp_path / "private").stat()
+    assert (after.st_uid, list((tmp_path / "private").iterdir())) == (before.st_uid, [])

@@ -118,11 +118,12 @@ def test_the_cache_is_the_hosts_where_the_container_may_write_it(
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     mine, other = f"{os.geteuid()}:{os.getegid()}", "4321:1234"
-    assert hub.cache(small.root / ".vetted" / "huggingface", mine) == tmp_path / "hf"
+    ours, results = small.root / ".vetted" / "huggingface", small.root / "runs"
+    assert hub.cache(ours, mine, results) == tmp_path / "hf"
     assert sorted(path.name for path in (tmp_path / "hf").iterdir()) == ["datasets", "hub"]
-    assert hub.cache(small.root / ".vetted" / "huggingface", other) == small.root / ".vetted" / "huggingface"
+    assert hub.cache(ours, other, results) == ours
     if os.geteuid() == 0:
-        assert (small.root / ".vetted" / "huggingface" / "hub").stat().st_uid == 4321
+        assert (ours / "hub").stat().st_uid == 4321
 
 
 @pytest.mark.parametrize(

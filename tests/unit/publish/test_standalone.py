@@ -52,14 +52,18 @@ def test_it_pins_the_image_and_names_nothing_of_this_project(
     assert answer.code == 0, answer.err
     image = f"vetted/{TINY}@{built.image.manifest}"
     assert f"{TINY}: {image}\n  written to {mine}/compose.yaml" in answer.out
-    assert f"next: cd {mine}; git add compose.yaml vetted runs; docker compose run --rm train" in answer.out
+    assert (
+        f"next: cd {mine}; git add compose.yaml vetted .huggingface runs; docker compose run --rm train" in answer.out
+    )
     assert f"echo .env >> {mine}/.gitignore" in answer.err
     (document,) = documents(mine)
     assert document["services"].keys() == BASE
     for service in document["services"].values():
         assert service["image"] == image
         for volume in service["volumes"]:
-            assert volume["source"].startswith(("./runs", "./vetted", "${VETTED_WORK:-", "${VETTED_CACHE:-./runs/"))
+            assert volume["source"].startswith(
+                ("./runs", "./vetted", "${VETTED_WORK:-", "${VETTED_CACHE:-./.huggingface}/")
+            )
     text = (mine / "compose.yaml").read_text()
     assert not [word for word in (str(small.root), ".vetted", "${VETTED_IMAGE", "${VETTED_STACK") if word in text]
     assert not (small.root / ".env").exists()
@@ -76,14 +80,16 @@ def test_what_git_commits_is_all_that_a_clone_needs(command: Command, small: Sma
     assert "the image is only on this machine" in answer.err
     (mine / "runs" / "20260101-000000").mkdir()
     (mine / "runs" / "20260101-000000" / "run.json").touch()
-    (mine / "runs" / ".huggingface" / "hub" / "model").touch()
+    (mine / ".huggingface" / "hub" / "model").touch()
     git = [parts.git(), "-C", str(mine), "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    subprocess.run([*git, "add", "compose.yaml", "vetted", "runs", ".gitignore"], check=True, capture_output=True)
+    subprocess.run(
+        [*git, "add", "compose.yaml", "vetted", ".huggingface", "runs", ".gitignore"], check=True, capture_output=True
+    )
     subprocess.run([*git, "commit", "--quiet", "--message", "x"], check=True, capture_output=True)
     listed = subprocess.run([*git, "ls-files"], check=True, capture_output=True, text=True).stdout.split()
     assert set(listed) == {
         ".gitignore", "compose.yaml", "vetted/advisories.json", "vetted/certificates.json", "runs/.gitignore",
-        "runs/.huggingface/hub/.gitignore", "runs/.huggingface/datasets/.gitignore",
+        ".huggingface/.gitignore", ".huggingface/hub/.gitignore", ".huggingface/datasets/.gitignore",
     }  # fmt: skip
     assert built.image.manifest in (mine / "compose.yaml").read_text()
 

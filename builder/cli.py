@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from builder import console
 from builder.base import errors, text
-from builder.commands import version
+from builder.commands import usage, version
 
 PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
 
@@ -66,6 +66,12 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands:
             self.commands[cmd_name] = load(cmd_name)
         return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = (*COMMANDS, *HIDDEN)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}{usage.nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
 
 def load(name: str) -> Any:
@@ -128,7 +134,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that has no letter for ≤ or for a name
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="vetted")
+        sys.exit(app(prog_name="vetted", standalone_mode=False))
+    except usage.ERROR as error:
+        _refuse(error)
     except errors.VettedError as error:
         _fail(error)
     except OSError as error:
@@ -153,8 +161,17 @@ def _unexpected(error: Exception) -> errors.VettedError:
     )
 
 
+def _refuse(error: Any) -> None:
+    """A command line that is not understood. What Typer prints is for people."""
+    usage.explain(error)
+    if usage.wants_json(sys.argv):
+        _fail(usage.as_error(error))
+    error.show()
+    sys.exit(error.exit_code)
+
+
 def _fail(error: errors.VettedError) -> None:
-    if "--json" in sys.argv:
+    if usage.wants_json(sys.argv):
         answer = {"what": error.what, "cause": error.cause, "next": error.next_step, "exit_code": error.exit_code}
         console.print_json({"error": answer})
     else:

@@ -1,0 +1,55 @@
+"""A command line that is not understood: what is wrong with it, and the nearest thing that there is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import typer
+
+from builder.base import errors
+
+# Typer exports this class under no name: the parent of BadParameter, of an unknown option and of an unknown command.
+ERROR: Any = typer.BadParameter.__mro__[1]
+
+
+class UsageError(errors.VettedError):
+    """An unknown command, option or argument, or options that do not go together."""
+
+    exit_code: ClassVar[int] = 2
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Does this command line ask for JSON? What follows `--` is another program's."""
+    ours = list(argv)
+    return "--json" in ours[: ours.index("--") if "--" in ours else None]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean NAME?` for a misspelt name, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def explain(error: Any) -> None:
+    """Let Typer's error say what is nearest, in the words of the other errors."""
+    error.message = error.message.replace("Value error, ", "")  # Pydantic's, about a choice
+    option = getattr(error, "option_name", None)
+    if option is None or not hasattr(error, "possibilities"):
+        return
+    root = error.ctx is not None and error.ctx.parent is None
+    group = error.ctx is not None and hasattr(error.ctx.command, "list_commands")
+    if option == "--json" and group:
+        hint = f"; it goes behind the command: {error.ctx.command_path} COMMAND --json"
+    elif option in ("--stacks", "--version") and not root:
+        hint = f"; it goes before the command: vetted {option}{' DIR COMMAND' if option == '--stacks' else ''}"
+    else:
+        hint = nearest(option, error.possibilities or ())
+    error.message, error.possibilities = f"{error.message}{hint}", None
+
+
+def as_error(error: Any) -> UsageError:
+    """Typer's error for programs; `explain` comes first."""
+    command = error.ctx.command_path if error.ctx is not None else "vetted"
+    return UsageError(" ".join(error.format_message().split()), next_step=f"{command} --help")

@@ -16,7 +16,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from builder import console
-from builder.base import errors, text
+from builder.base import errors, streams, text
 from builder.commands import usage, version
 
 PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
@@ -66,6 +66,12 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands:
             self.commands[cmd_name] = load(cmd_name)
         return self.commands[cmd_name]
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # of a program or a connection: Typer would end without a word
+            raise errors.from_os(error) from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         known = (*COMMANDS, *HIDDEN)
@@ -134,15 +140,33 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that has no letter for ≤ or for a name
             stream.reconfigure(errors="backslashreplace")
     try:
-        sys.exit(app(prog_name="vetted", standalone_mode=False))
+        code = _run()
+    except errors.OutputError as error:  # of the answer, or of an error in its place
+        streams.abandon()
+        if not isinstance(error, errors.ReaderGoneError):
+            console.note(f"vetted: {error}")
+        code = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command that was typed; its exit code. Raises OutputError."""
+    try:
+        code = app(prog_name="vetted", standalone_mode=False)
+        sys.stdout.flush()
+    except errors.OutputError:
+        raise
     except usage.ERROR as error:
-        _refuse(error)
+        code = _refuse(error)
     except errors.VettedError as error:
-        _fail(error)
+        code = _fail(error)
     except OSError as error:
-        _fail(errors.from_os(error))
+        code = _fail(errors.from_os(error))
     except Exception as error:
-        _fail(_unexpected(error))
+        code = _fail(_unexpected(error))
+    return int(code or 0)
 
 
 def _unexpected(error: Exception) -> errors.VettedError:
@@ -161,19 +185,21 @@ def _unexpected(error: Exception) -> errors.VettedError:
     )
 
 
-def _refuse(error: Any) -> None:
+def _refuse(error: Any) -> int:
     """A command line that is not understood. What Typer prints is for people."""
     usage.explain(error)
     if usage.wants_json(sys.argv):
-        _fail(usage.as_error(error))
+        return _fail(usage.as_error(error))
     error.show()
-    sys.exit(error.exit_code)
+    return int(error.exit_code)
 
 
-def _fail(error: errors.VettedError) -> None:
+def _fail(error: errors.VettedError) -> int:
+    """Say what went wrong; its exit code."""
     if usage.wants_json(sys.argv):
         answer = {"what": error.what, "cause": error.cause, "next": error.next_step, "exit_code": error.exit_code}
         console.print_json({"error": answer})
+        sys.stdout.flush()
     else:
         console.note(f"vetted: {error}")
-    sys.exit(error.exit_code)
+    return error.exit_code

@@ -1,7 +1,8 @@
 """Every way that a command can fail, each with its own exit code.
 
 0 yes · 1 the answer is no · 2 usage · 3 bad input file · 4 missing tool or engine · 5 network or registry ·
-6 disk or permission. A message says what happened, the usual cause, and the next command to type.
+6 disk or permission · 130 interrupted · 141 nobody reads the answer any longer. A message says what happened, the usual
+cause, and the next command to type.
 """
 
 from __future__ import annotations
@@ -54,6 +55,16 @@ class StorageError(VettedError):
     """The disk is full, or a file may not be written."""
 
     exit_code = 6
+
+
+class OutputError(StorageError):
+    """The answer cannot be written to stdout."""
+
+
+class ReaderGoneError(OutputError):
+    """Whoever read the answer wants no more of it, such as `head`."""
+
+    exit_code = 141
 
 
 HASH_MISMATCH = re.compile(

@@ -80,6 +80,7 @@ class Project:
     def holding(self, stack: str) -> Iterator[Path]:
         """Keep other vetted processes from working on a stack; yields its scratch folder, empty.
 
+        What is no stack, such as the documents, has a name that no stack can have: it begins with a dot.
         The kernel frees the lock of a process that was killed; its unfinished work is removed here.
         """
         locks = self.state / "locks"
@@ -88,7 +89,8 @@ class Project:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            print(f"another vetted is at work on {stack}; waiting for it to finish", file=sys.stderr, flush=True)
+            what = stack.removeprefix(".")
+            print(f"another vetted is at work on {what}; waiting for it to finish", file=sys.stderr, flush=True)
             lock.acquire()
         scratch = self.scratch(stack)
         try:

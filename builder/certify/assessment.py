@@ -175,7 +175,7 @@ class Assessments:
 
     def _keep(self, stack: str, kept: _Kept) -> None:
         path = self._path(stack)
-        lock, scratch = self._project.state / "locks" / "assessments.lock", path.parent / ".unfinished"
+        lock, scratch = self._project.state / "locks" / ".assessments.lock", path.parent / ".unfinished"
         # A clone that may only be read, a full disk, another process that keeps its own: judged again next time.
         with suppress(OSError, Timeout):
             for folder in (lock.parent, path.parent):

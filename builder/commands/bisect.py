@@ -67,7 +67,7 @@ def packages_(
     question = Question(probe or "", tuple(command or ()), says, time_limit)
     catalogue.require(home.smoke, [question.probe] if question.probe else [])
     advisories = advisory.load_all(home)
-    with home.holding("bisect") as scratch, console.BisectionProgress("bisect") as progress:
+    with home.holding(".bisect") as scratch, console.BisectionProgress("bisect") as progress:
         progress.say("reading the two ends")
         first = ends.read(home, good, scratch, python=python)
         between = Between(first, ends.read(home, bad, scratch, python=python, good=first), "")
@@ -163,7 +163,7 @@ def config_(
     """Find the smallest set of settings that fails, and the largest that works. A tiny model stands in for yours."""
     home = project.find()
     config = configuration.read(path, keep or [])
-    with home.holding("bisect") as scratch, console.BisectionProgress(path.name) as progress:
+    with home.holding(".bisect") as scratch, console.BisectionProgress(path.name) as progress:
         root = scratch / "suite"
         suite = sources.copy(home.smoke, root)
         interpreter, device, identity = _interpreter(home, name, python, scratch, progress)

@@ -122,7 +122,7 @@ def _stale_documents(home: Project) -> Path:
 
 def _refresh_documents(home: Project) -> None:
     if _stale_documents(home).exists():
-        with home.holding("documents") as scratch:
+        with home.holding(".documents") as scratch:
             generate.refresh(home, scratch)
         _stale_documents(home).unlink(missing_ok=True)
 

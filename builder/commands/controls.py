@@ -57,7 +57,7 @@ def controls_(
     if changed:
         selected = _changed(home, selected)
     advisories = advisory.load_all(home)
-    with home.holding("controls") as scratch:
+    with home.holding(".controls") as scratch:
         results = _run(home, [control.load(home, name) for name in selected], scratch, jobs, full)
         summary = control.summary(results)
         if record:
@@ -74,7 +74,7 @@ def controls_(
 
 def _lock(home: Project, names: Sequence[str]) -> None:
     for name in names:
-        with home.holding(f"control-{name}") as scratch, console.spinner(f"{name}: resolving"):
+        with home.holding(f".control-{name}") as scratch, console.spinner(f"{name}: resolving"):
             changed = control.make(home, name, scratch)
         console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
 

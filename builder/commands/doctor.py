@@ -165,7 +165,7 @@ def _usual_python() -> str:
 def _write(target: Path, as_json: bool) -> None:
     home = project.find()
     data = doctorfile.content(home)
-    with home.holding("doctor") as scratch:
+    with home.holding(".doctor") as scratch:
         write(target.absolute(), data, scratch)
     if as_json:
         print_json({"written": str(target), "bytes": len(data), "digest": project.sha256(data)})
@@ -181,7 +181,7 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
         raise errors.BadInputError(f"{image} is no name of an image", next_step="docker images")
     daemon.docker()
     home = project.find()
-    with home.holding("doctor") as scratch:
+    with home.holding(".doctor") as scratch:
         script = scratch / "doctor.py"
         script.write_bytes(doctorfile.content(home))
         mounts = _mount(script, "/vetted/doctor.py")

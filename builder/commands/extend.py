@@ -58,7 +58,7 @@ def extend_(
             extension = extend.make(home, base, request, scratch, work.say)
         folder = extend.put(home, extension.lock, scratch)
     if not home.owns(name):
-        with home.holding("documents") as scratch:
+        with home.holding(".documents") as scratch:
             generate.refresh(home, scratch)
     if as_json:
         print_json(_as_json(extension, folder))

@@ -111,7 +111,7 @@ def fleet_(
     units = _units(home, stacks, place, kinds, engine_name)
     target = output or home.state / "fleet" / "statements"
     done = []
-    with home.holding("fleet") as scratch, console.spinner("fleet") as _:
+    with home.holding(".fleet") as scratch, console.spinner("fleet") as _:
         for outcome, forget in _runs(home, units, request, scratch):
             alone = [each.stack for each in units].count(outcome.unit.stack) == 1
             done.append(collect.collect(home, outcome, target, scratch, place=alone))
@@ -119,7 +119,7 @@ def fleet_(
             if not as_json:
                 _print(home, done[-1])
     if any(each.placed for each in done):
-        with home.holding("documents") as scratch:
+        with home.holding(".documents") as scratch:
             generate.refresh(home, scratch)
     if as_json:
         print_json([_json(each) for each in done])

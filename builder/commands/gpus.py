@@ -56,7 +56,7 @@ def _record(home: Project, lock: Lock) -> Kernels:
         refuse(lock.name, audit.stale(lock))
         with console.spinner(f"{lock.image}: reading the kernels of the locked files"):
             read = kernels.record(home, lock, scratch, lambda _: None)
-    with home.holding("documents") as scratch:
+    with home.holding(".documents") as scratch:
         generate.refresh(home, scratch)
     return read
 

@@ -142,7 +142,7 @@ def build_(
         if output is not None:
             shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
         if record:
-            with home.holding("documents") as documents, console.spinner(f"{lock.image}: weighing"):
+            with home.holding(".documents") as documents, console.spinner(f"{lock.image}: weighing"):
                 options = (" --prove" if prove else "") + (
                     "" if lock.platform is AMD64 else f" --platform {lock.platform.name}"
                 )
@@ -214,7 +214,7 @@ def bake_(
     layers = str(remote.repository(cache, insecure=False, option="--cache")) if cache else None
     if not prepare:
         daemon.docker()  # an engine that does not answer is reported before any work begins
-    with home.holding("bake") as scratch, ExitStack() as stack_locks:
+    with home.holding(".bake") as scratch, ExitStack() as stack_locks:
         for lock in locks:
             stack_locks.enter_context(home.holding(lock.name))
             refuse(lock.name, audit.stale(lock))

@@ -27,7 +27,7 @@ def render_(
     home = project.find()
     differences = _dockerfiles(home, selected(home, stacks), check=check)
     if not stacks:
-        with home.holding("documents") as scratch:
+        with home.holding(".documents") as scratch:
             changed = generate.stale(home) if check else generate.refresh(home, scratch)
         differences.update({home.relative(path): "is stale\n" for path in changed})
     if as_json:

@@ -31,7 +31,7 @@ def site_(
     where = str(remote.repository(registry, insecure=False)) if registry is not None else REGISTRY
     site.complete()
     site.replaceable(output)
-    with home.holding("site") as scratch, console.Working("site") as work:
+    with home.holding(".site") as scratch, console.Working("site") as work:
         content = site.read(home, scratch, work.say, where)
         result = site.make(content, output, work.say)
     if history.is_shallow(home.root):

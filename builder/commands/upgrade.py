@@ -41,7 +41,7 @@ def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
     answer: dict[str, Any] = {}
     for name in selected(home, stacks):
         lock = lockfile.load(home, name)
-        with home.holding(f"outdated-{name}") as scratch, console.spinner(f"{name}: asking the index"):
+        with home.holding(f".outdated-{name}") as scratch, console.spinner(f"{name}: asking the index"):
             rows = outdated.of_stack(lock, scratch)
         answer[name] = [{**dataclasses.asdict(row), "allowed": row.allowed} for row in rows]
         if as_json:
@@ -161,7 +161,7 @@ def _print_upgrades(home: Project, name: str) -> None:
         if isinstance(each, str):
             console.out.print(each)
             continue
-        with home.holding(f"outdated-{name}") as scratch:
+        with home.holding(f".outdated-{name}") as scratch:
             _print_verdict(home, each, comparison.drawn(home, each, scratch))
 
 

@@ -117,7 +117,7 @@ def _as_of(day: datetime.datetime | None) -> Iterator[None]:
 
 def _look(home: Project, name: str, as_of: datetime.datetime | None, *, quiet: bool) -> Watched:
     """Look at a stack, and say at once what is new: it takes most of a minute, and there may be others."""
-    with home.holding(f"watch-{name}") as scratch, console.spinner(f"{name}: asking the index and the mirror"):
+    with home.holding(f".watch-{name}") as scratch, console.spinner(f"{name}: asking the index and the mirror"):
         watched = watch.look(home, name, as_of.date() if as_of else certificate.today(), scratch)
     if not quiet:
         _print_new(watched)
@@ -132,7 +132,7 @@ def _expose(home: Project, seen: Sequence[Watched], folder: Path, file: Path | N
         matches, records = osv.matches(folder, dict.fromkeys(thing for own in things.values() for thing in own))
     for watched in seen:
         watched.records = records
-        with home.holding(f"watch-{watched.name}") as scratch, console.spinner(f"{watched.name}: what fits"):
+        with home.holding(f".watch-{watched.name}") as scratch, console.spinner(f"{watched.name}: what fits"):
             exposures = exposure.of(watched.lock, things[watched.name], matches, watched.renewal, scratch)
         watched.exposures = vex.judged(document, exposures) if document else exposures
     if document and file:
@@ -140,7 +140,7 @@ def _expose(home: Project, seen: Sequence[Watched], folder: Path, file: Path | N
         exposures = [each for watched in seen for each in watched.exposures]
         updated = vex.updated(document, exposures, inspected, certificate.today())
         if updated is not document:
-            with home.holding("vex") as scratch:
+            with home.holding(".vex") as scratch:
                 project.write(file, vex.to_json(updated), scratch)
 
 
@@ -160,7 +160,7 @@ def _attempt(
         watched.untried = error.what
         return
     options = Options(device, engine_name or answering_engine())
-    with home.holding(f"watch-{watched.name}") as scratch, console.Working(watched.name) as working:
+    with home.holding(f".watch-{watched.name}") as scratch, console.Working(watched.name) as working:
         progress = Progress(working.step, working.event)
         try:
             if fitting:

@@ -75,7 +75,7 @@ def doubts(
     if issued > _now() + AHEAD:
         return [f"its release is of {issued:%Y-%m-%d %H:%M} UTC, which has not come yet"]
     (project.state / "locks").mkdir(parents=True, exist_ok=True)
-    with FileLock(project.state / "locks" / "releases.lock"):
+    with FileLock(project.state / "locks" / ".releases.lock"):
         memory = _load(project)
         newest = memory.get(where)
         if newest and issued < newest.issued and not allow_rollback:

@@ -106,7 +106,7 @@ def finish(home: Project, name: str, scratch: Path) -> bool:
     for lock in lockfile.load_all(home, name):
         if render.difference(home, lock):
             write(render.path_of(home, lock), render.dockerfile(home, lock), scratch)
-    with home.holding("documents") as documents:
+    with home.holding(".documents") as documents:
         generate.refresh(home, documents)
     note.unlink()
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -16,7 +17,8 @@ import pytest
 from builder.base import errors, project
 from builder.base.project import Project
 from tests.commands import spawn
-from tests.conftest import TINY, Small
+from tests.conftest import ROOT, TINY, Small
+from tests.unit.conftest import Command
 
 HOLD = f"""\
 import sys
@@ -141,6 +143,22 @@ def test_a_killed_holder_frees_the_stack_and_its_scratch_is_wiped(small: Small) 
     with small.project.holding(TINY) as scratch:
         assert scratch == small.project.scratch(TINY)
         assert tree(scratch) == []
+
+
+def test_what_is_held_and_is_no_stack_has_a_name_that_no_stack_can_have() -> None:
+    """Else a stack of that name would wait for itself."""
+    held = re.compile(r"""holding\(f?"(.)|"locks" / f?"(.)""")
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "builder").rglob("*.py")]
+    first = [match[1] or match[2] for source in sources for match in held.finditer(source)]
+    assert len(first) > 20
+    assert set(first) == {"."}
+
+
+def test_a_stack_may_be_called_as_a_part_of_the_work_is(command: Command, small: Small) -> None:
+    shutil.copytree(small.project.stack_dir(TINY), small.project.stack_dir("bake"))
+    answer = command(small.root, "bake", "bake", "--prepare")
+    assert answer.code == 1
+    assert answer.err.endswith("next: vetted render bake\n")  # it is held, and looked at
 
 
 def test_two_stacks_are_held_at_once(small: Small, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def test_interrupted_it_says_how_to_go_on(parts: Parts) -> None:
     assert child.returncode == 130, err
     assert "interrupted: the same command goes on where it was" in err
     assert "verdict" in out.splitlines()[0]
-    assert list(parts.small.project.scratch("bisect").parent.iterdir()) == []
+    assert list(parts.small.project.scratch(".bisect").parent.iterdir()) == []
 
 
 def test_a_journal_of_an_earlier_version_is_read(parts: Parts) -> None:

@@ -81,10 +81,10 @@ def test_a_run_that_is_killed_at_a_patch_leaves_nothing_that_the_next_one_uses(
     for point in points:
         if point.number == patching:
             kills.kill(run, patched.root, point, names)
-            assert list(patched.project.state.glob("tmp/controls/*/host"))
+            assert list(patched.project.state.glob("tmp/.controls/*/host"))
             answer = command(patched.root, "controls")
             assert answer.code == 0, answer.out + answer.err
-            assert [*patched.project.state.glob("tmp/controls"), *patched.project.state.glob("host/*")] == []
+            assert [*patched.project.state.glob("tmp/.controls"), *patched.project.state.glob("host/*")] == []
 
 
 def test_every_probe_is_run_when_asked_and_other_reds_are_said(locked: Small, command: Command) -> None:

@@ -2,9 +2,9 @@
 
 from builder.console.bisection import BisectionProgress, tried_table
 from builder.console.failures import reasons, surprises
-from builder.console.progress import Counting, Training, Working
+from builder.console.progress import Counting, Training, Working, spinner
 from builder.console.tables import bound, controls_table, number, plain, results_table
-from builder.console.terminal import Console, err, note, out, print_json, spinner, verbatim
+from builder.console.terminal import Console, err, note, out, print_json, verbatim
 
 __all__ = [
     "BisectionProgress", "Console", "Counting", "Training", "Working", "bound", "controls_table", "err", "note",

@@ -1,7 +1,12 @@
-"""Progress: one line on the terminal for the work under way, which disappears when the work is done."""
+"""Progress: one line on the terminal for the work under way, which disappears when the work is done.
+
+Where there is no terminal, a line every half minute.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -9,6 +14,7 @@ from rich.text import Text
 
 from builder.base import text
 from builder.console import terminal
+from builder.console.reminder import Reminder
 from builder.console.tables import STYLES
 
 if TYPE_CHECKING:  # each takes a tenth of a second
@@ -16,6 +22,17 @@ if TYPE_CHECKING:  # each takes a tenth of a second
     from builder.image.buildx import BuildStep
 
 WIDTH = 60  # characters of what is under way
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """What is under way, where its steps are not known."""
+    with Reminder(lambda: what):
+        if not terminal.err.is_terminal:
+            yield
+            return
+        with terminal.err.status(Text(what)):  # in a plain string it would read markup
+            yield
 
 
 class Line:
@@ -34,13 +51,28 @@ class Line:
             disable=not terminal.err.is_terminal,
         )
         self.task = self.progress.add_task("", total=total, title=title)
+        self._name = title
+        self._reminder = Reminder(self._under_way)
 
     def __enter__(self) -> Self:
         self.progress.start()
+        self._reminder.__enter__()
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._reminder.__exit__(kind, error, trace)
         self.progress.stop()
+
+    def _under_way(self) -> str:
+        """What the line shows, in words."""
+        task = self.progress.tasks[0]
+        title = str(task.fields["title"])
+        parts = [
+            title if title == self._name else f"{self._name}, {title}",
+            f"{task.completed:.0f} of {task.total:.0f}" if task.total else "",
+            task.description,
+        ]
+        return ", ".join(filter(None, parts))
 
     def say(self, what: str) -> None:
         """Show what is under way."""

@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +54,6 @@ class Console(RichConsole):
 
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
-
-
-@contextmanager
-def spinner(what: str) -> Iterator[None]:
-    if not err.is_terminal:
-        yield
-        return
-    with err.status(Text(what)):  # in a plain string it would read markup
-        yield
 
 
 def verbatim(content: str) -> None:

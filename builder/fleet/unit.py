@@ -14,8 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from builder.base import errors, text
 from builder.base.project import Project
@@ -67,18 +70,47 @@ def run(root: str, unit: Unit, state: str = "", log: str = "") -> Outcome:
             "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
         }  # fmt: skip
         environment.pop("VETTED_STACKS", None)
-        done = subprocess.run(
-            [sys.executable, "-m", "builder", "certify", unit.stack, "--engine", unit.engine, "--force", "--json"],
-            cwd=project, env=environment, capture_output=True, text=True, errors="replace", check=False,
-        )  # fmt: skip
+        with _log(log) as to:
+            done = _followed(_command(unit), project, environment, to)
+            print(text.printable(done.stdout), file=to, flush=True)
         statement, error = _statement(done)
-    said = text.printable(done.stderr + done.stdout)
-    if log:
-        Path(log).parent.mkdir(parents=True, exist_ok=True)
-        Path(log).write_text(said, encoding="utf-8")
-    else:
-        print(said, file=sys.stderr)
     return Outcome(unit, socket.gethostname(), time.monotonic() - began, statement, error, log)
+
+
+def _command(unit: Unit) -> list[str]:
+    return [sys.executable, "-m", "builder", "certify", unit.stack, "--engine", unit.engine, "--force", "--json"]
+
+
+@contextmanager
+def _log(path: str) -> Iterator[IO[str]]:
+    if not path:
+        yield sys.stderr
+        return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with Path(path).open("w", encoding="utf-8") as file:
+        yield file
+
+
+def _followed(argv: list[str], cwd: Path, env: Mapping[str, str], log: IO[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command. What it says is in the log as soon as it is said: a suite runs for minutes, or hangs."""
+    said = []
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as answer,
+        subprocess.Popen(
+            argv, cwd=cwd, env=env, stdout=answer, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
+        ) as child,
+    ):
+        try:
+            assert child.stderr is not None
+            for line in child.stderr:
+                said.append(line)
+                print(text.printable(line), end="", file=log, flush=True)
+            child.wait()
+        except BaseException:
+            child.kill()
+            raise
+        answer.seek(0)
+        return subprocess.CompletedProcess(argv, child.returncode, answer.read(), "".join(said))
 
 
 def _project(home: Project, stack: str, target: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -87,11 +88,32 @@ def test_on_slurm_the_log_of_the_job_has_it(
     assert f'"next": "vetted lock {TINY}"' in capfd.readouterr().err
 
 
+def test_the_log_grows_while_the_unit_runs(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = small.root / "logs" / "tiny.log"
+    says(
+        monkeypatch,
+        "import pathlib, time\n"
+        "print('probing', file=sys.stderr, flush=True)\n"
+        f"log = pathlib.Path({str(log)!r})\n"
+        "for _ in range(200):\n"
+        "    if seen := log.is_file() and 'probing' in log.read_text():\n"
+        "        break\n"
+        "    time.sleep(0.05)\n"
+        "print('seen' if seen else 'not seen')",
+    )
+    unit.run(str(small.root), UNIT, log=str(log))
+    assert log.read_text() == "probing\nseen\n\n"
+
+
+def says(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Let a unit's command be this program."""
+    monkeypatch.setattr(unit, "_command", lambda _: [sys.executable, "-c", f"import sys\n{program}"])
+
+
 def test_what_would_command_a_terminal_is_not_in_a_log(
     small: Small, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    done = subprocess.CompletedProcess([], 1, "", "first\n\x1b[31mred")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    says(monkeypatch, "print('first\\n\\x1b[31mred', file=sys.stderr)")
     log = small.root / "logs" / "tiny.log"
     unit.run(str(small.root), UNIT)
     unit.run(str(small.root), UNIT, log=str(log))

@@ -71,16 +71,16 @@ def test_work_without_known_steps_says_it_too(clocks: list[Clock], capsys: pytes
     assert capsys.readouterr() == ("", "asking the index: for 30 s\nasking the index: for 1 min\n")
 
 
-def test_work_that_fails_is_no_longer_talked_about(clocks: list[Clock], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("clocks")
+def test_work_that_fails_is_no_longer_talked_about(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ZeroDivisionError), console.spinner("asking the index"):
         raise ZeroDivisionError
     assert not [thread for thread in threading.enumerate() if thread.name == "reminder"]
     assert capsys.readouterr() == ("", "")
 
 
-def test_on_a_terminal_nothing_is_said(
-    clocks: list[Clock], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("clocks")
+def test_on_a_terminal_nothing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "err", SimpleNamespace(is_terminal=True))
     with reminder.Reminder(lambda: "asking"):
         assert not [thread for thread in threading.enumerate() if thread.name == "reminder"]

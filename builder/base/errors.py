@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shlex
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -187,10 +188,14 @@ UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOS
 
 def from_os(error: OSError) -> VettedError:
     """The error that fits one of the operating system."""
-    where = str(error.filename2 or error.filename or "a file")  # of a rename, what it would have made
+    named = str(error.filename2 or error.filename or "")  # of a rename, what it would have made
+    where, why = named or "a file", error.strerror or str(error)
+    said = f"{named}: {why}" if named else why
+    # Without a name there is nothing to list but where this runs, and who it is.
+    look = f"ls -ld {shlex.quote(named)}" if named else "id; ls -la . .vetted"
     if isinstance(error, ConnectionError | TimeoutError) or error.errno in UNREACHABLE:
         return NetworkError(
-            f"the network did not answer: {error.strerror or error}",
+            f"the network did not answer: {why}",
             cause="no route to the host, or no server listens there",
             next_step="set HTTPS_PROXY for your network, then run this again",
         )
@@ -204,14 +209,14 @@ def from_os(error: OSError) -> VettedError:
         return disk_full(where)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StorageError(
-            f"{where}: {error.strerror}",
+            said,
             cause="the file belongs to another user, or the disk is mounted read-only",
-            next_step=f"ls -ld {where}",
+            next_step=look,
         )
     if error.errno in MISPLACED:
         return StorageError(
-            f"{where}: {error.strerror}",
+            said,
             cause="a folder stands where a file belongs, or a file where a folder does, or links lead in a circle",
-            next_step=f"ls -ld {where}; then name another path",
+            next_step=f"{look}; then name another path" if named else look,
         )
-    return StorageError(f"{where}: {error.strerror or error}")
+    return StorageError(said)

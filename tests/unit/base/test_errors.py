@@ -129,6 +129,19 @@ def test_what_may_not_be_written_comes_with_the_way_to_look_at_it(number: int) -
     assert "read-only" in error.cause
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP])
+def test_an_error_that_names_no_file_asks_for_no_look_at_one(number: int) -> None:
+    error = errors.from_os(OSError(number, os.strerror(number)))
+    assert error.what == os.strerror(number)
+    assert error.next_step == "id; ls -la . .vetted"
+    assert "a file" not in f"{error.what} {error.next_step}"
+
+
+def test_a_path_with_a_blank_is_one_word_of_the_next_command() -> None:
+    error = errors.from_os(OSError(errno.EACCES, os.strerror(errno.EACCES), "/my files/x"))
+    assert error.next_step == "ls -ld '/my files/x'"
+
+
 def test_a_full_disk_is_told_with_what_to_do() -> None:
     with pytest.raises(OSError, match="No space left") as caught:
         Path("/dev/full").write_text("x")

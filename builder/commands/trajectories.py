@@ -101,15 +101,10 @@ def trajectories_(
 
 def _require_task(home: Project, band: Record | None, settings: Settings) -> None:
     """Raise BadInputError for a band that no run of today can be compared with, before any work begins."""
-    task = record.task(home.smoke)
     if band is None:
+        record.task(home.smoke)  # is there one?
         return
-    if band.task != task:
-        raise errors.BadInputError(
-            f"the record of {band.stack} is of another task than smoke/ trains today",
-            cause="smoke/trajectories was changed since",
-            next_step=f"vetted trajectories {band.stack}",
-        )
+    record.require_todays(home.smoke, band)
     if band.steps != settings.steps:
         raise errors.BadInputError(
             f"{band.stack} was recorded for {band.steps} steps, not for {settings.steps}",

@@ -30,7 +30,7 @@ from builder.intent.advisory import Advisory
 from builder.lock import lockfile
 from builder.trajectory import comparison, record
 from builder.trajectory.verdict import Verdict
-from builder.upgrade import compare, outdated, recertify
+from builder.upgrade import compare, outdated, recertify, training
 from builder.upgrade.recertification import Progress, Recertification
 from builder.upgrade.report import WORDS
 
@@ -95,6 +95,8 @@ def recertify_(
     options = Options(lock.stack.device, chosen)
     machine.hardware(options.device)
     advisories = advisory.load_all(home)
+    if train and (reason := training.incomparable(home, name, options)):
+        console.note(f"{name}: the training will not be compared: {reason}")
     with home.holding(name) as scratch, console.Working(name) as working:
         progress = Progress(working.step, working.event)
         packages = [*(upgrade or ()), *(more or ())]

@@ -183,6 +183,7 @@ def _open(home: Project, forge: str, watched: Watched) -> str:
 def _json(watched: Watched) -> dict[str, Any]:
     return {
         "day": str(watched.day), "good": watched.good, "certificates": watched.notices,
+        "not_comparable": watched.untrained,
         "newer": [{**dataclasses.asdict(pin), "allowed": pin.allowed} for pin in watched.newer],
         "debian": {
             "fixes": [dataclasses.asdict(fix) for fix in watched.renewal.fixes] if watched.renewal else None,
@@ -234,6 +235,8 @@ def _print_new(watched: Watched) -> None:
     out = console.out
     for notice in watched.notices:
         out.print(f"{watched.name}: {notice}", style="red")
+    for reason in watched.untrained:
+        out.print(f"{watched.name}: the training will not be compared: {reason}")
     for pin in watched.newer:
         fits = f"{pin.fits} fits" if pin.fits != pin.locked else f"nothing newer fits: {pin.why_not}"
         out.print(f"{watched.name}: {pin.name} {pin.locked}, newest {pin.newest}: {fits}")

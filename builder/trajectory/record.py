@@ -111,6 +111,16 @@ def task(smoke: Path) -> str:
         ) from error
 
 
+def require_todays(smoke: Path, record: Record) -> None:
+    """Raise BadInputError for a record that no run of today can be compared with, before any work begins."""
+    if record.task != task(smoke):
+        raise errors.BadInputError(
+            f"the record of {record.stack} is of another task than smoke/ trains today",
+            cause="smoke/trajectories or smoke/kit was changed since",
+            next_step=f"vetted trajectories {record.stack}",
+        )
+
+
 def name(place: Place) -> str:
     """The name of a record's file: `cpu-host`, and the threads where there is more than one."""
     return f"{place.device}-{place.engine}" + (f"-{place.threads}threads" if place.threads > 1 else "")

@@ -21,13 +21,39 @@ def recorded(home: Project, name: str, options: Options) -> Record | None:
     return next((r for r in places if (r.place.device, r.place.engine) == (options.device, options.engine)), None)
 
 
+def incomparable(home: Project, name: str, options: Options) -> str:
+    """Why what a stack trains today cannot be compared with its record; "" where it can be."""
+    before = recorded(home, name, options)
+    if before is None:
+        return f"{name} has no golden trajectories of this device and engine"
+    try:
+        record.require_todays(home.smoke, before)
+    except errors.BadInputError as error:
+        return error.what
+    return ""
+
+
+def older(home: Project, name: str) -> list[str]:
+    """Of each record of a stack that no run of today can be compared with: why, and the next command."""
+    sentences = []
+    try:
+        for each in record.of_stack(home, name):
+            try:
+                record.require_todays(home.smoke, each)
+            except errors.BadInputError as error:
+                sentences.append(f"{error.what} ({record.name(each.place)}): {error.next_step}")
+    except errors.BadInputError as error:  # a damaged file
+        sentences.append(error.what)
+    return sentences
+
+
 def compare(
     copy: Aside, result: Recertification, new: Lock, options: Options, scratch: Path, progress: Progress
 ) -> None:
     """Train in the candidate, keep its record beside its certificate, and judge it."""
     before = recorded(copy, new.name, options)
-    if before is None:
-        result.not_trained = f"{new.name} has no golden trajectories of this device and engine"
+    result.not_trained = incomparable(copy, new.name, options)
+    if result.not_trained or before is None:  # training takes many minutes, and nothing would come of it
         return
     seeds = sorted({seed.seed for seed in before.seeds} | before.failed.keys())
     settings = Settings(len(seeds), before.steps, before.place.threads, seeds[0])

@@ -42,6 +42,7 @@ class Watched:
     lock: Lock
     day: datetime.date
     notices: list[str] = field(default_factory=list)
+    untrained: list[str] = field(default_factory=list)  # why a record cannot be compared with what is trained today
     newer: list[OutdatedPin] = field(default_factory=list)
     renewal: Renewal | None = None  # by today's Debian packages
     not_renewed: str = ""  # why that is not known
@@ -80,7 +81,8 @@ class Watched:
 def look(home: Project, name: str, day: datetime.date, scratch: Path) -> Watched:
     """What is new for a stack, and what becomes of its certificates. Nothing is tried."""
     lock = lockfile.load(home, name)
-    watched = Watched(lock, day, notices.of(home, lock, day), outdated.of_stack(lock, scratch))
+    watched = Watched(lock, day, notices.of(home, lock, day), training.older(home, name))
+    watched.newer = outdated.of_stack(lock, scratch)
     if day != certificate.today():
         watched.not_renewed = "a mirror has the packages of today, and not of another day"
         return watched

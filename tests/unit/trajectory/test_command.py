@@ -39,6 +39,7 @@ for seed in range(request["first"], request["first"] + request["seeds"]):
 say("finish")
 """
 GOOD = 'say("seed", seed=seed, numbers={"reward": curve, "loss": curve[::-1]})'
+OLDER = "sha256:" + "1" * 64  # of a task
 FILE = Path("lockfiles") / TINY / "trajectories" / "cpu-host.json"
 
 
@@ -212,7 +213,7 @@ class Upgrade:
 
         def of_stack(*arguments: Any) -> Record:
             self.asked.append(arguments[3])
-            return make(2, stack=TINY, **after)
+            return make(2, **{"stack": TINY, "task": record.task(copy.smoke), **after})
 
         monkeypatch.setattr(training, "of_stack", of_stack)
         silent = Progress(lambda _: None, lambda _: None)
@@ -221,9 +222,14 @@ class Upgrade:
 
 
 def keep(small: Small, **fields: Any) -> None:
+    """A record of the stack, of the task that its smoke/ trains."""
+    for name in record.TASK:
+        (small.project.smoke / name).parent.mkdir(exist_ok=True)
+        (small.project.smoke / name).write_text("# the task\n")
     file = small.root / FILE
     file.parent.mkdir()
-    file.write_text(make(1, stack=TINY, **fields).to_json())
+    task = record.task(small.project.smoke)
+    file.write_text(make(1, **{"stack": TINY, "task": task, **fields}).to_json())
 
 
 def test_recertify_trains_the_candidate_as_the_stack_was_trained(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,9 +251,17 @@ def test_recertify_says_why_nothing_was_compared(small: Small, monkeypatch: pyte
     none = Upgrade(small, monkeypatch, {})
     assert (none.asked, none.result.training) == ([], None)
     assert "has no golden trajectories" in none.result.not_trained
-    keep(small, task="sha256:" + "1" * 64)
+
+
+def test_a_record_of_an_older_task_is_said_before_anything_is_trained(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(small, task=OLDER)
     other = Upgrade(small, monkeypatch, {})
-    assert other.result.outcome == "green" and "did not train the same task" in other.result.not_trained
+    assert other.asked == []
+    assert other.result.outcome == "green" and other.result.training is None
+    assert other.result.not_trained == f"the record of {TINY} is of another task than smoke/ trains today"
+    assert record.read(other.file, "it").task == OLDER  # the candidate's own is not written in its place
 
 
 def test_a_missing_file_is_an_error_of_storage() -> None:

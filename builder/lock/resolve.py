@@ -187,7 +187,8 @@ def _refuse(old: Lock, package: str) -> None:
 
 
 def _build_entries(stack: Stack, scratch: Path, sdists: list[File]) -> list[Entry]:
-    requirements = sorted({line for sdist in sdists for line in metadata.build_requirements(index.download(sdist))})
+    lines = (metadata.build_requirements(index.download(sdist), sdist.filename) for sdist in sdists)
+    requirements = sorted({line for own in lines for line in own})
     if not requirements:
         return []
     tools = stack.model_copy(update={"override": []})

@@ -130,7 +130,12 @@ class Assessments:
 
     def files(self, lock: Lock) -> Iterator[tuple[Path, Assessment | Exception]]:
         """Every file among the certificates of a stack: judged, or why it cannot be."""
-        paths = certificate.files(self._project, lock.name)
+        paths = []
+        for path in certificate.files(self._project, lock.name):
+            if certificate.NAME.fullmatch(path.stem):
+                paths.append(path)
+            else:
+                yield path, certificate.misnamed(path)
         if not paths:
             return
         terms = self.terms(lock)

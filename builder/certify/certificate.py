@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +24,8 @@ PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # The resource that lists where the environment differed from the lock. A certificate has none.
 DIFFERENCES = "differences"
+# Of its file, without .json. It is shown, in commands too, and it is the name of a page.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 INPUTS = "inputs"  # the resource with the digest of everything that an image is made of
 Differences = Mapping[str, str | list[str]]
 # The bytes that a certificate is about do not age. What it cannot see does: the drivers and kernels under the image,
@@ -264,6 +267,15 @@ def read_of_stack(project: Project, file: Path) -> Statement:
     if (statement := read(file)).resource(DIFFERENCES).annotations:
         raise misplaced(project.relative(file))
     return statement
+
+
+def misnamed(path: Path) -> errors.BadInputError:
+    """The refusal of a file with a name that no certificate has."""
+    return errors.BadInputError(
+        f"{text.line(str(path))} is not named as a certificate is, such as cpu-docker.json",
+        cause="an editor, a merge or somebody else put it there",
+        next_step=f"ls {shlex.quote(str(path.parent))}, then remove it or give it such a name",
+    )
 
 
 def misplaced(where: str) -> errors.BadInputError:

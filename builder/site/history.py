@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors, process
+from builder.certify import certificate
 
+# Programs that the repository configures are not started.
+GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", "-C")
 MOST = 100  # versions that are read of one stack
 LARGEST = 4 << 20  # bytes; a certificate has 70 kB
 COMMIT = re.compile(r"\x01(?P<commit>[0-9a-f]{40,64}) (?P<day>[0-9-]{10})")
@@ -30,7 +33,7 @@ class Version:
 def is_shallow(root: Path) -> bool:
     """Does a repository lack its older commits, as CI's do? Without git or a repository, nothing is lacking."""
     with suppress(errors.VettedError):
-        return process.run(["git", "-C", str(root), "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true"
+        return process.run([*GIT, str(root), "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true"
     return False
 
 
@@ -55,10 +58,10 @@ def _committed(folder: Path) -> Iterator[tuple[str, str, str]]:
         ":(glob)*.json",
     ]
     commit = day = ""
-    for line in process.check("git log", ["git", "-C", str(folder), *log]).stdout.splitlines():
+    for line in process.check("git log", [*GIT, str(folder), *log]).stdout.splitlines():
         if match := COMMIT.fullmatch(line):
             commit, day = match["commit"], match["day"]
-        elif line:
+        elif line and certificate.NAME.fullmatch(Path(line).stem):
             yield commit, day, line
 
 
@@ -68,7 +71,7 @@ def _read(folder: Path, committed: list[tuple[str, str, str]], scratch: Path) ->
     with (
         names.open("rb") as request,
         contents.open("wb") as answers,
-        process.running(["git", "-C", str(folder), "cat-file", "--batch"], stdin=request, stdout=answers) as child,
+        process.running([*GIT, str(folder), "cat-file", "--batch"], stdin=request, stdout=answers) as child,
     ):
         child.wait()
     with contents.open("rb") as objects:

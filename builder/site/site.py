@@ -15,7 +15,7 @@ from builder.base.project import Project, remove
 from builder.certify import certificate
 from builder.certify.assessment import Assessments
 from builder.intent import advisory, stack
-from builder.site import pages, proof, stacks
+from builder.site import history, pages, proof, stacks
 from builder.site.page import REGISTRY, Content
 
 EXTRA = {"vl_convert": "vl-convert-python", "pagefind_bin": "pagefind[bin]"}  # the packages, by a module of each
@@ -50,7 +50,7 @@ def read(project: Project, scratch: Path, report: Report, registry: str = REGIST
 def _commit(project: Project) -> str:
     """The commit of the project, with `-dirty` where files were changed since; empty without git."""
     with suppress(errors.MissingToolError):
-        argv = ["git", "-C", str(project.root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        argv = [*history.GIT, str(project.root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
         if match := COMMIT.fullmatch(process.run(argv).stdout):
             return match[1]
     return ""

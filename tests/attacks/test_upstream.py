@@ -44,7 +44,7 @@ def test_what_builds_a_source_distribution_is_an_option_of_the_resolver(
     asked: list[str] = []
     monkeypatch.setattr(resolve, "_best", lambda _stack, _scratch, pins: asked.extend(pins) or [])
     file = sdist(tmp_path, f'[build-system]\nrequires = ["setuptools", "{line.format(evil=evil)}"]\n'.encode())
-    with pytest.raises(errors.BadInputError, match="said-1.0.tar.gz does not say what builds it"):
+    with pytest.raises(errors.BadInputError, match=r"said-1\.0\.tar\.gz does not say what builds it"):
         resolve._build_entries(wheels.lock.stack, wheels.scratch(), [file])
     assert asked == []
 

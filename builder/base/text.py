@@ -10,6 +10,7 @@ import html
 import re
 import shlex
 import unicodedata
+from collections.abc import Callable
 from pathlib import PurePath
 
 UNPRINTABLE = "�"
@@ -20,6 +21,10 @@ _MEANING = re.compile(r"[\\`*\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]|^
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # GitHub turns bare addresses into links and text between dollars into formulas; renderers differ on bars in cells.
 _ENTITY = re.compile(r":(?=//)|(?<=www)\.|[|$]", re.IGNORECASE)
+
+# A forge tells whom a text names, and closes the issue whose number comes after a word such as "fixes"; not in code.
+_CALL = re.compile(r"@(?=\\?[A-Za-z0-9_-])|(?<!&)#(?=[0-9])|\bGH-(?=[0-9])", re.IGNORECASE)
+_GAP = "&#8203;"  # a space without a width
 
 
 def printable(text: str) -> str:
@@ -47,8 +52,18 @@ def markdown(text: str) -> str:
 
     What is between two backticks stays code.
     """
+    return _with_code(text, _escaped)
+
+
+def unlinked(text: str) -> str:
+    """As `markdown`, for a request on a forge: it calls nobody, closes no issue, and is no command of a bot."""
+    shown = _with_code(text, lambda part: _CALL.sub(lambda match: f"{match[0]}{_GAP}", _escaped(part)))
+    return f"\\{shown}" if shown.startswith("/") else shown
+
+
+def _with_code(text: str, escape: Callable[[str], str]) -> str:
     parts = _CODE.split(line(text).strip())
-    return "".join(code(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
+    return "".join(code(part) if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def code(text: str) -> str:

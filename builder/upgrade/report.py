@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from builder.base import text
-from builder.base.text import markdown
+from builder.base.text import unlinked
 from builder.upgrade.recertification import Recertification
 
 WORDS = {
@@ -31,7 +31,7 @@ def sections(result: Recertification) -> list[str]:
     if result.explanation:
         lines += [*text.block(result.explanation), ""]
     if result.findings:
-        lines += [*(f"- {markdown(finding.what)}; fix: {markdown(finding.fix)}" for finding in result.findings), ""]
+        lines += [*(f"- {unlinked(finding.what)}; fix: {unlinked(finding.fix)}" for finding in result.findings), ""]
     lines += [*_broken(result), *_culprit(result)]
     lines += _training(result)
     if result.reproducer:
@@ -40,15 +40,15 @@ def sections(result: Recertification) -> list[str]:
         lines += ["## Draft of an advisory", "", *text.block(result.advisory.read_text(), "toml"), ""]
     if difference := result.difference:
         lines += [f"## What changed ({len(difference.rows)} distributions, {difference.total})", ""]
-        lines += [*(f"- {markdown(line)}" for line in difference.words()), ""]
+        lines += [*(f"- {unlinked(line)}" for line in difference.words()), ""]
     return lines
 
 
 def _training(result: Recertification) -> Iterator[str]:
     if result.training:
-        yield from ("## Training", "", markdown(str(result.training)), "")
+        yield from ("## Training", "", unlinked(str(result.training)), "")
     elif result.not_trained:
-        yield from ("## Training", "", f"Not compared: {markdown(result.not_trained)}", "")
+        yield from ("## Training", "", f"Not compared: {unlinked(result.not_trained)}", "")
     if result.picture:
         yield from (f"A picture of both: {result.picture}", "")
 
@@ -57,18 +57,18 @@ def _broken(result: Recertification) -> Iterator[str]:
     if result.red:
         yield from ("## What broke", "")
         for probe in result.red:
-            yield f"- **{markdown(probe.name)}** {probe.outcome}: {markdown(probe.reason or 'no reason given')}"
+            yield f"- **{unlinked(probe.name)}** {probe.outcome}: {unlinked(probe.reason or 'no reason given')}"
             if probe.matters:
-                yield f"  It matters: {markdown(probe.matters)}."
+                yield f"  It matters: {unlinked(probe.matters)}."
         yield ""
     if result.worse:
-        yield from ("## What became worse", "", *(f"- {markdown(str(regression))}" for regression in result.worse), "")
+        yield from ("## What became worse", "", *(f"- {unlinked(str(regression))}" for regression in result.worse), "")
 
 
 def _culprit(result: Recertification) -> Iterator[str]:
     if breaking := result.breaking:
-        yield from ("## The culprit", "", *(f"- {markdown(str(change))}" for change in breaking.culprits))
-        yield from (f"- {markdown(str(change))}, because they require it" for change in breaking.dependencies)
-        yield from ("", f"Proved by running both sets: {markdown(breaking.trial.reason)}", "")
+        yield from ("## The culprit", "", *(f"- {unlinked(str(change))}" for change in breaking.culprits))
+        yield from (f"- {unlinked(str(change))}, because they require it" for change in breaking.dependencies)
+        yield from ("", f"Proved by running both sets: {unlinked(breaking.trial.reason)}", "")
     elif result.no_culprit:
-        yield from ("## The culprit", "", f"Not found: {markdown(result.no_culprit)}", "")
+        yield from ("## The culprit", "", f"Not found: {unlinked(result.no_culprit)}", "")

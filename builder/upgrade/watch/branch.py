@@ -81,10 +81,13 @@ def checked_out(home: Project, stack: str, expected: str) -> Iterator[Branch]:
             remove(branch.state / name)
 
 
-def commit(branch: Branch, subject: str, body: str, paths: Sequence[str], scratch: Path) -> str:
-    """Commit these paths of the branch; returns the commit. Raises VettedError."""
+def commit(branch: Branch, subject: str, paths: Sequence[str], scratch: Path) -> str:
+    """Commit these paths of the branch; returns the commit. Raises VettedError.
+
+    Of what others wrote, the message has names and versions alone: a forge reads commands in messages, code or not.
+    """
     message = scratch / "message"
-    message.write_text(f"{subject}\n\n{body}", encoding="utf-8")
+    message.write_text(f"{subject}\n\n{FOLDER}/{branch.stack}/verdict.md says why.\n", encoding="utf-8")
     there = [path for path in paths if (branch.root / path).exists()]
     git.check(branch.root, "add", "--all", "--", *there)
     git.check(branch.root, "add", "--all", "--force", "--", FOLDER)  # a .gitignore may have this name

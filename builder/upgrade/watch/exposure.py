@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.text import markdown
+from builder.base.text import unlinked
 from builder.lock import osv
 from builder.lock.lockfile import Lock
 from builder.lock.osv import Installed, Match
@@ -98,5 +98,5 @@ def lines(exposures: Sequence[Exposure], records: int) -> list[str]:
 
 def section(exposures: Sequence[Exposure], records: int) -> list[str]:
     """The same as a part of the verdict."""
-    listed = [f"- {markdown(line)}" for line in lines(exposures, records)]
+    listed = [f"- {unlinked(line)}" for line in lines(exposures, records)]
     return ["## Known vulnerabilities", "", *listed, "", f"From {records} records of OSV.", ""]

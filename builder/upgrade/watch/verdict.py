@@ -1,11 +1,11 @@
-"""The verdict of a watch, as Markdown: the message of its commit, and the text of its pull request."""
+"""The verdict of a watch, as Markdown: a file of its commit, and the text of its pull request."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
 
-from builder.base.text import markdown
+from builder.base.text import unlinked
 from builder.certify.certificate import Measurement, ProbeResult, Statement
 from builder.lock.change import changes
 from builder.lock.lockfile import Lock
@@ -50,11 +50,11 @@ def verdict(
         lines += [f"Verdict of {day}: **it stays.** The lock is {old.digest}.", ""]
     lines += _departures(old, trials)
     if notices:
-        lines += ["## Certificates", "", *(f"- {markdown(notice)}" for notice in notices), ""]
+        lines += ["## Certificates", "", *(f"- {unlinked(notice)}" for notice in notices), ""]
     lines += ["## New upstream", "", "| package | locked | newest | fits | in the way |", "|---|---|---|---|---|"]
     for pin in newer:
         fits = pin.fits if pin.fits != pin.locked else "nothing newer"
-        lines.append("| " + " | ".join(map(markdown, (pin.name, pin.locked, pin.newest, fits, pin.why_not))) + " |")
+        lines.append("| " + " | ".join(map(unlinked, (pin.name, pin.locked, pin.newest, fits, pin.why_not))) + " |")
     lines += ["", *more]
     for number, trial in enumerate(trials, start=1):
         lines += _trial(number, trial, certified)
@@ -72,8 +72,8 @@ def renewed(renewal: Renewal) -> list[str]:
 def debian(renewal: Renewal | None, unknown: str) -> list[str]:
     """The same as a section."""
     if renewal is None:
-        return ["## Debian packages", "", f"Not compared with the mirror: {markdown(unknown)}.", ""]
-    lines = [f"- {markdown(line)}" for line in renewed(renewal)] or ["The mirror has nothing newer."]
+        return ["## Debian packages", "", f"Not compared with the mirror: {unlinked(unknown)}.", ""]
+    lines = [f"- {unlinked(line)}" for line in renewed(renewal)] or ["The mirror has nothing newer."]
     return ["## Debian packages", "", *lines, ""]
 
 
@@ -105,7 +105,7 @@ def _departures(old: Lock, trials: Sequence[Recertification]) -> Iterator[str]:
 
 def _trial(number: int, trial: Recertification, certified: Statement | None) -> Iterator[str]:
     moved = changes(trial.old.versions, trial.new.versions) if trial.new else ()
-    pins = ", ".join(markdown(str(change)) for change in moved if change.name in trial.old.stack.packages)
+    pins = ", ".join(unlinked(str(change)) for change in moved if change.name in trial.old.stack.packages)
     yield from (f"## Trial {number}: {pins or 'what fits'} {OUTCOMES[trial.outcome]}", "")
     for line in sections(trial):
         yield f"#{line}" if line.startswith("## ") else line
@@ -120,7 +120,7 @@ def _numbers(trial: Recertification, certified: Statement | None) -> Iterator[st
     why = compare.comparable(certified, trial.statement) if certified else ""
     yield from ("### Numbers, before and after", "")
     if why:
-        yield from (f"Times and memory cannot be compared: {markdown(why)}.", "")
+        yield from (f"Times and memory cannot be compared: {unlinked(why)}.", "")
     yield from ("| probe | number | before | after | seconds | MiB |", "|---|---|---|---|---|---|")
     for probe in trial.statement.predicate.probes:
         earlier = before.get(probe.name)
@@ -129,7 +129,7 @@ def _numbers(trial: Recertification, certified: Statement | None) -> Iterator[st
         memory = _pair(timed.peak_memory_mib if timed else None, probe.peak_memory_mib)
         number = probe.headline.name if probe.headline else ""
         cells = (probe.name, number, _value(earlier), _value(probe), seconds, memory)
-        yield "| " + " | ".join(map(markdown, cells)) + " |"
+        yield "| " + " | ".join(map(unlinked, cells)) + " |"
     yield ""
 
 

@@ -169,7 +169,7 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
         tree.relative(tree.stack_dir(watched.name)), f"images/{watched.name}", "README.md", "README.zh-CN.md", "docs",
         "doctor",
     ]  # fmt: skip
-    watched.commit = branch.commit(tree, watched.subject, text, paths, scratch)
+    watched.commit = branch.commit(tree, watched.subject, paths, scratch)
     watched.branch = tree.name
     watched.verdict = branch.folder(tree.home, watched.name) / "verdict.md"
     write(watched.verdict, text, scratch)

@@ -44,9 +44,7 @@ def locks(project: Project, scratch: Path) -> Iterator[Lock]:
     yield from _locks(project)
     first = certificate.today() - certificate.LIFETIME
     _require(project, first)
-    # The commit before the period, too: its locks were the stacks' when the period began.
-    before = _git(project, "rev-list", "-1", f"--until={first}", "HEAD", "--", *LOCKS).split()
-    for commit in (*before, *_git(project, "rev-list", f"--since={first}", "HEAD", "--", *LOCKS).split()):
+    for commit in _since(project, first):
         yield from _locks(Project(_at(project, commit, LOCKS, scratch)))
 
 
@@ -61,13 +59,29 @@ def _require(project: Project, first: datetime.date) -> None:
         raise errors.MissingToolError(
             "git is not installed, and the locks of earlier commits count, too", next_step="apt-get install git"
         )
-    shallow = _git(project, "rev-parse", "--is-shallow-repository").strip() == "true"
-    if shallow and not _git(project, "rev-list", "-1", f"--until={first}", "HEAD").strip():
+    # However far it seems to reach: the date of its last commit is what somebody wrote there.
+    if _git(project, "rev-parse", "--is-shallow-repository").strip() == "true":
         raise errors.BadInputError(
-            f"this clone has no history back to {first}, and the locks of all commits since then count",
-            cause="a shallow clone, as CI makes it",
+            f"this clone is shallow, and the locks of all commits since {first} count",
+            cause="CI clones a few commits only",
             next_step="git fetch --unshallow; in GitHub's checkout action, fetch-depth: 0",
         )
+
+
+def _since(project: Project, first: datetime.date) -> list[str]:
+    """The commits that changed a lock since a day, and the last one before: its locks were the stacks' that day.
+
+    The date of a commit is what its author wrote. None is older than one that it comes after: git's own --since would
+    end at a commit with a date of long ago, and take nothing of what lies behind it.
+    """
+    days: dict[str, int] = {}
+    for line in _git(project, "rev-list", "--topo-order", "--reverse", "--timestamp", "--parents", "HEAD").splitlines():
+        day, commit, *parents = line.split()
+        days[commit] = max(int(day), *(days.get(parent, 0) for parent in parents), 0)
+    begin = datetime.datetime.combine(first, datetime.time(), datetime.UTC).timestamp()
+    changed = _git(project, "rev-list", "--topo-order", "--full-history", "HEAD", "--", *LOCKS).split()
+    before = max((commit for commit in changed if days[commit] < begin), key=lambda commit: days[commit], default=None)
+    return [*([before] if before else []), *(commit for commit in changed if days[commit] >= begin)]
 
 
 def _locks(project: Project) -> Iterator[Lock]:

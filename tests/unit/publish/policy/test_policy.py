@@ -120,7 +120,7 @@ def test_a_clone_without_the_history_of_these_days_is_refused(small: Small, comm
     (shallow / "cosign.pub").write_text(KEY)
     answer = command(shallow, "policy", "policy.toml", "--output", "rules")
     assert answer.code == 3
-    assert "this clone has no history back to" in answer.err and "git fetch --unshallow" in answer.err
+    assert "this clone is shallow" in answer.err and "git fetch --unshallow" in answer.err
     assert not (shallow / "rules").exists()
 
 

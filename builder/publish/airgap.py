@@ -8,9 +8,12 @@ when it verifies, offline, with the key that it carries.
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +27,17 @@ from builder.lock.lockfile import Lock
 from builder.publish import attached, dotenv, keys, publish, signing, verify
 from builder.publish import folder as folders
 from builder.publish.publish import Progress
+from builder.publish.verify import Verdict
 
 IMAGE, KEY = "image", "cosign.pub"
 NAMES = {"certificate": "certificate", "bill of materials": "sbom", "provenance": "provenance"}  # of files
 # Beside the image: the script that people run, and what the container mounts.
 LOAD, JUDGED = "load", "judged"
 CACHE = folders.CACHE
+# What shows that a folder was carried, though its list is gone; and what Compose would read there.
+TRACES = (LOAD, JUDGED, folders.MANIFEST)
+READ_BY_COMPOSE = ("compose*.y*ml", "docker-compose*.y*ml")
+ALONE = "an OCI layout alone: only the image was judged, and no file beside it"
 SCRIPT = Path(__file__).parent / "scripts" / "load.sh"
 
 
@@ -88,12 +96,48 @@ def make(
     return CarriedImage(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
 
 
-def layout(folder: Path) -> tuple[Path, Path | None]:
-    """The OCI layout in a folder that a person names, and the carried folder around it, if there is one."""
-    if (folder / LOAD).exists() or (folder / folders.MANIFEST).exists():
+def layout(project: Project, folder: Path) -> tuple[Path, Path | None]:
+    """The OCI layout in a folder that a person names, and the carried folder around it, if there is one.
+
+    A list that was taken away does not make a layout alone of a carried folder: then its absence is a doubt.
+    """
+    nested = (folder / IMAGE / "index.json").exists() and not (folder / "index.json").exists()
+    if nested or _has(folder, TRACES) or _composed(folder):
         return folder / IMAGE, folder
-    around = folder.parent if folder.name == IMAGE and (folder.parent / folders.MANIFEST).exists() else None
-    return folder, around
+    # A link leads into a carried folder as well.
+    for path in (folder, folder.resolve()):
+        composed = path.name == IMAGE and path.parent != project.root and _composed(path.parent)
+        if composed or _has(path.parent, TRACES):
+            return folder, path.parent
+    return folder, None
+
+
+def _has(folder: Path, names: Sequence[str]) -> bool:
+    return any(os.path.lexists(folder / name) for name in names)
+
+
+def _composed(folder: Path) -> bool:
+    return any(path for pattern in READ_BY_COMPOSE for path in folder.glob(pattern))
+
+
+def judged(verdict: Verdict, place: Path, around: Path | None, keys: Sequence[Path], scratch: Path) -> Verdict:
+    """The verdict on the image of a layout, and on the carried folder around it. `place`: the layout."""
+    root = (around or place).resolve()
+    doubts = [
+        f"the key {key.name} lies in the folder that it is to prove: who changed the folder may have changed the key"
+        "\nnext: the same command with --key and the copy of cosign.pub that you have from whoever signs"
+        for key in keys
+        if key.resolve().is_relative_to(root)
+    ]
+    notes = []
+    if around is None:
+        notes.append(ALONE)
+    else:
+        fewest = min((check(around, key, scratch) for key in keys), key=len)
+        doubts += fewest
+        if added := folders.unsigned(around):
+            notes.append(f"{folders.RUNS}/ has {added} files, which are of this host: no signature covers them")
+    return dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts), notes=(*verdict.notes, *notes))
 
 
 def check(folder: Path, key: Path, scratch: Path) -> list[str]:

@@ -25,6 +25,11 @@ MANIFEST = "folder.dsse.json"
 TYPE = "urn:vetted:folder:v1"
 ENVIRONMENT, RUNS, CACHE = ".env", "runs", ".huggingface"  # made on the host
 FREE = (RUNS, *(f"{CACHE}/{name}" for name in hub.FOLDERS))  # folders of the host, which may hold anything
+ABSENT = (
+    "is not there: the folder's files are not signed, and nobody knows what its scripts run\n"
+    "usual cause: it was left out when the folder was copied, or somebody took it away to change a file\n"
+    "next: copy the whole folder again from where `vetted bundle --image` wrote it; until then, do not use it"
+)
 LARGEST = 1 << 26  # bytes of a list that is read
 
 
@@ -54,7 +59,7 @@ def check(folder: Path, key: Path, scratch: Path) -> list[str]:
     """The differences between a folder and its signed list, in words; empty when there are none."""
     path = folder / MANIFEST
     if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
-        return [f"{MANIFEST} is not there: the folder's files are not signed"]
+        return [f"{MANIFEST} {ABSENT}"]
     envelope = signing.parse(path.read_bytes())
     try:
         if envelope is None or envelope.predicate_type != TYPE:
@@ -65,6 +70,12 @@ def check(folder: Path, key: Path, scratch: Path) -> list[str]:
     if reason := signing.doubt(envelope, _canonical(listing), key, scratch):
         return [f"{MANIFEST}: {reason}"]
     return list(_differences(folder, listing))
+
+
+def unsigned(folder: Path) -> int:
+    """How many files are in runs/, where the host adds its own."""
+    runs = folder / RUNS
+    return 0 if runs.is_symlink() else sum(len(files) for _, _, files in os.walk(runs))
 
 
 def _canonical(listing: _Listing) -> bytes:

@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from builder.publish import airgap, folder, signing
-from tests.registry.conftest import Keys
+from tests.registry.conftest import Keys, Stack, verify
+from tests.registry.conftest import built as built
+from tests.registry.conftest import certified as certified
+from tests.registry.conftest import isolated as isolated
 from tests.registry.conftest import keys as keys
 from tests.registry.conftest import other_keys as other_keys
+from tests.registry.test_airgap import bundle
+from tests.unit.conftest import Command
 
 pytestmark = pytest.mark.engine
 
@@ -116,3 +121,55 @@ def test_another_image_is_chosen_in_the_folder(carried: Path, keys: Keys, tmp_pa
         (carried / ".env").write_text(other)
         (doubt,) = airgap.check(carried, keys.public, tmp_path)
         assert doubt.startswith(".env is not what carried/load writes")
+
+
+@pytest.fixture
+def real(command: Command, certified: Stack, keys: Keys, tmp_path: Path) -> Path:
+    """A folder as `vetted bundle --image` writes it, whose image verifies."""
+    done = bundle(command, certified, keys, tmp_path / "real")
+    assert done.code == 0, done.err
+    assert verify(command, certified, str(tmp_path / "real"), keys, "--offline").out.endswith("\nverified\n")
+    return tmp_path / "real"
+
+
+@pytest.mark.parametrize(
+    ("named", "also"),
+    [("real", ("load",)), ("real", ()), ("real/image", ()), ("real/image", ("load", "judged")), ("link", ("load",))],
+)
+def test_the_list_is_taken_away_and_a_file_changed(
+    command: Command, certified: Stack, keys: Keys, real: Path, named: str, also: tuple[str, ...]
+) -> None:
+    """Without the list, the folder is no layout alone, whichever of its folders is named: it is not verified."""
+    for name in (folder.MANIFEST, *also):
+        shutil.rmtree(real / name) if (real / name).is_dir() else (real / name).unlink()
+    (real / "compose.network.yaml").write_text("services: {train: {image: evil}}\n")
+    (real.parent / "link").symlink_to("real/image")
+    answer = verify(command, certified, str(real.parent / named), keys, "--offline")
+    assert (answer.code, answer.out.splitlines()[-1]) == (1, "not verified"), answer.out
+    assert "doubt: folder.dsse.json is not there: the folder's files are not signed" in answer.out
+    assert "next: copy the whole folder again" in answer.out
+
+
+def test_everything_is_signed_anew_with_the_key_in_the_folder(
+    command: Command, certified: Stack, other_keys: Keys, real: Path, tmp_path: Path
+) -> None:
+    """Whoever carries it makes it anew, with a key of their own: the key in the folder proves nothing."""
+    shutil.rmtree(real)
+    assert bundle(command, certified, other_keys, real).code == 0
+    for named, key in ((real, real / "cosign.pub"), (real / "image", tmp_path / "link.pub")):
+        (tmp_path / "link.pub").unlink(missing_ok=True)
+        (tmp_path / "link.pub").symlink_to(real / "cosign.pub")
+        answer = verify(command, certified, str(named), Keys(other_keys.private, key), "--offline")
+        assert (answer.code, answer.out.splitlines()[-1]) == (1, "not verified"), answer.out
+        assert "cosign.pub lies in the folder that it is to prove" in answer.out.replace("link.pub", "cosign.pub")
+
+
+def test_results_are_carried_along_that_nobody_signed(
+    command: Command, certified: Stack, keys: Keys, real: Path
+) -> None:
+    """runs/ is the host's own, also the cache of models in it: a note counts what lies there already."""
+    cache = real / airgap.CACHE / "hub" / "models--evil"
+    cache.mkdir(parents=True)
+    (cache / "model.safetensors").touch()
+    answer = verify(command, certified, str(real), keys, "--offline")
+    assert "runs/ has 1 files, which are of this host: no signature covers them" in answer.out

@@ -47,11 +47,11 @@ def test_it_holds_image_statements_signatures_and_key(certified: Stack, carried:
     assert list(carried.parent.glob(".*")) == []
 
 
-def test_it_verifies_with_the_network_off(certified: Stack, carried: Path) -> None:
+def test_it_verifies_with_the_network_off(certified: Stack, carried: Path, keys: Keys) -> None:
     off = ["unshare", "--net"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [*off, sys.executable, "-m", "builder", "verify", str(carried / "image"), "--offline", "--key",
-         str(carried / "cosign.pub")],
+         str(keys.public)],
         cwd=certified.root, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

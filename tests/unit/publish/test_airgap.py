@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.publish import airgap, dotenv
+from builder.publish.verify import Verdict
+from tests.conftest import Small
 
 IMAGE = "vetted/tiny@sha256:" + "1" * 64
 # A Docker that writes down what it is called with, and knows one image.
@@ -78,3 +80,39 @@ def test_a_link_in_the_place_of_a_folder_that_a_container_gets_is_not_followed(
     assert not (folder / ".env").exists()
     after = (tmp_path / "private").stat()
     assert (after.st_uid, list((tmp_path / "private").iterdir())) == (before.st_uid, [])
+
+
+GOOD = Verdict("folder", "sha256:" + "1" * 64)
+
+
+@pytest.mark.parametrize("gone", [(), (airgap.LOAD,)])
+def test_without_its_list_a_carried_folder_is_no_layout_alone(
+    small: Small, folder: Path, tmp_path: Path, gone: tuple[str, ...]
+) -> None:
+    (folder / "compose.yaml").touch()
+    for name in gone:
+        (folder / name).unlink()
+    (tmp_path / "link").symlink_to(folder / airgap.IMAGE)
+    for named in (folder, folder / airgap.IMAGE, *([] if gone else [tmp_path / "link"])):
+        place, around = airgap.layout(small.project, named)
+        assert around is not None and around.resolve() == folder and place.resolve() == folder / airgap.IMAGE
+        (doubt,) = airgap.judged(GOOD, place, around, [tmp_path / "cosign.pub"], tmp_path).doubts
+        assert doubt.startswith("folder.dsse.json is not there: the folder's files are not signed")
+        assert "\nusual cause: " in doubt and "\nnext: " in doubt
+
+
+def test_a_layout_alone_says_that_no_file_beside_it_was_judged(small: Small, tmp_path: Path) -> None:
+    layout = small.root / airgap.IMAGE  # beside the project's own compose.yaml
+    layout.mkdir()
+    (small.root / "compose.yaml").touch()
+    (layout / "index.json").touch()
+    assert airgap.layout(small.project, layout) == (layout, None)
+    verdict = airgap.judged(GOOD, layout, None, [tmp_path / "cosign.pub"], tmp_path)
+    assert (verdict.doubts, verdict.notes) == ((), (airgap.ALONE,))
+
+
+def test_a_key_from_the_folder_proves_nothing(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.pub").symlink_to(folder / "cosign.pub")
+    for key in (folder / "cosign.pub", folder / "image" / ".." / "cosign.pub", tmp_path / "link.pub"):
+        first, _ = airgap.judged(GOOD, folder / airgap.IMAGE, folder, [key], tmp_path).doubts
+        assert "lies in the folder that it is to prove" in first and "\nnext: " in first

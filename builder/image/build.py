@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.base import errors, seal
 from builder.base.project import Project, write
-from builder.image import buildx, compare, daemon, elf, oci, origin, render, target
+from builder.image import buildx, compare, daemon, elf, laid, oci, origin, render, target
 from builder.image.buildx import BuildStep, Reporter
 from builder.image.origin import Origin
 from builder.intent.platform import AMD64
@@ -162,7 +162,11 @@ def own_labels(lock: Lock) -> dict[str, str]:
 
 
 def keep(project: Project, lock: Lock, layout: Path, docker: daemon.Docker, scratch: Path) -> Built:
-    """Move a layout that was just built to where `existing` looks for it."""
+    """Move a layout that was just built to where `existing` looks for it.
+
+    Raises BadInputError when the layer of an extension changes what its parent was certified with.
+    """
+    laid.refuse(lock, oci.read(layout))
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
     final = images / lock.image

@@ -50,7 +50,7 @@ class InstalledFile:
     @property
     def key(self) -> str:
         """The path as file systems compare it that ignore case: own files may be installed on one."""
-        return _key(self.path)
+        return key(self.path)
 
     def content(self) -> bytes:
         if isinstance(self.member, zipfile.ZipInfo):
@@ -65,7 +65,7 @@ def findings(own: Iterable[Path], parent: Iterable[Path]) -> list[str]:
     """What is wrong with an extension's archives beside its parent's, a line each."""
     archives = list(parent)
     theirs = {file.key: file for path in archives for file in _files(path)}
-    modules = {name: file.path for key, file in theirs.items() if (name := _module(key))}
+    modules = {name: file.path for key, file in theirs.items() if (name := module(key))}
     names = {_distribution(path) for path in archives}
     wrong = []
     for archive in own:
@@ -80,7 +80,7 @@ def findings(own: Iterable[Path], parent: Iterable[Path]) -> list[str]:
 def _reason(file: InstalledFile, theirs: dict[str, InstalledFile], modules: dict[str, str], names: set[str]) -> str:
     """Why an extension must not bring a file; empty when it may."""
     shown, key = file.path.removeprefix(SITE), file.key
-    name, there, record = _module(key), theirs.get(key), RECORD.fullmatch(key)
+    name, there, record = module(key), theirs.get(key), RECORD.fullmatch(key)
     if STARTUP.fullmatch(key):
         return f"brings {shown}, which every Python would run at its start"
     if not file.plain or OWN_COMMANDS.fullmatch(key):
@@ -94,7 +94,7 @@ def _reason(file: InstalledFile, theirs: dict[str, InstalledFile], modules: dict
     return ""
 
 
-def _key(path: str) -> str:
+def key(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
@@ -108,7 +108,7 @@ def _distribution(archive: Path) -> str:
     return _normal(name)
 
 
-def _module(key: str) -> str:
+def module(key: str) -> str:
     """The module that a file is, as a path: two files of one module hide each other."""
     if bytecode := BYTECODE.fullmatch(key):
         key = f"{bytecode['folder']}{bytecode['name']}.py"

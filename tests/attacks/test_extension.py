@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import tarfile
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from builder.base import errors
-from builder.image import overlap, own
-from tests.conftest import make_wheel
+from builder.image import build, overlap, own, render, target
+from builder.image.daemon import Docker
+from builder.lock.lockfile import Lock, Own
+from tests.conftest import Small, make_wheel
+from tests.registry.conftest import image_of
 
 COMMAND = "[console_scripts]\n{name} = x:main\n"
 OTHER = "x = 2\n"
@@ -145,3 +150,51 @@ def test_an_own_debian_package_writes_into_the_layers_of_the_parent(tmp_path: Pa
     with pytest.raises(errors.BadInputError, match="where other layers have theirs") as refusal:
         own.debian(tmp_path / "base", tmp_path / "whole", tmp_path / "debian.tar")
     assert path in str(refusal.value)
+
+
+SITE = "opt/venv/lib/python3.11/site-packages"
+PARENT: Mapping[str, str | Path] = {
+    f"{SITE}/lib/core.py": "x = 1\n", f"{SITE}/parent-1.0.dist-info/METADATA": "", "opt/venv/bin/train": "#!",
+    "opt/venv/bin/python": Path("/usr/bin/python3"),
+}  # fmt: skip
+OURS: Mapping[str, str | Path] = {
+    f"{SITE}/own/core.py": "",
+    f"{SITE}/own-1.0.dist-info/METADATA": "",
+    "etc/vetted/stack.json": "",
+}
+
+
+def keep(small: Small, monkeypatch: pytest.MonkeyPatch, layer: Mapping[str, str | Path]) -> None:
+    """Keep what a build has left: an image of an extension with a package built from source, and this last layer."""
+    lock = dataclasses.replace(small.lock, own=Own(python=("own",), source=("own",)))
+    monkeypatch.setattr(render, "layers", lambda _: ["base", "libraries", "description", "own"])
+    monkeypatch.setattr(Lock, "parent", small.lock)
+    scratch = small.scratch()
+    image = image_of(scratch / target.LAYOUT, [{"usr/bin/sh": ""}, PARENT, {"etc/vetted/stack.json": "1"}, layer])
+    (scratch / target.INPUTS).write_text(small.inputs)
+    build.keep(small.project, lock, image.layout, Docker("1", "v0", "6"), scratch)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "reason"),
+    [
+        (f"{SITE}/lib/core.py", OTHER, "has another lib/core.py than the parent"),
+        (f"{SITE}/lib/core.py", Path("/tmp/core.py"), "has another lib/core.py than the parent"),
+        (f"{SITE}/lib/__pycache__/core.cpython-311.pyc", OTHER, "which hides lib/core.py"),
+        (f"{SITE}/hook.pth", "import os\n", "which every Python would run at its start"),
+        (f"{SITE}/Parent-2.0.dist-info/METADATA", "", "which tells of a distribution that is not its own"),
+        ("opt/venv/lib64/python3.11/site-packages/lib/core.py", OTHER, "has another lib/core.py than the parent"),
+        ("opt/venv/bin/train", OTHER, "has another bin/train than the parent"),
+        ("opt/venv/bin/nvidia-smi", OTHER, "has bin/nvidia-smi, which is the image's own"),
+        (f"{SITE}/lib/.wh.core.py", "", "removes lib/.wh.core.py"),
+    ],
+)
+def test_the_build_of_an_own_source_changes_what_checks_its_wheel(
+    small: Small, monkeypatch: pytest.MonkeyPatch, path: str, content: str | Path, reason: str
+) -> None:
+    """Its setup.py runs in the stage of the check, and could replace Python there: the image itself is read as well."""
+    with pytest.raises(errors.BadInputError, match="built from own source changes what tiny was certified") as refusal:
+        keep(small, monkeypatch, {**OURS, path: content})
+    assert reason in str(refusal.value)
+    assert build.existing(small.project, small.lock) is None
+    keep(small, monkeypatch, {**OURS, f"{SITE}/lib/more.py": "", f"{SITE}/lib/core.py": "x = 1\n"})

@@ -130,9 +130,10 @@ class Api:
         with readable():
             return list(listed["items"])
 
-    def log(self, pod: str) -> bytes:
-        """What a pod has printed, byte for byte."""
-        return self._bytes("reading the log of a pod", self._core.read_namespaced_pod_log, pod, self.namespace)
+    def log(self, pod: str, container: str) -> bytes:
+        """What a container of a pod has printed, byte for byte."""
+        read = self._core.read_namespaced_pod_log
+        return self._bytes("reading the log of a pod", read, pod, self.namespace, container=container)
 
     def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         with readable():

@@ -7,6 +7,7 @@ API server does not answer, the Jobs are waited for; a command that is run again
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from builder.base import errors
 from builder.base.project import Project, write
 from builder.fleet import answer
 from builder.fleet.api import Api, RefusedError, readable
-from builder.fleet.manifest import JOB, Job, Work
+from builder.fleet.manifest import CONTAINER, JOB, Job, Work
 from builder.fleet.unit import TAIL, Outcome
 
 POLL = 5.0  # seconds
@@ -27,6 +28,7 @@ HOPELESS = (  # why a container waits, when waiting does not help
     "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ImageInspectError", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError",
 )  # fmt: skip
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 QUOTA = "exceeded quota"  # other pods will end
 
 
@@ -132,7 +134,8 @@ class _Reader:
                     next_step="run this again",
                 ),
             )  # fmt: skip
-        ran, image = str(pod["status"]["containerStatuses"][0]["imageID"]), work.built.image
+        # Not the first one's: an admission webhook may put others before it.
+        ran, image = str(next((status["imageID"] for status in _statuses(pod)), "no image")), work.built.image
         if not ran.endswith((image.manifest, image.config)):
             return Outcome(
                 work.unit, node, seconds,
@@ -178,7 +181,7 @@ class _Reader:
         return Outcome(work.unit, node, seconds, error=explained, log=self._file(pod))
 
     def _log(self, pod: Any) -> bytes:
-        log = self._api.log(_name(pod))
+        log = self._api.log(_name(pod), CONTAINER)
         write(Path(self._file(pod)), log, self._scratch)
         return log
 
@@ -189,7 +192,7 @@ class _Reader:
 
 def _pending(pod: Any) -> _Waits:
     """What a pod waits for."""
-    for status in pod["status"].get("containerStatuses") or ():
+    for status in _statuses(pod):
         waiting = (status.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason"))
         if reason in HOPELESS:
@@ -212,8 +215,17 @@ def _pending(pod: Any) -> _Waits:
     return _Waits("starting")
 
 
+def _statuses(pod: Any) -> list[Any]:
+    """What is said of the container of the suite, in a list; empty where nothing is."""
+    return [status for status in pod["status"].get("containerStatuses") or () if status["name"] == CONTAINER]
+
+
 def _name(pod: Any) -> str:
-    return str(pod["metadata"]["name"])
+    """Its name, which names the file of its log. Raises ValueError for one that Kubernetes would not take."""
+    name = str(pod["metadata"]["name"])
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a pod is called {name[:80]!r}")
+    return name
 
 
 def _phase(pod: Any) -> str:
@@ -222,7 +234,7 @@ def _phase(pod: Any) -> str:
 
 def _ended(pod: Any) -> dict[str, Any]:
     """How the container ended; empty when it did not."""
-    for status in pod["status"].get("containerStatuses") or ():
+    for status in _statuses(pod):
         return dict((status.get("state") or {}).get("terminated") or {})
     return {}
 

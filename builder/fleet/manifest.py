@@ -23,6 +23,7 @@ from builder.lock.lockfile import Lock
 
 ENGINE = "kubernetes"
 MANAGED = {"app.kubernetes.io/managed-by": "vetted"}
+CONTAINER = "suite"
 JOB = "dev.vetted.job"  # the label of a pod with the name of its Job
 SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED.items())
 GPU = "nvidia.com/gpu"
@@ -120,7 +121,7 @@ def _pod(work: Work, pods: Pods, paths: Mapping[str, str], name: str) -> dict[st
         **(on_gpu if unit.gpus else {}),
         "containers": [
             {
-                "name": "suite",
+                "name": CONTAINER,
                 "image": work.reference,
                 "command": [*script, *engine.inside(python)],
                 "workingDir": "/tmp",

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base import errors, process, sources
+from builder.base import errors, process, seal, sources
 from builder.base.project import Project, sha256, write
 from builder.fleet import plan, unit
 from builder.fleet.unit import Outcome, Unit
@@ -31,7 +31,7 @@ from builder.lock import lockfile
 
 POLL = 5.0  # seconds
 GRACE = 60.0  # seconds that a shared disk may need to show the answer of a job that has left the queue
-JOURNAL = "jobs.json"
+JOURNAL, SEALED = "jobs.json", "jobs of a fleet on Slurm"
 FORGOTTEN = "Invalid job id"  # what squeue says of a job that ended minutes ago
 # Slurm's reason for a job whose node could not start it: Slurm drains the node, and the job waits until it is released.
 NOT_LAUNCHED = "launch failed requeued held"
@@ -89,7 +89,7 @@ def submit(
         new = dict(zip(members, submitted, strict=True))
         jobs |= new
         known |= {identities[each]: f"{own.name}/{job.job_id}" for each, job in new.items()}
-        write(journal, json.dumps(known, indent=1) + "\n", scratch)
+        _note(journal, known, scratch)
         for each, job in new.items():
             say(f"{each.name}: job {job.job_id}, at most {minutes} minutes; {_log(home, job)}")
     return jobs
@@ -175,7 +175,7 @@ def collected(home: Project, each: Unit, folder: Path, scratch: Path) -> None:
     """Forget the job of a unit whose answer is kept: the next fleet starts it anew."""
     known = _known(folder / JOURNAL)
     if known.pop(_identity(home, each), None):
-        write(folder / JOURNAL, json.dumps(known, indent=1) + "\n", scratch)
+        _note(folder / JOURNAL, known, scratch)
 
 
 def _submitit() -> Any:
@@ -267,12 +267,21 @@ def _job(submitit: Any, logs: Path, place: str) -> Any:
     return submitit.SlurmJob(logs / folder, number)
 
 
+def _note(journal: Path, known: Mapping[str, str], scratch: Path) -> None:
+    """Write the journal. It is sealed: an answer is a pickle, whose reading runs code, and it is found by this file."""
+    content = json.dumps(known, indent=1) + "\n"
+    seal.put(journal.with_suffix(".seal"), SEALED, sha256(content.encode()), scratch)
+    write(journal, content, scratch)
+
+
 def _known(journal: Path) -> dict[str, str]:
-    """The jobs of earlier commands, by identity: FOLDER/NUMBER."""
+    """The jobs of earlier commands of this user, by identity: FOLDER/NUMBER."""
     try:
-        content = json.loads(journal.read_text())
+        raw = journal.read_bytes()
+        if not seal.intact(journal.with_suffix(".seal"), SEALED, sha256(raw)):
+            return {}
+        content = json.loads(raw)
     except (OSError, ValueError):
         return {}
     places = content.items() if isinstance(content, dict) else ()
-    # Journals of earlier versions have the numbers alone.
     return {key: place for key, place in places if isinstance(place, str) and PLACE.fullmatch(place)}

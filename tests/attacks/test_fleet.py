@@ -1,10 +1,11 @@
-"""Attacks by a package of the image on what a pod says of itself: the pod's first process is root, and is believed."""
+"""Attacks on a fleet: by a package of the image that a pod runs, by a cluster's answers, and by a foreign `.vetted`."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,17 @@ from typing import Any
 
 import pytest
 
-from builder.fleet import manifest
+from builder.base import seal
+from builder.base.project import Project, sha256
+from builder.certify import certificate
+from builder.fleet import manifest, slurm
+from builder.fleet.unit import Outcome
+from tests.conftest import TINY, Small
+from tests.unit.fleet import test_slurm
+from tests.unit.fleet.conftest import ApiServer, Fleet, runs
+from tests.unit.fleet.conftest import api as api
+from tests.unit.fleet.conftest import built as built
+from tests.unit.fleet.conftest import fleet as fleet
 
 FORGES = "#!/bin/sh\ntouch {ran}\necho 'Forged GPU, 580.1'\n"
 SAYS_ENVIRONMENT = '#!/bin/sh\necho "$PATH, ${LD_PRELOAD-none} ${LD_LIBRARY_PATH-none} ${PYTHONPATH-none}"\n'
@@ -87,3 +98,83 @@ def test_variables_of_the_image_reach_the_nodes_nvidia_smi(
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setenv("PATH", f"{tmp_path}/venv/bin:/usr/bin")
     assert pod.gpus() == [["/usr/bin:/bin", "none none none"]]
+
+
+def test_another_container_of_the_pod_ran_the_image(small: Small, api: ApiServer, fleet: Fleet, tmp_path: Path) -> None:
+    """A second container, listed first, has the expected digest, and the one of the suite has not."""
+    whole = runs(tmp_path / "nodes")
+
+    def injected(server: ApiServer, job: dict[str, Any]) -> None:
+        whole(server, job)
+        for pod in server.of("pods"):
+            (suite,) = pod["status"]["containerStatuses"]
+            other = {**suite, "imageID": f"registry.example/x@sha256:{'0' * 64}"}
+            pod["status"]["containerStatuses"] = [{**suite, "name": "proxy"}, other]
+
+    api.fate = injected
+    answer = fleet()
+    assert answer.code == 1 and "the node ran another image" in answer.out
+    assert not certificate.path(small.project, TINY, "cpu", "kubernetes").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../../evil", "/tmp/evil", "a/../../b", ".."])
+def test_the_name_of_a_pod_leads_out_of_the_folder_of_logs(
+    small: Small, api: ApiServer, fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    """A server that is none of Kubernetes' names the file to which a log is written."""
+    whole = runs(tmp_path / "nodes")
+
+    def renamed(server: ApiServer, job: dict[str, Any]) -> None:
+        whole(server, job)
+        for pod in server.of("pods"):
+            pod["metadata"]["name"] = name
+
+    api.fate = renamed
+    before = {path for path in small.root.rglob("*") if path.is_file()}
+    answer = fleet()
+    assert answer.code == 1 and "something answers that is no API server of Kubernetes" in answer.err
+    written = {path for path in small.root.rglob("*") if path.is_file()} - before
+    assert not any(path.suffix == ".log" for path in written)
+
+
+class Runs:
+    """A pickle that writes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_state_brings_a_job_of_slurm_and_its_answer(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: bool
+) -> None:
+    """A cache of CI has the journal of a fleet that never ran here, and an answer whose reading would run code."""
+    programs = tmp_path / "programs"
+    test_slurm.install(programs, monkeypatch)
+    (programs / "queue").write_text("")
+    (programs / "next").write_text("1")
+    folder, own, unit = small.project.state / "fleet", "vetted-20261120-101500-01234567", test_slurm.UNIT
+    (folder / "logs" / own).mkdir(parents=True)
+    answer = pickle.dumps(("success", Outcome(unit, "n1", 1.0, b"{}"), Runs(tmp_path / "ran")))
+    (folder / "logs" / own / "7_0_result.pkl").write_bytes(answer)
+    journal = folder / slurm.JOURNAL
+    journal.write_text(json.dumps({slurm._identity(small.project, unit): f"{own}/7"}))
+    if sealed:
+        with monkeypatch.context() as theirs:
+            theirs.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
+            seal.put(journal.with_suffix(".seal"), "jobs of a fleet on Slurm", digest(journal), tmp_path)
+    jobs = submit(small.project, folder, small.scratch())
+    assert jobs[unit].paths.folder.name != own and not (tmp_path / "ran").exists()
+    assert jobs[unit].job_id == "1", "it is submitted, as if there were no journal"
+    assert submit(small.project, folder, small.scratch())[unit].paths.folder == jobs[unit].paths.folder
+
+
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes())
+
+
+def submit(home: Project, folder: Path, scratch: Path) -> dict[Any, Any]:
+    return slurm.submit(home, [test_slurm.UNIT], slurm.Limits(), folder, scratch, lambda _: None)

@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,13 +134,13 @@ def _environment(project: Project, image: CarriedImage) -> dict[str, str]:
 def _layer(
     file: Path, media_type: str, diff_id: str, cuts: Sequence[Cut], paths: Mapping[str, Path], root: Path
 ) -> None:
-    """Unpack a layer, once its archive has the right digest: what it holds is trusted only then."""
-    digest = hashlib.sha256()
-    for chunk in layers.rebuilt(file, media_type, cuts, paths):
-        digest.update(chunk)
-    if f"sha256:{digest.hexdigest()}" != diff_id:
-        raise layers.changed(f"a layer is not the image's\nexpected {diff_id}\ngot      sha256:{digest.hexdigest()}")
-    stream = io.BufferedReader(Stream(layers.rebuilt(file, media_type, cuts, paths)), CHUNK)
+    """Unpack a layer, once its archive has the right digest: what it holds is trusted only then.
+
+    It is hashed again while it is unpacked: a file of the host may change in between.
+    """
+    for _ in _same(layers.rebuilt(file, media_type, cuts, paths), diff_id):
+        pass
+    stream = io.BufferedReader(Stream(_same(layers.rebuilt(file, media_type, cuts, paths), diff_id)), CHUNK)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             path = root / member.name
@@ -150,6 +150,18 @@ def _layer(
                 if not member.isdir() and os.path.lexists(path):
                     path.unlink()
                 _extract(archive, member, root)
+    while stream.read(CHUNK):  # to the end, where its digest is compared
+        pass
+
+
+def _same(chunks: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
+    """These chunks. Raises BadInputError after the last one when they are not the archive of this digest."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        yield chunk
+    if f"sha256:{digest.hexdigest()}" != diff_id:
+        raise layers.changed(f"a layer is not the image's\nexpected {diff_id}\ngot      sha256:{digest.hexdigest()}")
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:

@@ -76,7 +76,8 @@ def _files(image: Image, layers: tuple[Layer, ...]) -> Iterator[_File]:
                     name = member.name.removeprefix("./")
                     if member.isdir() or not name.startswith(VENV):
                         continue
-                    digest = hashlib.sha256(f"{member.type!r} {member.linkname}\n".encode())
+                    what = "file" if member.isreg() else f"{member.type!r} {member.linkname}"
+                    digest = hashlib.sha256(f"{what}\n".encode())
                     if member.isreg() and (stream := archive.extractfile(member)):
                         while chunk := stream.read(CHUNK):
                             digest.update(chunk)

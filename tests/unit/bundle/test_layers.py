@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,24 @@ def test_a_file_of_the_host_that_changes_meanwhile_is_refused(
             with pytest.raises(errors.BadInputError, match=r"not the image's|shorter than it was"):
                 prepare(unpacked, host)
     assert not list((unpacked[0].state / "image").glob("*"))
+
+
+def test_a_file_of_the_host_that_changes_between_hash_and_unpacking_is_refused(
+    unpacked: tuple[Project, CarriedImage], host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer is read twice: what is unpacked must be what was hashed."""
+    rebuilt, calls = layers.rebuilt, []
+
+    def changing(*arguments: Any) -> Iterator[bytes]:
+        calls.append(arguments)
+        if len(calls) == 2:  # the first layer is unpacked
+            (host / "a").write_bytes(LARGE.replace(b"1", b"9", 1))
+        return rebuilt(*arguments)
+
+    monkeypatch.setattr(layers, "rebuilt", changing)
+    with pytest.raises(errors.BadInputError, match="a layer is not the image's"):
+        prepare(unpacked, host)
+    assert len(calls) == 2 and not list((unpacked[0].state / "image").glob("*"))
 
 
 def _list(root: Path) -> Path:

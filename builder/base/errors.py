@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import errno
 import re
-import shlex
 from dataclasses import dataclass
 from typing import ClassVar
+
+from builder.base.text import word
+
+ADVICE = re.compile(r"\s*(next|usual cause):", re.IGNORECASE)
 
 
 class VettedError(Exception):
@@ -26,11 +29,13 @@ class VettedError(Exception):
         self.next_step = next_step
 
     def __str__(self) -> str:
-        lines = [self.what]
+        # What a tool or a registry said is often a part of `what`: it must not look like our own advice.
+        first, *rest = self.what.splitlines() or [""]
+        lines = [first, *(f"| {line}" if ADVICE.match(line) else line for line in rest)]
         if self.cause:
-            lines.append(f"usual cause: {self.cause}")
+            lines.append(f"usual cause: {' '.join(self.cause.splitlines())}")
         if self.next_step:
-            lines.append(f"next: {self.next_step}")
+            lines.append(f"next: {' '.join(self.next_step.splitlines())}")
         return "\n".join(lines)
 
 
@@ -192,7 +197,7 @@ def from_os(error: OSError) -> VettedError:
     where, why = named or "a file", error.strerror or str(error)
     said = f"{named}: {why}" if named else why
     # Without a name there is nothing to list but where this runs, and who it is.
-    look = f"ls -ld {shlex.quote(named)}" if named else "id; ls -la . .vetted"
+    look = f"ls -ld {word(named)}" if named else "id; ls -la . .vetted"
     if isinstance(error, ConnectionError | TimeoutError) or error.errno in UNREACHABLE:
         return NetworkError(
             f"the network did not answer: {why}",

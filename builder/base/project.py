@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from builder.base import errors
+from builder.base.text import word
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Project:
             lock.acquire(timeout=0)
         except Timeout:
             what = stack.removeprefix(".")
-            print(f"another vetted is at work on {what}; waiting for it to finish", file=sys.stderr, flush=True)
+            print(f"another vetted is at work on {word(what)}; waiting for it to finish", file=sys.stderr, flush=True)
             lock.acquire()
         scratch = self.scratch(stack)
         try:

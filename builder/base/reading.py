@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.base import errors, quantities
+from builder.base.text import word
 
 LARGEST = 64 << 20  # bytes; far more than any file that is read completely
 WRITTEN = 1 << 20  # bytes of what a person writes by hand
@@ -25,7 +26,9 @@ def content(path: Path, where: str, next_step: str = "", most: int = LARGEST) ->
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise errors.BadInputError(
-                f"{where} is not a file", cause="a folder, a pipe or a device has its name", next_step=f"ls -ld {where}"
+                f"{where} is not a file",
+                cause="a folder, a pipe or a device has its name",
+                next_step=f"ls -ld {word(where)}",
             )
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(most + 1)
@@ -35,7 +38,7 @@ def content(path: Path, where: str, next_step: str = "", most: int = LARGEST) ->
         raise errors.BadInputError(
             f"{where} is larger than {quantities.size(most)}",
             cause="another file was copied here",
-            next_step=next_step or f"ls -l {where}",
+            next_step=next_step or f"ls -l {word(where)}",
         )
     return data
 
@@ -46,7 +49,7 @@ def text(path: Path, where: str, next_step: str = "", most: int = LARGEST) -> st
         return content(path, where, next_step, most).decode()
     except UnicodeDecodeError as error:
         raise errors.BadInputError(
-            f"{where}: not UTF-8 text: {error}", next_step=next_step or f"correct {where}"
+            f"{where}: not UTF-8 text: {error}", next_step=next_step or f"correct {word(where)}"
         ) from error
 
 
@@ -55,7 +58,9 @@ def parse_toml(content: str, where: str, next_step: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(content)
     except (ValueError, RecursionError) as error:
-        raise errors.BadInputError(f"{where}: not TOML: {error}", next_step=next_step or f"correct {where}") from error
+        raise errors.BadInputError(
+            f"{where}: not TOML: {error}", next_step=next_step or f"correct {word(where)}"
+        ) from error
 
 
 def json_object(path: Path, where: str, next_step: str = "") -> dict[str, Any]:
@@ -63,7 +68,9 @@ def json_object(path: Path, where: str, next_step: str = "") -> dict[str, Any]:
     try:
         document = json.loads(text(path, where, next_step))
     except (ValueError, RecursionError) as error:
-        raise errors.BadInputError(f"{where}: not JSON: {error}", next_step=next_step or f"correct {where}") from error
+        raise errors.BadInputError(
+            f"{where}: not JSON: {error}", next_step=next_step or f"correct {word(where)}"
+        ) from error
     if not isinstance(document, dict):
-        raise errors.BadInputError(f"{where}: not an object", next_step=next_step or f"correct {where}")
+        raise errors.BadInputError(f"{where}: not an object", next_step=next_step or f"correct {word(where)}")
     return document

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from builder.base import errors
+from builder.base.text import word
 
 
 def files(package: Path) -> list[Path]:
@@ -24,7 +25,7 @@ def files(package: Path) -> list[Path]:
                 raise errors.BadInputError(
                     f"{path} does not belong there: {package.name}/ has Python files only",
                     cause="another program left a file there, or somebody put it there to be imported",
-                    next_step=f"git status --ignored {package.name}, then remove it",
+                    next_step=f"git status --ignored {word(package.name)}, then remove it",
                 )
             if path.suffix == ".py":
                 modules.append(path.relative_to(package))

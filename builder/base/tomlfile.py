@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from builder.base import errors, reading
+from builder.base.text import word
 
 
 class Table(BaseModel):
@@ -40,7 +41,7 @@ def read(model: type[T], path: Path, where: str) -> T:
     except ValidationError as error:
         raise _explain(model, where, error) from error
     except RecursionError as error:
-        raise errors.BadInputError(f"{where}: nested too deeply", next_step=f"correct {where}") from error
+        raise errors.BadInputError(f"{where}: nested too deeply", next_step=f"correct {word(where)}") from error
 
 
 def _explain(model: type[BaseModel], where: str, error: ValidationError) -> errors.BadInputError:
@@ -54,9 +55,9 @@ def _explain(model: type[BaseModel], where: str, error: ValidationError) -> erro
             keys = list(_table(model, location).model_fields)
             close = difflib.get_close_matches(str(location[-1]), keys, n=1)
             message = "unknown key" + (f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(keys)}")
-            fix = fix or f"rename or remove `{key}` in {where}"
+            fix = fix or f"rename or remove `{word(key)}` in {word(where)}"
         lines.append(f"{where}: `{key}`: {message}")
-        fix = fix or f"correct `{key}` in {where}"
+        fix = fix or f"correct `{word(key)}` in {word(where)}"
     return errors.BadInputError("\n".join(lines), next_step=fix)
 
 

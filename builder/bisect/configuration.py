@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from builder.base import errors, reading
+from builder.base.text import word
 
 # The settings of each thing that one of ours stands in for.
 OURS = {
@@ -98,16 +99,16 @@ def _settings(path: Path) -> Mapping[str, Any]:
         raise errors.BadInputError(f"{path} does not exist", next_step="--config FILE, as for trl grpo") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise errors.BadInputError(
-            f"{path}: not YAML: {' '.join(str(error).split())}", next_step=f"correct {path}"
+            f"{path}: not YAML: {' '.join(str(error).split())}", next_step=f"correct {word(path)}"
         ) from error
     if not isinstance(data, dict) or not data or not all(isinstance(name, str) for name in data):
         raise errors.BadInputError(f"{path} has no settings", next_step="write them as name: value")
     if _more_than(MOST_VALUES, data):
-        raise errors.BadInputError(f"{path} has more than {MOST_VALUES} values", next_step=f"correct {path}")
+        raise errors.BadInputError(f"{path} has more than {MOST_VALUES} values", next_step=f"correct {word(path)}")
     try:
         json.dumps(data, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise errors.BadInputError(f"{path}: {error}", next_step=f"correct {path}") from error
+        raise errors.BadInputError(f"{path}: {error}", next_step=f"correct {word(path)}") from error
     return data
 
 

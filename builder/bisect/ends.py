@@ -6,7 +6,6 @@ An end is a stack, a control (`controls/<name>`, or `controls/<name>/twin`), a f
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from builder.base import errors, pins, reading
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import control
 from builder.intent.stack import Patch, Stack
 from builder.lock import lockfile, resolve
@@ -34,14 +34,14 @@ def read(project: Project, text: str, scratch: Path, *, python: str, good: Lock 
         name, _, side = text.removeprefix(CONTROLS).partition("/")
         locked = control.load(project, name)
         if side not in ("", "twin"):
-            raise errors.BadInputError(f"{text}: a control has no {side!r}", next_step=f"{CONTROLS}{name}/twin")
+            raise errors.BadInputError(f"{text}: a control has no {side!r}", next_step=f"{CONTROLS}{word(name)}/twin")
         return locked.twin if side else locked.bad
     if Path(text).is_file():
         return _from_file(Path(text), scratch, good.stack if good else None, python)
     if "==" in text:
         return _moved(text, scratch, good)
     if "/" in text or text.endswith(".txt"):
-        raise errors.BadInputError(f"there is no file {text}", next_step=f"ls -l {shlex.quote(text)}")
+        raise errors.BadInputError(f"there is no file {text}", next_step=f"ls -l {word(text)}")
     return lockfile.load(project, text)
 
 

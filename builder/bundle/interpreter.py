@@ -8,6 +8,7 @@ from pathlib import Path
 
 from builder.base import errors, process
 from builder.base.project import Project
+from builder.base.text import word
 from builder.bundle.unbundle.interpreter import LIBRARIES, PACKAGES
 from builder.lock import debian
 from builder.lock.lockfile import Entry, Lock
@@ -21,7 +22,7 @@ def packages(project: Project, lock: Lock, scratch: Path) -> dict[str, Path]:
     if not python:
         raise errors.BadInputError(
             f"the lock of {lock.name} has no package of Python {lock.stack.python}",
-            next_step=f"vetted lock {lock.name}",
+            next_step=f"vetted lock {word(lock.name)}",
         )
     own = scratch / "python"  # apt's folders are made once, and the route may have fetched packages too
     own.mkdir()

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from builder.base import errors
 from builder.base.project import Project
+from builder.base.text import word
 from builder.intent.stack import Stack
 from builder.lock import archives, index
 from builder.lock.index import File
@@ -35,7 +36,7 @@ def unfit(lock: Lock, python: str, what: str) -> errors.BadInputError:
     return errors.BadInputError(
         f"the locked versions of {lock.name} do not all have a file for Python {python}\n{what}",
         cause="a version that is older than that Python, or a wheelhouse that has it for one Python only",
-        next_step=f"install python{lock.stack.python} on the host, and leave --python out",
+        next_step=f"install python{word(lock.stack.python)} on the host, and leave --python out",
     )
 
 

@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from builder.base import errors, process, sources
+from builder.base.text import word
 
 Limit = dict[Literal["at_most", "at_least", "equals"], float]
 
@@ -95,7 +96,7 @@ def require(smoke: Path, names: Sequence[str]) -> None:
             close = difflib.get_close_matches(name, known, n=1)
             raise errors.BadInputError(
                 f"there is no probe {name}" + (f"; did you mean {close[0]}?" if close else ""),
-                next_step=f"ls {smoke.name}/probes",
+                next_step=f"ls {word(smoke.name)}/probes",
             )
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from builder.base import canonical, errors, reading, text
 from builder.base.machine import Hardware
 from builder.base.project import Project
+from builder.base.text import word
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
@@ -248,7 +249,7 @@ def unreadable(path: Path, error: Exception) -> errors.BadInputError:
     return errors.BadInputError(
         f"{path} is not a certificate: {text.line(why, 300)}",
         cause="the file was edited or cut short",
-        next_step=f"git checkout {path}, or move it away if git does not have it; then certify again",
+        next_step=f"git checkout {word(path)}, or move it away if git does not have it; then certify again",
     )
 
 
@@ -283,7 +284,7 @@ def misplaced(where: str) -> errors.BadInputError:
     return errors.BadInputError(
         f"{where} is a report: what ran was not exactly the lock",
         cause="a report of a bundle was copied here",
-        next_step=f"git rm {where}, or move it away",
+        next_step=f"git rm {word(where)}, or move it away",
     )
 
 

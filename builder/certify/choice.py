@@ -10,6 +10,7 @@ from typing import NamedTuple
 from builder.base import errors, machine
 from builder.base.machine import Gpu
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import standing
 from builder.intent import stack
 from builder.lock import architecture, gpus, kernels, lockfile
@@ -49,7 +50,8 @@ def choose(project: Project) -> Choice:
             f"no CUDA stack fits {models} with driver {here[0].driver}\n"
             + "\n".join(f"{name}: {reason}" for name, reason in obstacles.items()),
             cause="the GPU is older than the stacks, or the driver is",
-            next_step=f"update the driver, or train on the CPU: vetted use {for_cpu[-1].name if for_cpu else 'STACK'}",
+            next_step="update the driver, or train on the CPU: "
+            f"vetted use {word(for_cpu[-1].name) if for_cpu else 'STACK'}",
         )
     own = machine.hardware("cuda").hardware_class
     proofs = {lock.name: _proof(standing.certified_on(project, lock), own, here) for lock in fitting}

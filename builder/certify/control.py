@@ -14,6 +14,7 @@ from typing import TypedDict
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.certify import hostenv, suite
 from builder.certify.cache import Cache
 from builder.certify.certificate import ProbeResult
@@ -91,7 +92,7 @@ def load(project: Project, name: str) -> Locked:
     """Read a control and its two locks. Raises BadInputError when one is missing, malformed or stale."""
     control = stack.load_control(project, name)
     folder = project.control_dir(name)
-    command = f"vetted controls {name} --lock"
+    command = f"vetted controls {word(name)} --lock"
 
     def read(file: str) -> str:
         try:
@@ -137,7 +138,7 @@ def make(project: Project, name: str, scratch: Path) -> bool:
     except errors.BadInputError:
         old = None
     bad, bad_build = resolve.python(control, scratch, old.bad if old else None, None)
-    head = f"# Written by `vetted controls {name} --lock` from stack.toml: do not edit.\n"
+    head = f"# Written by `vetted controls {word(name)} --lock` from stack.toml: do not edit.\n"
     build = {entry.name: entry for entry in bad_build}
     contents: dict[str, str | None] = {"requirements.txt": head + lockfile.format_python(bad), "twin.txt": None}
     if not control.expect.patch:

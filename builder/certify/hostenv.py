@@ -14,6 +14,7 @@ from pathlib import Path
 from builder.base import errors, machine, process, seal
 from builder.base.project import Project, sha256_file
 from builder.base.project import remove as remove_folder
+from builder.base.text import word
 from builder.certify.cache import Cache
 from builder.image import own, patches, render, sdist
 from builder.lock import archives, debian, lockfile
@@ -126,7 +127,7 @@ def install(
             raise error
         raise errors.MissingToolError(
             f"{lock.name} needs Python {lock.stack.python}, and this machine has none",
-            next_step=f"install python{lock.stack.python}, or run with --engine docker",
+            next_step=f"install python{word(lock.stack.python)}, or run with --engine docker",
         )
     wheels = {entry: files[entry] for entry in lock.python if _is_wheel(files[entry])}
     if source := {entry: files[entry] for entry in lock.python if entry not in wheels}:
@@ -145,7 +146,7 @@ def install(
         "--offline", "--no-index", *(f"--find-links={folder}" for folder in cache.links(wheels)),
         "--only-binary", ":all:", "--cache-dir", str(cache.uv), str(requirements),
     ]  # fmt: skip
-    process.check(f"installing {lock.name}", argv, env=env, next_step=f"vetted lock --check {lock.name}")
+    process.check(f"installing {lock.name}", argv, env=env, next_step=f"vetted lock --check {word(lock.name)}")
 
 
 def finish(
@@ -208,7 +209,7 @@ def _system_libraries(project: Project, lock: Lock, scratch: Path, target: Path)
     if not fetched.issuperset(missing) and not shutil.which("apt-get"):
         raise errors.MissingToolError(
             f"this machine lacks {', '.join(debian.LIBRARIES[package] for package in missing)}",
-            next_step=f"install what your system calls {', '.join(missing)}, or run with --engine docker",
+            next_step=f"install what your system calls {', '.join(map(word, missing))}, or run with --engine docker",
         )
     for entry, file in debian.fetch(project, lock, scratch, missing).items():
         process.check(f"unpacking {entry.name}", ["dpkg-deb", "--extract", str(file), str(target)])

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
-from builder.base import aliases, sources
+from builder.base import aliases, sources, text
 from builder.base.machine import Hardware
 from builder.base.project import Project
 from builder.certify import catalogue, certificate, dates
@@ -118,7 +118,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
     elif digest != expected:
         yield f"it speaks of another subject\nexpected {expected}\ngot      {digest}"
     elif subject.digest is None or subject.annotations is not None or subject.name != name:
-        yield f"it speaks of {subject.name}, not of {name}"
+        yield f"it speaks of {text.line(subject.name)}, not of {name}"
 
 
 def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
         yield "it is the report of a run that was not of the lock"
     elif names != [*digests, "hardware", "engine", "python"]:
         expected_names = ", ".join([*digests, "hardware", "engine", "python"])
-        yield f"its configuration names {', '.join(names) or 'nothing'}, not {expected_names}"
+        yield f"its configuration names {text.line(', '.join(names)) or 'nothing'}, not {expected_names}"
     for what, expected in digests.items():
         resource = statement.resource(what)
         got = f"sha256:{resource.digest.sha256}" if resource.digest else "none"
@@ -162,7 +162,7 @@ def _machine(statement: Statement, terms: Terms) -> Iterator[str]:
         not re.fullmatch(rf"{re.escape(terms.lock.stack.python)}\.[0-9]+", str(python.get("version")))
         or len(python) != 1
     ):
-        yield f"it ran on Python {python.get('version')}, not {terms.lock.stack.python}"
+        yield f"it ran on Python {text.line(str(python.get('version')))}, not {terms.lock.stack.python}"
     for resource in statement.predicate.configuration:
         if resource.name in ("hardware", "engine", "python") and resource.digest is not None:
             yield f"its {resource.name} has a digest"
@@ -204,7 +204,7 @@ def _results(statement: Statement, terms: Terms) -> Iterator[str]:
         missing = [name for name in expected if name not in names]
         extra = [name for name in names if name not in expected]
         differences = [f"lacks {', '.join(missing)}"] if missing else []
-        differences += [f"has {', '.join(extra)}"] if extra else []
+        differences += [f"has {text.line(', '.join(extra))}"] if extra else []
         yield f"its probes are not those of the suite: it {' and '.join(differences) or 'repeats or reorders them'}"
         return
     passed = [probe.name for probe in predicate.probes if probe.outcome == "passed"]

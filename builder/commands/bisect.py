@@ -13,6 +13,7 @@ import typer
 from builder import console
 from builder.base import errors, process, project, sources, text
 from builder.base.project import Project
+from builder.base.text import word
 from builder.bisect import configuration, draft, ends, reproducer, settings
 from builder.bisect.between import Between
 from builder.bisect.configuration import Configuration
@@ -133,7 +134,7 @@ def _print_packages(
     out.print(text.line(f"it says: {breaking.trial.reason or breaking.trial.fault}"))
     out.print(f"reproducer: {home.relative(script)}")
     out.print(f"draft of an advisory: {home.relative(drafted)}")
-    out.print(f"next: read and complete the draft, then copy it to {home.relative(home.advisories)}/")
+    out.print(f"next: read and complete the draft, then copy it to {word(home.relative(home.advisories))}/")
 
 
 def _needed(culprits: Sequence[object]) -> str:

@@ -13,6 +13,7 @@ import typer
 from builder import console
 from builder.base import machine, project, quantities
 from builder.base.project import Project
+from builder.base.text import word
 from builder.bundle import archive, bundle, inside, offline, present, routes
 from builder.bundle.contents import read_unpacked
 from builder.bundle.journal import Journal
@@ -125,7 +126,7 @@ def _print(name: str, output: Path, written: bundle.Bundle) -> None:
         )
     for route, size in written.routes.items():
         console.out.print(f"  route {route}: {quantities.size(size)}{', chosen' if route == written.route else ''}")
-    command = f"python{'3' if contents.carried else contents.python} {output.name}/{bundle.ENTRY}"
+    command = f"python{'3' if contents.carried else word(contents.python)} {word(f'{output.name}/{bundle.ENTRY}')}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
 
 
@@ -190,7 +191,7 @@ def run_bundle(
         if earned:
             engine = inside.ENGINE if contents.image else offline.ENGINE
             back = f"lockfiles/{lock.name}/certificates/{device}-{engine}.json"
-            console.out.print(f"next: copy it back to {back}")
+            console.out.print(f"next: copy it back to {word(back)}")
     good = statement.earned and not outcome.doubts
     journal.end(0 if good else 1, f"{'certified' if earned else 'a report, and no certificate'}: {where}")
     if not good:

@@ -12,6 +12,7 @@ import typer
 from builder import console
 from builder.base import project
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import catalogue, certify
 from builder.certify.certify import Certification, Options
 from builder.commands import own_config
@@ -89,7 +90,7 @@ def certify_(
     elif certification.reused:
         console.out.print(f"{name} is certified already, unchanged and unexpired: nothing is rerun")
         console.out.print(f"  {home.relative(_file(certification))}")
-        console.out.print(f"  vetted show {name} prints it, --force runs again")
+        console.out.print(f"  vetted show {word(name)} prints it, --force runs again")
     else:
         _print(home, lock, options, certification, advisories)
     if certification.statement.predicate.result != "PASSED" or certification.doubts:

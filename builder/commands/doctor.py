@@ -15,6 +15,7 @@ import typer
 
 from builder.base import errors, process, project, quantities
 from builder.base.project import write
+from builder.base.text import word
 from builder.commands.common import AsJson, print_json
 from builder.image import daemon
 from builder.pages import doctorfile
@@ -187,7 +188,7 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
         mounts = _mount(script, "/vetted/doctor.py")
         for place, (option, path) in enumerate(files):
             if not Path(path).is_file():
-                raise errors.BadInputError(f"{path} is not a file", next_step=f"ls -l {shlex.quote(path)}")
+                raise errors.BadInputError(f"{path} is not a file", next_step=f"ls -l {word(path)}")
             mounts += _mount(Path(path).absolute(), f"/vetted/{place}")
             arguments = [*arguments, f"{option}=/vetted/{place}"]
         container = f"vetted-doctor-{secrets.token_hex(8)}"
@@ -199,13 +200,13 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
         terminal.write(answer.stdout)
         return answer.code
     if "No such image" in answer.stderr or "Unable to find image" in answer.stderr:
-        raise errors.BadInputError(f"Docker has no image {image}", next_step=f"docker pull {image}")
+        raise errors.BadInputError(f"Docker has no image {image}", next_step=f"docker pull {word(image)}")
     if "invalid reference format" in answer.stderr:
         raise errors.BadInputError(f"{image} is no name of an image", next_step="docker images")
     if answer.code in (126, 127):
         raise errors.BadInputError(f"{image} has no python3", next_step=f"{_command()} --requirements FILE")
     output = terminal.text((answer.stdout + answer.stderr)[-QUOTED:])
-    raise errors.from_tool(f"looking into {image}", output, next_step=f"docker image inspect {image}")
+    raise errors.from_tool(f"looking into {image}", output, next_step=f"docker image inspect {word(image)}")
 
 
 def _mount(source: Path, target: str) -> list[str]:

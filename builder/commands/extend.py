@@ -11,6 +11,7 @@ import typer
 from builder import console
 from builder.base import project
 from builder.base.project import Project
+from builder.base.text import word
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.image import extend
 from builder.image.extend import Extension, Request
@@ -98,4 +99,4 @@ def _print(home: Project, base: Lock, extension: Extension, folder: Path) -> Non
     for gone in extension.left_out:
         who = f"{' and '.join(gone.required_by)} require{'' if len(gone.required_by) > 1 else 's'}"
         out.print(f"  {who} {gone.name}, which {base.name} leaves out: {gone.reason}")
-    out.print(f"next: vetted certify {lock.name}")
+    out.print(f"next: vetted certify {word(lock.name)}")

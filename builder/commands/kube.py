@@ -9,6 +9,7 @@ from pathlib import Path
 from builder import console
 from builder.base import errors, sources
 from builder.base.project import Project
+from builder.base.text import word
 from builder.fleet import kubernetes, manifest, plan
 from builder.fleet.api import Api, RefusedError
 from builder.fleet.kubernetes import Suite
@@ -33,7 +34,7 @@ def prepare(
             raise errors.VettedError(
                 f"the image of {each.stack} is not here, so its digest is not known",
                 cause="it was never built here, or the lock has changed since",
-                next_step=f"vetted build {each.stack}; a build anywhere has the same digest",
+                next_step=f"vetted build {word(each.stack)}; a build anywhere has the same digest",
             )
         limit = minutes or plan.minutes(home, each)
         work = Work(each, lock, built, f"{repository}@{built.image.manifest}", limit)
@@ -51,7 +52,7 @@ def write_manifest(home: Project, where: str, jobs: Sequence[Job], namespace: st
     console.err.print(f"{len(jobs)} Jobs in {home.relative(Path(where).absolute())}; nothing was run or pushed")
     # `kubectl apply` alone keeps a copy in an annotation, which is too small for the suite.
     console.err.print(
-        f"next: kubectl apply --server-side --filename {where}; the same command without --manifest collects"
+        f"next: kubectl apply --server-side --filename {word(where)}; the same command without --manifest collects"
     )
 
 
@@ -78,4 +79,4 @@ def _forget(api: Api, name: str) -> None:
     try:
         api.delete(name)
     except (RefusedError, errors.NetworkError):
-        console.note(f"next: kubectl delete job,configmap {name} --namespace {api.namespace}")
+        console.note(f"next: kubectl delete job,configmap {word(name)} --namespace {word(api.namespace)}")

@@ -11,6 +11,7 @@ import typer
 from builder import console
 from builder.base import errors, project, text
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate, standing
 from builder.certify.assessment import Assessments
 from builder.commands.common import AsJson, print_json
@@ -55,7 +56,7 @@ def _print(rows: Iterable[Row], damaged: Iterable[str]) -> None:
     for row in rows:
         places = [text.line(place) for place in row.certified_on[:SHOWN]] or ["not certified"]
         if len(row.certified_on) > SHOWN:
-            places.append(f"and {len(row.certified_on) - SHOWN} more: vetted show {row.stack}")
+            places.append(f"and {len(row.certified_on) - SHOWN} more: vetted show {word(row.stack)}")
         places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
         table.add_row(row.stack, *row.versions.values(), "\n".join(places))
     for name in damaged:

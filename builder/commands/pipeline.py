@@ -14,6 +14,7 @@ import typer
 from builder import console
 from builder.base import errors, project, quantities
 from builder.base.project import Project
+from builder.base.text import word
 from builder.commands import remote
 from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, index
@@ -146,7 +147,7 @@ def build_(
                 options = (" --prove" if prove else "") + (
                     "" if lock.platform is AMD64 else f" --platform {lock.platform.name}"
                 )
-                weight.record(home, lock, built, f"vetted build {name}{options} --record", documents)
+                weight.record(home, lock, built, f"vetted build {word(name)}{options} --record", documents)
                 generate.refresh(home, documents)
     if prove:
         return

@@ -11,6 +11,7 @@ import typer
 
 from builder import console
 from builder.base import project
+from builder.base.text import word
 from builder.commands import remote
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.commands.remote import Insecure
@@ -77,7 +78,7 @@ def publish_(
     else:
         _print(name, repository, publication, timestamped=timestamp_server is not None)
         _print_index(repository, index, absent)
-        console.out.print(f"next: vetted verify {repository}:{name} --key cosign.pub")
+        console.out.print(f"next: vetted verify {word(repository)}:{word(name)} --key cosign.pub")
 
 
 def _json(
@@ -111,5 +112,5 @@ def _print_index(repository: Repository, index: platforms.Index | None, absent: 
     for lock in absent:
         console.note(
             f"no index: the image for {lock.platform.docker} was not built here; "
-            f"vetted build {lock.name} --platform {lock.platform.name}, then publish again"
+            f"vetted build {word(lock.name)} --platform {word(lock.platform.name)}, then publish again"
         )

@@ -13,6 +13,7 @@ import typer
 from builder import console
 from builder.base import project, text
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate, judgement
 from builder.certify.assessment import Assessments
 from builder.certify.certificate import Resource, Statement
@@ -54,7 +55,7 @@ def show_(
         print_json({stem: json.loads(statement.to_json()) for stem, statement in _read(home, files).items()})
     elif not files:
         console.out.print(f"{name} has no certificate {only}" if only else f"{name} is not certified")
-        console.out.print(f"next: vetted show {name}" if only else f"next: vetted certify {name}")
+        console.out.print(f"next: vetted show {word(name)}" if only else f"next: vetted certify {word(name)}")
     elif len(files) > WHOLE:
         _print_lines(home, lock, files)
     else:
@@ -90,7 +91,7 @@ def _print_lines(home: Project, lock: Lock, files: Mapping[str, Path]) -> None:
             style="yellow" if doubts else "",
         )
     first = damaged[0] if damaged else listed[0].name
-    console.out.print(f"next: vetted show {lock.name} --certificate {text.line(first, WIDE)}")
+    console.out.print(f"next: vetted show {word(lock.name)} --certificate {word(first)}")
     if damaged:
         raise typer.Exit(1)
 

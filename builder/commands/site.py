@@ -10,6 +10,7 @@ import typer
 
 from builder import console
 from builder.base import project, quantities
+from builder.base.text import word
 from builder.commands import remote
 from builder.commands.common import AsJson, print_json
 from builder.site import history, site
@@ -45,4 +46,4 @@ def site_(
     states = ", ".join(f"{count} {state}" for state, count in result.states.items() if count)
     console.out.print(f"{output}: {result.pages} pages; certificates: {states or 'none'}")
     console.out.print(f"  the largest page loads {quantities.size(result.largest_bytes)}: {result.largest}")
-    console.out.print(f"  next: python3 -m http.server --directory {output}")
+    console.out.print(f"  next: python3 -m http.server --directory {word(output)}")

@@ -11,6 +11,7 @@ import typer
 from builder import console
 from builder.base import errors, machine, project
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.certify.certify import Options
 from builder.commands.common import AsJson, Device, EngineName, answering_engine, print_json, refuse
 from builder.image import daemon
@@ -108,7 +109,7 @@ def _require_task(home: Project, band: Record | None, settings: Settings) -> Non
     if band.steps != settings.steps:
         raise errors.BadInputError(
             f"{band.stack} was recorded for {band.steps} steps, not for {settings.steps}",
-            next_step=f"the same command with --steps {band.steps}",
+            next_step=f"the same command with --steps {word(band.steps)}",
         )
 
 
@@ -143,7 +144,7 @@ def _trained(home: Project, lock: Lock, options: Options, settings: Settings, sc
         raise errors.VettedError(
             f"{lock.name}: no seed trained to the end: {next(iter(new.failed.values()))}",
             cause="the stack does not train",
-            next_step=f"vetted certify {lock.name} --engine {options.engine}",
+            next_step=f"vetted certify {word(lock.name)} --engine {word(options.engine)}",
         )
     return new
 
@@ -182,7 +183,7 @@ def _print(home: Project, where: Path, new: Record, reused: bool, judged: Verdic
     for seed, reason in new.failed.items():
         out.print(f"  seed {seed} failed: {reason}", style="red")
     if judged is None:
-        out.print(f"next: vetted trajectories {new.stack} --against STACK, or the same again after an upgrade")
+        out.print(f"next: vetted trajectories {word(new.stack)} --against STACK, or the same again after an upgrade")
         return
     out.print(str(judged), style="bold" if judged.good else "bold red")
     if drawn:

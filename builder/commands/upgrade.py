@@ -13,6 +13,7 @@ from rich.table import Table
 from builder import console
 from builder.base import machine, project
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify.certify import Options
 from builder.commands.common import (
     AsJson,
@@ -59,7 +60,7 @@ def outdated_(stacks: Stacks = None, as_json: AsJson = False) -> None:
         console.out.print(table)
         _print_upgrades(home, name)
         if fitting := next((row.name for row in rows if row.fits != row.locked), None):
-            console.out.print(f"next: vetted recertify {name} --upgrade {fitting}")
+            console.out.print(f"next: vetted recertify {word(name)} --upgrade {word(fitting)}")
     if as_json:
         print_json(answer)
 
@@ -172,7 +173,7 @@ def _print_training(home: Project, result: Recertification, drawn: Path | None) 
         _print_verdict(home, result.training, drawn)
     elif result.not_trained:
         console.out.print(f"the training was not compared: {result.not_trained}")
-        console.out.print(f"next time: vetted trajectories {result.name}, before the upgrade")
+        console.out.print(f"next time: vetted trajectories {word(result.name)}, before the upgrade")
     elif result.statement and record.of_stack(home, result.name):
         console.out.print("the training was not compared with the golden trajectories: --trajectories does that")
 

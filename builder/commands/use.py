@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from builder import console
 from builder.base import errors, project, text
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate
 from builder.certify import choice as choices
 from builder.certify import verdict as verdicts
@@ -157,17 +157,16 @@ def _print(home: Project, lock: Lock, choice: Choice, request: Request, chosen: 
             "next: sudo scripts/install-engine (Debian 12), or Docker's own package docker-compose-plugin"
         )
     if request.repository and not request.public:
-        console.note(f"not verified: add --key cosign.pub, or: vetted verify {chosen.image} --key cosign.pub")
+        console.note(f"not verified: add --key cosign.pub, or: vetted verify {word(chosen.image)} --key cosign.pub")
 
 
 def _next(folder: Path, published: bool) -> None:
     """The next steps after a user's own compose.yaml was written."""
-    where = shlex.quote(str(folder))
     console.out.print(f"  {standalone.FOLDER}/ has the certificates, runs/ will have the results")
     committed = f"{standalone.FILE} {standalone.FOLDER} {standalone.CACHE} runs"
-    console.out.print(f"next: cd {where}; git add {committed}; docker compose run --rm train")
+    console.out.print(f"next: cd {word(folder)}; git add {committed}; docker compose run --rm train")
     if standalone.committed_by_accident(folder):
-        console.note(f".env is for this machine alone: echo .env >> {where}/.gitignore")
+        console.note(f".env is for this machine alone: echo .env >> {word(folder)}/.gitignore")
     if not published:
         console.note("the image is only on this machine: for others, vetted publish, and then use with --registry")
 
@@ -207,7 +206,7 @@ def _published(
         raise errors.VettedError(
             f"there is no {repository}:{name}",
             cause="the stack was never published there",
-            next_step=f"vetted publish {name} --registry {repository} --key cosign.key",
+            next_step=f"vetted publish {word(name)} --registry {word(repository)} --key cosign.key",
         )
     statements: Sequence[Statement] = ()
     if verdict:
@@ -221,7 +220,7 @@ def _published(
             reasons = (text.line(line) for doubt in doubts for line in doubt.splitlines())
             raise errors.VettedError(
                 "\n".join([f"{repository}:{name} is in doubt; .env is unchanged", *reasons]),
-                next_step=f"vetted verify {where} --key cosign.pub",
+                next_step=f"vetted verify {word(where)} --key cosign.pub",
             )
         statements = [judgement.statement for judgement in verdict.certificates if not judgement.doubts]
     return f"{repository}@{image}", statements

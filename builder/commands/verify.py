@@ -15,6 +15,7 @@ import typer
 from builder import console
 from builder.base import errors, project, text
 from builder.base.project import Project
+from builder.base.text import word
 from builder.commands.common import AsJson, print_json, refuse
 from builder.commands.remote import AllowRollback, Insecure
 from builder.image import build, oci
@@ -162,7 +163,7 @@ def _reference(reference: str, insecure: bool) -> Reference:
         return parse_reference(reference, insecure=insecure)
     except ValueError as error:
         if Path(reference).is_dir():
-            what = f"{reference} is a folder, not an image. A training run: {text.word(f'./{reference}')}; "
+            what = f"{reference} is a folder, not an image. A training run: {word(f'./{reference}')}; "
             raise typer.BadParameter(f"{what}a carried folder: add --offline", param_hint="REF") from error
         raise typer.BadParameter(str(error), param_hint="REF") from error
 

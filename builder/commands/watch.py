@@ -15,6 +15,7 @@ import typer
 from builder import console
 from builder.base import errors, machine, project
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate
 from builder.certify.certify import Options
 from builder.commands.common import AsJson, EngineName, Stacks, answering_engine, changes_json, print_json, selected
@@ -268,6 +269,6 @@ def _print_known(watched: Watched) -> None:
         for line in verdict.renewed(watched.renewal) or ["the mirror has no newer Debian packages"]:
             out.print(f"{watched.name}: {line}")
         if watched.renewal.fixing:
-            out.print(f"next: vetted recertify {watched.name} --upgrade debian")
+            out.print(f"next: vetted recertify {word(watched.name)} --upgrade debian")
     for line in exposure.lines(watched.exposures, watched.records) if watched.records else ():
         out.print(f"{watched.name}: {line}")

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from builder.base import errors
+from builder.base.text import word
 from builder.fleet.manifest import SELECTOR
 
 PATIENCE = 30  # seconds for one request
@@ -82,7 +83,7 @@ class Api:
                 raise errors.VettedError(
                     f"the ConfigMap {name} is there, and is not the suite",
                     cause="somebody has changed it",
-                    next_step=f"kubectl delete job,configmap {name} --namespace {self.namespace}",
+                    next_step=f"kubectl delete job,configmap {word(name)} --namespace {word(self.namespace)}",
                 ) from error
 
     def create_job(self, body: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from builder.base import errors
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.fleet import answer
 from builder.fleet.api import Api, RefusedError, readable
 from builder.fleet.manifest import CONTAINER, JOB, Job, Work
@@ -120,7 +121,8 @@ class _Reader:
         hint = _explained(
             f"the cluster refuses the pod: {message}",
             cause="the namespace enforces Pod Security: a supervisor apart from the probes needs SYS_PTRACE",
-            next_step=f"kubectl label namespace {self._api.namespace} pod-security.kubernetes.io/enforce=privileged",
+            next_step=f"kubectl label namespace {word(self._api.namespace)} "
+            "pod-security.kubernetes.io/enforce=privileged",
         )
         return _Waits("refused", hint)
 
@@ -142,7 +144,7 @@ class _Reader:
                 error=_explained(
                     f"the node ran another image\nexpected {work.reference}\ngot      {ran}",
                     cause="an admission webhook or a mirror replaces images",
-                    next_step=f"kubectl get pod {_name(pod)} --output yaml",
+                    next_step=f"kubectl get pod {word(_name(pod))} --output yaml",
                 ),
             )  # fmt: skip
         try:
@@ -173,9 +175,9 @@ class _Reader:
         message = str(status.get("message") or ended.get("message") or "")[-TAIL:]
         try:
             self._log(pod)
-            next_step = next_step or f"read {self._file(pod)}"
+            next_step = next_step or f"read {word(self._file(pod))}"
         except RefusedError:  # of a pod that never ran, there is none
-            next_step = next_step or f"kubectl describe job {name}"
+            next_step = next_step or f"kubectl describe job {word(name)}"
         text = f"its pod ended without an answer: {why}, {what}" + (f"\n{message.strip()}" if message else "")
         explained = _explained(text, cause=cause, next_step=next_step)
         return Outcome(work.unit, node, seconds, error=explained, log=self._file(pod))
@@ -204,7 +206,7 @@ def _pending(pod: Any) -> _Waits:
                     cause="the nodes may not pull from this registry, or do not reach it" if pull else "",
                     next_step="kubectl create secret docker-registry, for the namespace's default service account"
                     if pull
-                    else f"kubectl describe pod {_name(pod)}",
+                    else f"kubectl describe pod {word(_name(pod))}",
                 ),
             )
     if _phase(pod) == "Running":

@@ -25,6 +25,7 @@ from typing import Any
 
 from builder.base import errors, process, seal, sources
 from builder.base.project import Project, sha256, write
+from builder.base.text import word
 from builder.fleet import plan, unit
 from builder.fleet.unit import Outcome, Unit
 from builder.lock import lockfile
@@ -212,7 +213,7 @@ def _lost(each: Unit, job: Any) -> Outcome:
     error = errors.VettedError(
         "the job ended without an answer",
         cause="its time limit (--minutes), its memory, or somebody's scancel",
-        next_step=f"scontrol show job {job.job_id}",
+        next_step=f"scontrol show job {word(job.job_id)}",
     )
     return Outcome(each, "", 0.0, error=str(error))
 

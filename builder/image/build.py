@@ -10,6 +10,7 @@ from pathlib import Path
 
 from builder.base import errors, seal
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.image import buildx, compare, daemon, elf, laid, oci, origin, render, target
 from builder.image.buildx import BuildStep, Reporter
 from builder.image.origin import Origin
@@ -77,7 +78,7 @@ def refuse_stale(project: Project, lock: Lock) -> None:
         raise errors.VettedError(
             f"{where} is not what its lock renders to\n{difference.rstrip()}",
             cause="it was edited by hand, or the lock or a template changed",
-            next_step=f"vetted render {lock.name}",
+            next_step=f"vetted render {word(lock.name)}",
         )
 
 
@@ -148,7 +149,7 @@ def needed(project: Project, lock: Lock) -> Built:
         return built
     raise errors.VettedError(
         f"the image of {lock.name} is not here: nothing was built from this lock, or its files are gone",
-        next_step=f"vetted certify {lock.name} --engine docker",
+        next_step=f"vetted certify {word(lock.name)} --engine docker",
     )
 
 

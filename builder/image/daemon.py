@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from builder.base import errors, process, text
+from builder.base.text import word
 from builder.image import oci
 
 # `docker load` leaves out layers that Docker has. If the last other image with one of them is removed at this moment,
@@ -94,7 +95,7 @@ def load(image: oci.Image, tag: str) -> Loaded:
         raise errors.VettedError(
             f"Docker reports {reported} for {tag}, but the image that was built is {image.manifest}",
             cause="another clone loaded its image under the same tag at this moment",
-            next_step=f"docker image rm {tag}, then run this again",
+            next_step=f"docker image rm {word(tag)}, then run this again",
         )
     reference = f"{tag.rpartition(':')[0]}@{reported}" if reported == image.manifest else reported
     return Loaded(image.manifest, reported, reference)

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 from builder.base import errors, pins, project
 from builder.base.project import Project
+from builder.base.text import word
 from builder.image import own, render
 from builder.intent import stack as stacks
 from builder.intent import values, written
@@ -50,7 +51,7 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
     if base.stack.extends:
         raise errors.BadInputError(
             f"{base.name} is an extension itself, of {base.stack.extends.stack}",
-            next_step=f"vetted extend {base.stack.extends.stack} with the requirements of both",
+            next_step=f"vetted extend {word(base.stack.extends.stack)} with the requirements of both",
         )
     if not values.NAME.fullmatch(name):
         raise errors.BadInputError(
@@ -58,7 +59,7 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
         )
     if name in stacks.names(home) and stacks.load(home, name).extends is None:
         raise errors.BadInputError(
-            f"there is a stack {name} already, and it is no extension", next_step=f"--name my-{name}"
+            f"there is a stack {name} already, and it is no extension", next_step=f"--name my-{word(name)}"
         )
 
 
@@ -87,7 +88,7 @@ def make(home: Project, base: Lock, request: Request, scratch: Path, say: Callab
         behind = [each for each in behind if each.conflict]
     antique.refuse([each for each in behind if each.name not in request.allow_old], base)
     if not versions and not request.debian:
-        raise errors.BadInputError(f"{base.name} has all of it already", next_step=f"vetted use {base.name}")
+        raise errors.BadInputError(f"{base.name} has all of it already", next_step=f"vetted use {word(base.name)}")
     own_lines = [pins.moved(line, {**base.versions, **versions}[name]) for name, line in lines.items()]
     stack = _stack(base, own_lines, request)
     lock = extension.make(home, request.name, stack.beside(sources), scratch)
@@ -114,7 +115,8 @@ def _missing(base: Lock, lines: Mapping[str, str]) -> dict[str, str]:
         if version is not None and not Requirement(line).specifier.contains(version, prereleases=True):
             raise errors.BadInputError(
                 f"{line}: {base.name} has {name} {version}, which stays as it was certified",
-                next_step=f"vetted list, for a stack that has it; or vetted recertify {base.name} --upgrade {name}",
+                next_step="vetted list, for a stack that has it; or "
+                f"vetted recertify {word(base.name)} --upgrade {word(name)}",
             )
         if version is None or Requirement(line).extras:
             missing[name] = line

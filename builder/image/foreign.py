@@ -19,6 +19,7 @@ from pathlib import Path
 
 from builder.base import errors, process, seal
 from builder.base.project import Project, sha256, sha256_file
+from builder.base.text import word
 from builder.image import rootfs
 from builder.lock import debian, lockfile
 from builder.lock.lockfile import Entry, Lock
@@ -100,7 +101,7 @@ def _refuse_other_versions(native: Lock, lock: Lock) -> None:
             raise errors.BadInputError(
                 f"{entry.name} is {entry.version} on {lock.platform.name}, and {known[entry.name]} on amd64",
                 cause="the base layers were locked on different days",
-                next_step=f"vetted lock {lock.name} --upgrade debian",
+                next_step=f"vetted lock {word(lock.name)} --upgrade debian",
             )
 
 
@@ -130,7 +131,7 @@ class Layers:
             with target.open("wb") as file, process.running(["dpkg-deb", part, str(package)], stdout=file) as child:
                 code = child.wait()
             if code != 0:
-                raise errors.StorageError(f"{package} cannot be unpacked", next_step=f"rm {package}")
+                raise errors.StorageError(f"{package} cannot be unpacked", next_step=f"rm {word(package)}")
         return target
 
 

@@ -19,6 +19,7 @@ import zstandard
 
 from builder.base import errors, quantities, strictjson
 from builder.base.project import sha256, sha256_file
+from builder.base.text import word
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -87,7 +88,7 @@ def read(layout: Path, manifest_digest: str | None = None) -> Image:
         raise errors.BadInputError(
             f"{layout} is not an OCI layout of one image: {error}",
             cause="the folder was changed by hand, or a copy of it was cut short",
-            next_step=f"rm -r {layout}, then build again",
+            next_step=f"rm -r {word(layout)}, then build again",
         ) from error
 
 

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from builder.base import errors
 from builder.base.project import Project
+from builder.base.text import word
 from builder.intent.platform import AMD64
 from builder.lock import solver
 from builder.lock.lockfile import Entry, Lock
@@ -122,7 +123,7 @@ def dockerfile(project: Project, lock: Lock) -> str:
     missing = [name for name in lock.stack.packages if name not in lock.versions]
     if missing:
         raise errors.BadInputError(
-            f"{lock.name}: {', '.join(missing)} is required but not locked", next_step=f"vetted lock {lock.name}"
+            f"{lock.name}: {', '.join(missing)} is required but not locked", next_step=f"vetted lock {word(lock.name)}"
         )
     try:
         return environment.get_template("Dockerfile.j2").render(

@@ -24,6 +24,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from builder.base import errors, tomlfile
 from builder.base.project import Project
+from builder.base.text import word
 from builder.base.tomlfile import Line, Table
 from builder.intent import ranges
 from builder.intent.conditions import Conditions
@@ -155,7 +156,7 @@ def load(project: Project, name: str) -> Advisory:
     if not ID.fullmatch(name):
         raise errors.BadInputError(
             f"{name!r} is not an advisory's id, such as VETTED-0001",
-            next_step=f"ls {project.relative(project.advisories)}",
+            next_step=f"ls {word(project.relative(project.advisories))}",
         )
     try:
         advisory = tomlfile.read(Advisory, path, where)
@@ -163,11 +164,11 @@ def load(project: Project, name: str) -> Advisory:
         close = difflib.get_close_matches(name, names(project), n=1)
         raise errors.BadInputError(
             f"there is no advisory {name}: {where} does not exist" + (f"; did you mean {close[0]}?" if close else ""),
-            next_step=f"ls {project.relative(project.advisories)}",
+            next_step=f"ls {word(project.relative(project.advisories))}",
         ) from error
     if advisory.id != name:
         raise errors.BadInputError(
-            f"{where}: `id`: {advisory.id} is not the name of the file", next_step=f"correct `id` in {where}"
+            f"{where}: `id`: {advisory.id} is not the name of the file", next_step=f"correct `id` in {word(where)}"
         )
     return advisory
 

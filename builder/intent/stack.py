@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_
 
 from builder.base import errors, pins, tomlfile
 from builder.base.project import Project
+from builder.base.text import word
 from builder.base.tomlfile import Line, Table
 from builder.intent import values
 from builder.intent.extension import Extends
@@ -210,7 +211,8 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
         if not (project.root / file).is_file():
             raise errors.BadInputError(
                 f"{where}: `{key}`: {file} does not exist",
-                next_step=f"add {file}, or remove that {'patch' if 'expect' in key else '[[patch]]'} from {where}",
+                next_step=f"add {word(file)}, or remove that {'patch' if 'expect' in key else '[[patch]]'} "
+                f"from {word(where)}",
             )
     return stack
 
@@ -221,7 +223,7 @@ def names(project: Project) -> list[str]:
     if both := [name for name in own if (project.stacks / name / "stack.toml").exists()]:
         raise errors.BadInputError(
             f"the stack {both[0]} is in {project.relative(project.stacks)}/ and in {project.own_stacks}",
-            next_step=f"mv {project.own_stacks}/{both[0]} {project.own_stacks}/my-{both[0]}",
+            next_step=f"mv {word(project.own_stacks)}/{word(both[0])} {word(project.own_stacks)}/my-{word(both[0])}",
         )
     return sorted([*shipped(project), *own])
 
@@ -238,7 +240,7 @@ def own_names(project: Project) -> list[str]:
         return []
     if not folder.is_dir():
         raise errors.BadInputError(
-            f"{folder}, which VETTED_STACKS or --stacks names, is not a folder", next_step=f"mkdir -p {folder}"
+            f"{folder}, which VETTED_STACKS or --stacks names, is not a folder", next_step=f"mkdir -p {word(folder)}"
         )
     return sorted(path.parent.name for path in folder.glob("*/stack.toml"))
 

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.base import errors, pins
+from builder.base.text import word
 from builder.lock import extension, index, lockfile, solver
 from builder.lock.extension import Conflict, Lines
 from builder.lock.lockfile import Lock
@@ -73,7 +74,7 @@ def refuse(behind: Sequence[Behind], base: Lock) -> None:
             f"only old releases fit {base.name}\n" + "\n".join(words),
             cause="the resolver takes the last release whose requirements do not contradict a pin of the parent",
             next_step="vetted list, for a stack with other pins; or accept it: "
-            + " ".join(f"--allow-old {each.name}" for each in far),
+            + " ".join(f"--allow-old {word(each.name)}" for each in far),
         )
 
 

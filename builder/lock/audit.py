@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from builder.base import aliases, pins
+from builder.base.text import word
 from builder.lock import debian, index, lockfile, metadata, solver
 from builder.lock.index import File
 from builder.lock.lockfile import Entry, Lock
@@ -36,19 +37,21 @@ def stale(lock: Lock) -> list[AuditFinding]:
     """Whether a lock fits the stack.toml beside it. Needs no network."""
     findings = []
     if lock.intent != lockfile.intent(lock.stack):
-        findings.append(AuditFinding("stack.toml was changed after it was locked", f"vetted lock {lock.name}"))
+        findings.append(AuditFinding("stack.toml was changed after it was locked", f"vetted lock {word(lock.name)}"))
     for name, requirement in lock.stack.packages.items():
         version = lock.versions.get(name)
         if version is None:
-            findings.append(AuditFinding(f"{name} is required but not locked", f"vetted lock {lock.name}"))
+            findings.append(AuditFinding(f"{name} is required but not locked", f"vetted lock {word(lock.name)}"))
         elif not Requirement(requirement).specifier.contains(version, prereleases=True):
-            findings.append(AuditFinding(f"{requirement} is required, {version} is locked", f"vetted lock {lock.name}"))
+            findings.append(
+                AuditFinding(f"{requirement} is required, {version} is locked", f"vetted lock {word(lock.name)}")
+            )
     findings += cuda_majors(lock.stack.device, lock.python)
     if lock.stack.extends and lock.parent.digest != lock.stack.extends.lock:
         findings.append(
             AuditFinding(
                 f"what {lock.stack.extends.stack} had is not what it had when it was extended",
-                f"git checkout the files of {lock.name}, or vetted extend again",
+                f"git checkout the files of {word(lock.name)}, or vetted extend again",
                 expected=lock.stack.extends.lock,
                 got=lock.parent.digest,
             )
@@ -69,7 +72,7 @@ def sound(lock: Lock, scratch: Path) -> list[AuditFinding]:
     """
     findings = stale(lock)
     if missing := lacking(lock):
-        findings.append(AuditFinding(f"the base layer lacks {', '.join(missing)}", f"vetted lock {lock.name}"))
+        findings.append(AuditFinding(f"the base layer lacks {', '.join(missing)}", f"vetted lock {word(lock.name)}"))
     locked = [entry.pin for entry in lock.python]
     offered, output = index.offers(lock.stack, scratch, locked)
     findings += [
@@ -105,20 +108,23 @@ def mirrored(lock: Lock, scratch: Path) -> list[AuditFinding]:
 
 
 def _debian_again(lock: Lock) -> str:
-    return f"git diff lockfiles/{lock.name}, or vetted lock {lock.name} --upgrade debian"
+    return f"git diff lockfiles/{word(lock.name)}, or vetted lock {word(lock.name)} --upgrade debian"
 
 
 def _away_from(lock: Lock, name: str) -> str:
     """The step that moves a distribution to another release: a pin of stack.toml stays whatever is upgraded."""
     if name in lock.stack.pinned:
-        return f"change {lock.stack.packages[name]!r} in the stack.toml of {lock.name}, then vetted lock {lock.name}"
-    return f"vetted lock {lock.name} --upgrade {name}"
+        return (
+            f"change {word(lock.stack.packages[name])} in the stack.toml of {word(lock.name)}, "
+            f"then vetted lock {word(lock.name)}"
+        )
+    return f"vetted lock {word(lock.name)} --upgrade {word(name)}"
 
 
 def sound_on(first: Lock, other: Lock, scratch: Path) -> list[AuditFinding]:
     """The audit of a stack's lock for another platform: sound, and with the same versions as the first."""
     findings = [replace(finding, what=f"{other.platform.name}: {finding.what}") for finding in sound(other, scratch)]
-    command = f"vetted lock {other.name}"
+    command = f"vetted lock {word(other.name)}"
     for kind, fix in (("python", command), ("debian", f"{command} --upgrade debian")):
         versions = {entry.name: lockfile.source_version(entry.version) for entry in getattr(first, kind)}
         findings += [
@@ -170,13 +176,13 @@ def _files(lock: Lock, offered: dict[str, list[File]]) -> list[AuditFinding]:
         files = offered.get(entry.name)
         if files is None:
             findings.append(
-                AuditFinding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {lock.name}")
+                AuditFinding(f"{entry.name} {entry.version} is no longer offered", f"vetted lock {word(lock.name)}")
             )
         elif entry.sha256 not in {file.sha256 for file in files}:
             findings.append(
                 AuditFinding(
                     f"{entry.pin}: no file that fits has the locked hash",
-                    f"git diff lockfiles/{lock.name}, or vetted lock {lock.name}",
+                    f"git diff lockfiles/{word(lock.name)}, or vetted lock {word(lock.name)}",
                     expected=f"sha256:{entry.sha256}",
                     got=f"sha256:{files[0].sha256}",
                 )
@@ -198,9 +204,9 @@ def _requirements(lock: Lock, scratch: Path, locked: list[str]) -> list[AuditFin
             AuditFinding(f"a declared requirement is violated: {conflict}", "record an [[override]] with its reason")
         ]
     again = pins.read(target.read_text()).keys()
-    findings = [AuditFinding(f"{name} is needed but not locked", f"vetted lock {lock.name}") for name in
+    findings = [AuditFinding(f"{name} is needed but not locked", f"vetted lock {word(lock.name)}") for name in
                 sorted(again - lock.versions.keys())]  # fmt: skip
-    findings += [AuditFinding(f"{name} is locked but nothing needs it", f"vetted lock {lock.name}") for name in
+    findings += [AuditFinding(f"{name} is locked but nothing needs it", f"vetted lock {word(lock.name)}") for name in
                  sorted(lock.versions.keys() - again)]  # fmt: skip
     return findings
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from builder.base import errors, machine, process, tarball
+from builder.base.text import word
 from builder.lock.requirements import Commit
 
 STORED = 0xFFFF  # bytes of a stored block of deflate
@@ -83,7 +84,7 @@ def _version(commit: Commit, packed: Path, scratch: Path) -> str:
         name, version = _built(commit, packed, scratch)
     if canonicalize_name(name) != commit.name:
         raise errors.BadInputError(
-            f"{commit.name}: the project at this commit is {name}", next_step=f"write {name} @ git+… in that line"
+            f"{commit.name}: the project at this commit is {name}", next_step=f"write {word(name)} @ git+… in that line"
         )
     return version
 

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from builder.base import errors, pins
 from builder.base.project import Project
+from builder.base.text import word
 from builder.intent.stack import Stack
 from builder.lock import audit, debian, index, lockfile, metadata, solver
 from builder.lock.index import File
@@ -187,7 +188,7 @@ def not_own(parent: str, name: str, package: str) -> errors.BadInputError:
     """The error for an upgrade of what an extension has from its parent."""
     return errors.BadInputError(
         f"{package} belongs to {parent}, which {name} extends",
-        next_step=f"vetted recertify {parent} --upgrade {package}, then vetted extend {parent} again",
+        next_step=f"vetted recertify {word(parent)} --upgrade {word(package)}, then vetted extend {word(parent)} again",
     )
 
 

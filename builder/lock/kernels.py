@@ -18,6 +18,7 @@ from pathlib import Path
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.intent.platform import AMD64, PLATFORMS, Platform
 from builder.lock import architecture, archives, fatbin
 from builder.lock.audit import AuditFinding
@@ -71,7 +72,7 @@ def path(project: Project, name: str, platform: Platform = AMD64) -> Path:
 
 def command(name: str, platform: Platform = AMD64) -> str:
     """What reads the kernels of a stack."""
-    return f"vetted gpus {name} --record" + ("" if platform is AMD64 else f" --platform {platform.name}")
+    return f"vetted gpus {word(name)} --record" + ("" if platform is AMD64 else f" --platform {word(platform.name)}")
 
 
 def record(project: Project, lock: Lock, scratch: Path, report: Callable[[str], None]) -> Kernels:

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from builder.base import errors, reading
 from builder.base.project import Project
+from builder.base.text import word
 from builder.intent import stack as stacks
 from builder.intent.platform import AMD64, PLATFORMS, Platform
 from builder.intent.stack import Stack
@@ -143,12 +144,12 @@ def parse(text: str, pattern: re.Pattern[str], where: str, command: str) -> tupl
             raise errors.BadInputError(
                 f"{where}, line {number}: not a locked entry: {line.strip()[:80]!r}",
                 cause="the file was edited by hand, or a merge left its marks",
-                next_step=f"git checkout {where}, or `{command}`",
+                next_step=f"git checkout {word(where)}, or `{command}`",
             )
         if match["name"] in entries:
             raise errors.BadInputError(
                 f"{where}, line {number}: {match['name']} is locked twice",
-                next_step=f"git checkout {where}, or `{command}`",
+                next_step=f"git checkout {word(where)}, or `{command}`",
             )
         entries[match["name"]] = Entry(match["name"], match["version"], match["sha256"])
     return tuple(entries.values())
@@ -171,7 +172,7 @@ def format_meta(intent: str, epoch: int, own: Own = Own()) -> str:
 
 
 def header(name: str) -> str:
-    return f"# Written by `vetted lock {name}` from stack.toml: do not edit.\n"
+    return f"# Written by `vetted lock {word(name)}` from stack.toml: do not edit.\n"
 
 
 def load_all(project: Project, name: str) -> list[Lock]:
@@ -186,12 +187,12 @@ def load(project: Project, name: str, platform: Platform = AMD64) -> Lock:
     if platform.name not in stack.platforms:
         raise errors.BadInputError(
             f"{name} is not for {platform.name}",
-            next_step=f"add {platform.name} to `platforms` in its stack.toml, then vetted lock {name}",
+            next_step=f"add {word(platform.name)} to `platforms` in its stack.toml, then vetted lock {word(name)}",
         )
     if platform is not AMD64:
         stack = stack.on(platform)
     folder = project.stack_dir(name)
-    command = f"vetted lock {name}"
+    command = f"vetted lock {word(name)}"
 
     def read(file: str) -> str:
         path = folder / file

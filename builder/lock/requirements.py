@@ -20,6 +20,7 @@ from packaging.utils import (
 )
 
 from builder.base import errors, reading
+from builder.base.text import word
 from builder.intent.extension import COMMIT, GIT
 
 # What is wrong with an option in the file, and what to do.
@@ -68,7 +69,7 @@ def read(path: Path) -> Requirements:
         text = reading.text(path, str(path), most=reading.WRITTEN)
     except FileNotFoundError as error:
         raise errors.BadInputError(
-            f"{path} does not exist", next_step=f"write your requirements into {path}"
+            f"{path} does not exist", next_step=f"write your requirements into {word(path)}"
         ) from error
     lines: dict[str, str] = {}
     files: list[Path] = []
@@ -123,7 +124,7 @@ def _name(where: str, line: str) -> str:
     if requirement.url:
         raise errors.BadInputError(
             f"{where}: {requirement.name} is named by its address, which a lock does not keep",
-            next_step=f"download it, and name the file; or a commit: {requirement.name} @ git+https://HOST/PATH@COMMIT",
+            next_step=f"download it, and name the file; or a commit: {word(requirement.name)} @ git+https://HOST/PATH@COMMIT",
         )
     return canonicalize_name(requirement.name)
 
@@ -147,15 +148,17 @@ def _commit(where: str, line: str) -> Commit:
         what = f"names {revision}, a branch, a tag or a short hash: tomorrow it may be another commit"
     raise errors.BadInputError(
         f"{where}: {name.rstrip(' @') or 'the line'} {what}",
-        next_step=f"git ls-remote URL {revision}".strip()
-        + ", then NAME @ git+https://HOST/PATH@COMMIT with all 40 digits",
+        next_step=f"git ls-remote URL{f' {word(revision)}' if revision else ''}"
+        ", then NAME @ git+https://HOST/PATH@COMMIT with all 40 digits",
     )
 
 
 def _file(where: str, path: Path, line: str) -> Path:
     file = path.parent / line.removeprefix("file://")
     if not file.is_file():
-        raise errors.BadInputError(f"{where}: {line} does not exist beside {path.name}", next_step=f"ls {file.parent}")
+        raise errors.BadInputError(
+            f"{where}: {line} does not exist beside {path.name}", next_step=f"ls {word(file.parent)}"
+        )
     return file
 
 

@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.base import errors, pins
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.intent.platform import AMD64, PLATFORMS, Platform
 from builder.intent.stack import Stack
 from builder.lock import audit, debian, extension, index, lockfile, metadata, solver
@@ -97,7 +98,7 @@ def _like(entries: Sequence[Entry], stack: Stack, scratch: Path, old: Lock | Non
         raise errors.BadInputError(
             f"no wheel for {stack.platform.name}: {', '.join(lacking)}",
             cause="a source distribution is built on amd64, and for another platform only where it is built anyway",
-            next_step=f"choose another version in stack.toml, or take {stack.platform.name} out of `platforms`",
+            next_step=f"choose another version in stack.toml, or take {word(stack.platform.name)} out of `platforms`",
         )
     return _entries(files)
 
@@ -170,19 +171,22 @@ def _refuse(old: Lock, package: str) -> None:
         raise errors.BadInputError(
             f"{name} stays at {old.versions[name]}, whatever is upgraded",
             cause="stack.toml pins it",
-            next_step=f"vetted recertify {old.name} --upgrade {name}{f'=={version}' if version else ''}, "
-            "or change `requires` in stack.toml",
+            next_step=f"vetted recertify {word(old.name)} "
+            f"--upgrade {word(name)}{f'=={word(version)}' if version else ''}, or change `requires` in stack.toml",
         )
     if name not in old.versions:
         close = difflib.get_close_matches(name, old.versions, n=1)
         raise errors.BadInputError(
             f"not in this lock: {name}" + (f"; did you mean {close[0]}?" if close else ""),
-            next_step=f"vetted lock {old.name} --upgrade {close[0]}" if close else f"vetted outdated {old.name}",
+            next_step=f"vetted lock {word(old.name)} --upgrade {word(close[0])}"
+            if close
+            else f"vetted outdated {word(old.name)}",
         )
     if requirement.specifier:
         raise errors.BadInputError(
             f"{package!r}: an upgrade takes a name, without a version",
-            next_step=f"vetted lock {old.name} --upgrade {name}, or write {package!r} into `requires` of stack.toml",
+            next_step=f"vetted lock {word(old.name)} --upgrade {word(name)}, "
+            f"or write {word(package)} into `requires` of stack.toml",
         )
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from builder.base import errors, machine, reading, sources
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.pages.records import File
 
 SHOWN = 3  # errors of a file that are shown
@@ -48,7 +49,7 @@ def read(project: Project, model: type[T]) -> T | None:
     """The record of this kind; None when nothing was measured yet. Raises BadInputError when the file is damaged."""
     file = path(project, model.FILE)
     where = project.relative(file)
-    restore = f"git checkout {where}"
+    restore = f"git checkout {word(where)}"
     try:
         return model.model_validate(reading.json_object(file, where, restore))
     except FileNotFoundError:

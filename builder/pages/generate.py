@@ -10,6 +10,7 @@ from pathlib import Path
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.certify import certificate
 from builder.pages import (
     attacks,
@@ -97,11 +98,11 @@ def generated(project: Project) -> dict[Path, str]:
         parts = [match["part"] for match in MARK.finditer(text)]
         if unknown := [part for part in parts if part not in PARTS]:
             raise errors.BadInputError(
-                f"{where}: nothing generates {', '.join(unknown)}", next_step=f"git checkout {where}"
+                f"{where}: nothing generates {', '.join(unknown)}", next_step=f"git checkout {word(where)}"
             )
         if path.parent == project.root and parts != ["matrix"]:
             raise errors.BadInputError(
-                f"{where}: the marks around the matrix are gone", next_step=f"git checkout {where}"
+                f"{where}: the marks around the matrix are gone", next_step=f"git checkout {word(where)}"
             )
         if parts:
             texts[path] = _filled(project, path, text)

@@ -10,6 +10,7 @@ import zstandard
 
 from builder.base import errors
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate
 from builder.image import oci, render, target
 from builder.image.build import Built
@@ -56,7 +57,7 @@ def _checked(image: oci.Image, names: list[str]) -> tuple[oci.Layer, ...]:
         raise errors.VettedError(
             f"the image has {len(image.layers)} layers, and its Dockerfile makes {len(names)}: {', '.join(names)}",
             cause="the image is older than the Dockerfile, or a template gained a layer that render.layers lacks",
-            next_step=f"rm -r {image.layout}, then build again",
+            next_step=f"rm -r {word(image.layout)}, then build again",
         )
     return image.layers
 
@@ -81,7 +82,7 @@ def locked_files(lock: Lock, scratch: Path) -> dict[str, int]:
     if missing := locked.keys() - {file.name for file in files}:
         raise errors.NetworkError(
             f"the index offers no file with the locked hash for {', '.join(sorted(missing))}",
-            next_step=f"vetted lock --check {lock.name}",
+            next_step=f"vetted lock --check {word(lock.name)}",
         )
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip([file.name for file in files], pool.map(_bytes, files), strict=True))

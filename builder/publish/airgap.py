@@ -21,6 +21,7 @@ from jinja2 import StrictUndefined, Template
 
 from builder.base import errors, quantities, sources
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import verdict as verdicts
 from builder.image.build import Built
 from builder.lock.lockfile import Lock
@@ -89,7 +90,7 @@ def make(
         raise errors.VettedError(
             "\n".join([f"{output} would not verify; nothing was written", *doubts]),
             cause="a blob of the image was changed after it was built",
-            next_step=f"vetted build {lock.name}",
+            next_step=f"vetted build {word(lock.name)}",
         )
     output.mkdir(parents=True, exist_ok=True)
     partial.rename(output)

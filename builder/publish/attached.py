@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from builder.base import errors, quantities, strictjson
+from builder.base.text import word
 from builder.certify import certificate
 from builder.image import oci
 from builder.image.oci import Image
@@ -143,11 +144,12 @@ def subject(layout: Path, image: str | None = None) -> str:
         raise errors.BadInputError(
             f"{layout} is not an OCI layout: {error}",
             cause="another folder was meant, or a copy was cut short",
-            next_step=f"oras cp --recursive --to-oci-layout HOST/PATH@sha256:… {layout}",
+            next_step=f"oras cp --recursive --to-oci-layout HOST/PATH@sha256:… {word(layout)}",
         ) from error
     if image is None and len(images) != 1:
         raise errors.BadInputError(
-            f"{layout} holds {len(images)} images", next_step=f"name one: {layout}@{next(iter(images), 'sha256:…')}"
+            f"{layout} holds {len(images)} images",
+            next_step=f"name one: {word(layout)}@{word(images[0]) if images else 'sha256:…'}",
         )
     return image or images[0]
 

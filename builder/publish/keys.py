@@ -16,6 +16,7 @@ from pathlib import Path
 
 from builder.base import errors
 from builder.base.project import Project
+from builder.base.text import word
 from builder.publish import der
 
 BLOCK = re.compile(rb"-----BEGIN PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----")
@@ -117,7 +118,7 @@ def _revoked(project: Project) -> Iterator[tuple[str, str]]:
             raise errors.BadInputError(
                 f"{where}: the revoked keys cannot be read",
                 cause=f"{VARIABLE} names another file, or the file was damaged",
-                next_step=f"look at {where}",
+                next_step=f"look at {word(where)}",
             ) from error
         for number, line in enumerate(lines, start=1):
             digest = line.partition("#")[0].strip().lower().removeprefix("sha256:")

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from builder.base import errors, quantities
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Resource, Statement
 from builder.certify.judgement import Terms
@@ -65,7 +66,7 @@ def valid(
         raise errors.VettedError(
             "\n".join([f"{lock.name} has no valid certificate of {image}", *doubts]),
             cause="image, suite or lock changed after it was certified; or it was never certified inside its image",
-            next_step=f"vetted certify {lock.name} --engine docker",
+            next_step=f"vetted certify {word(lock.name)} --engine docker",
         )
     return certificates
 
@@ -75,7 +76,7 @@ def tag(stack: str) -> str:
     if not TAG.fullmatch(stack) or len(stack) > LONGEST:
         raise errors.BadInputError(
             f"{stack!r} cannot be a tag: letters, digits and . _ - only, and {LONGEST} of them at most",
-            next_step=f"rename lockfiles/{stack}",
+            next_step=f"rename lockfiles/{word(stack)}",
         )
     return stack
 
@@ -208,7 +209,7 @@ def _refuse_damaged(built: Built) -> None:
         raise errors.BadInputError(
             "\n".join([f"{built.image.layout} is not what was certified", *broken]),
             cause="a file of it was changed, or the disk lost it",
-            next_step=f"rm -r {built.image.layout}, then build again",
+            next_step=f"rm -r {word(built.image.layout)}, then build again",
         )
 
 
@@ -246,5 +247,5 @@ def _moved(
         f"somebody else moved the tag {name} meanwhile; {what}\n"
         f"it named  {before or 'nothing'}\nit names  {now or 'nothing'}",
         cause="two people or pipelines publish the same stack",
-        next_step=f"vetted verify {repository}:{name} shows theirs; to replace it by yours, run this again",
+        next_step=f"vetted verify {word(repository)}:{word(name)} shows theirs; to replace it by yours, run this again",
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from builder.base import errors, text
+from builder.base.text import word
 from builder.publish.reference import Repository
 
 ABSENT = re.compile(r": not found\s*$|name unknown|NAME_UNKNOWN|MANIFEST_UNKNOWN|manifest unknown", re.MULTILINE)
@@ -130,7 +131,7 @@ def disk_full(path: str) -> errors.StorageError:
     return errors.StorageError(
         f"{text.line(path)}: no space left on this machine's disk",
         cause="the temporary folder is small, or the disk is full",
-        next_step=f"df -h {folder}; free some space, or set TMPDIR or VETTED_STATE to a larger disk",
+        next_step=f"df -h {word(folder)}; free some space, or set TMPDIR or VETTED_STATE to a larger disk",
     )
 
 
@@ -149,4 +150,4 @@ def _error(refusal: Refusal, repository: Repository, detail: str) -> errors.Netw
 
 def _ask(repository: Repository) -> str:
     """The command by which a person asks a registry for anything at all."""
-    return f"oras repo tags {'--plain-http ' if repository.plain else ''}{repository}"
+    return f"oras repo tags {'--plain-http ' if repository.plain else ''}{word(repository)}"

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 from filelock import FileLock
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from builder.base import errors, strictjson
+from builder.base import errors, strictjson, text
 from builder.base.project import Project, write
+from builder.base.text import word
 
 AHEAD = datetime.timedelta(days=1)  # by which the publisher's clock may differ from this one's
 
@@ -70,7 +71,7 @@ def doubts(
     matches = [release for release in signed if tag in release.tags]
     if not matches:
         others = ", ".join(sorted({name for release in signed for name in release.tags}))
-        return [f"it was published under other tags\nexpected {tag}\ngot      {others}"]
+        return [f"it was published under other tags\nexpected {tag}\ngot      {text.line(others)}"]
     issued = max(release.issued for release in matches)
     if issued > _now() + AHEAD:
         return [f"its release is of {issued:%Y-%m-%d %H:%M} UTC, which has not come yet"]
@@ -107,7 +108,7 @@ def _load(project: Project) -> dict[str, SeenRelease]:
         raise errors.BadInputError(
             f"{project.relative(path)} cannot be read",
             cause="it was edited, or cut short",
-            next_step=f"rm {project.relative(path)}; which releases were seen here is forgotten with it",
+            next_step=f"rm {word(project.relative(path))}; which releases were seen here is forgotten with it",
         ) from error
 
 

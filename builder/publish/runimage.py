@@ -7,6 +7,7 @@ from pathlib import Path
 
 from builder.base import text
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
 from builder.intent import stack
@@ -24,8 +25,8 @@ def notes(project: Project, folder: Path, predicate: Predicate) -> Iterator[str]
     for statement in map(certificate.read, beside):
         yield from _certificate(project, statement, digest)
     if not beside:
-        image = text.word(f"{name}@{digest}")
-        yield f"no certificate of its image lies beside it\nnext: vetted verify {image} --key cosign.pub"
+        image = f"{name}@{digest}"
+        yield f"no certificate of its image lies beside it\nnext: vetted verify {word(image)} --key cosign.pub"
 
 
 def _certificate(project: Project, statement: Statement, digest: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from builder.base import errors, process, reading
 from builder.base.project import Project, sha256, write
+from builder.base.text import word
 from builder.certify import verdict as verdicts
 from builder.certify.certificate import Statement
 from builder.lock.lockfile import Lock
@@ -122,7 +123,7 @@ def read(folder: Path) -> Written | None:
         raise errors.StorageError(
             f"{path} was changed after `vetted use` wrote it, so it stays as it is",
             cause="a service was added or changed in it",
-            next_step=f"move the changes to compose.override.yaml, remove {path}, and run this again",
+            next_step=f"move the changes to compose.override.yaml, remove {word(path)}, and run this again",
         )
     match = re.search(r"^  image: (\S+)$", text, re.MULTILINE)
     assert match is not None

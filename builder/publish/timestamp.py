@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
 from builder.base import errors, strictjson, text
+from builder.base.text import word
 
 SIGNATURE, TIMESTAMP = "dev.cosignproject.cosign/signature", "dev.sigstore.cosign/rfc3161timestamp"
 FETCHED = "Timestamp fetched"  # printed by cosign when it has the timestamp: a later failure is the registry's
@@ -61,7 +61,7 @@ def explain(url: str, output: str) -> errors.NetworkError | None:
         return errors.NetworkError(
             f"the timestamp server {url} does not answer; no tag was moved\n{text.line(match[1])}",
             cause="the server is down, or a proxy or firewall stands between",
-            next_step=f"curl -sS {shlex.quote(url)}; when that answers, run this again",
+            next_step=f"curl -sS {word(url)}; when that answers, run this again",
         )
     return no_timestamp(url, text.line(match[1]))
 

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from builder.base import errors, reading, strictjson, text
 from builder.base.project import Project, sha256, sha256_file
+from builder.base.text import word
 from builder.certify import certificate
 from builder.publish import runimage, runnumbers, runrecords
 from builder.publish.runstatement import Predicate, Row, RunStatement, Table
@@ -107,7 +108,7 @@ def _literal(project: Project, module: str, name: str) -> Any:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             return ast.literal_eval(node.value)
     where = project.relative(source)
-    raise errors.BadInputError(f"{where} has no {name}", next_step=f"git checkout {text.word(where)}")
+    raise errors.BadInputError(f"{where} has no {name}", next_step=f"git checkout {word(where)}")
 
 
 def _read(folder: Path) -> RunStatement:
@@ -119,11 +120,11 @@ def _read(folder: Path) -> RunStatement:
             raise ValueError("it is no in-toto statement")
         return RunStatement.model_validate(document)
     except FileNotFoundError as error:
-        record = text.word(folder / runrecords.RUN)
+        record = folder / runrecords.RUN
         raise errors.BadInputError(
             f"{folder} has no {NAME}",
             cause="the run has not ended, or it ran with --no-monitor",
-            next_step=f"wait until it has ended, or start it again without --no-monitor: see {record}",
+            next_step=f"wait until it has ended, or start it again without --no-monitor: see {word(record)}",
         ) from error
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
@@ -144,11 +145,11 @@ def _refuse_lines(document: object) -> None:
 
 
 def _damaged(path: Path, reason: str) -> errors.BadInputError:
-    folder = text.word(path.parent)
     return errors.BadInputError(
         f"{path} is no run certificate: {text.line(reason, 300)}",
         cause="the file was edited or cut short",
-        next_step=f"docker compose run --rm shell python -m runtime.monitor.certificate {folder} writes it again",
+        next_step="to write it again: "
+        f"docker compose run --rm shell python -m runtime.monitor.certificate {word(path.parent)}",
     )
 
 

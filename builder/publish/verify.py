@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from builder.base import text
 from builder.base.project import Project
 from builder.certify import certificate, judgement
 from builder.certify.certificate import Statement
@@ -168,10 +169,11 @@ def _origin(statements: Sequence[SignedStatement], doubts: list[str]) -> tuple[s
         name, lock = provenance.stack_of(origin) if origin is not None else (None, None)
         billed = sbom.lock_of(bill) if bill is not None else None
         if bill is not None and origin is not None and billed != lock:
-            doubts.append(f"the bill of materials is of lock {billed}, the provenance of {lock}")
+            doubts.append(text.line(f"the bill of materials is of lock {billed}, the provenance of {lock}"))
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        doubts.append(f"the bill of materials or the provenance was not made by Vetted: no {where} that can be read")
+        what = f"the bill of materials or the provenance was not made by Vetted: no {where} that can be read"
+        doubts.append(text.line(what))
         return None, None
     return name, lock
 
@@ -197,7 +199,7 @@ def _certificates(
     there = [entry for entry in judged if _ran_on(entry.statement, case.hardware)]
     if not there:
         elsewhere = "; ".join(sorted({entry.hardware for entry in judged}))
-        doubts.append(f"no certificate was earned on {case.hardware}, only on: {elsewhere}")
+        doubts.append(text.line(f"no certificate was earned on {case.hardware}, only on: {elsewhere}"))
     return tuple(there)
 
 
@@ -267,7 +269,8 @@ def _of_stack(project: Project, name: str | None, lock: str | None) -> list[str]
     if name not in stack.names(project):
         return [f"this project has no stack {name!r}, whose lock could be compared"]
     if (here := lockfile.load(project, name).digest) != lock:
-        return [f"it was built from another lock of {name} than this project's\nexpected {here}\ngot      {lock}"]
+        other = f"it was built from another lock of {name} than this project's"
+        return [f"{other}\nexpected {here}\ngot      {text.line(str(lock))}"]
     return []
 
 

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from builder.base import errors
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.intent import stack
 from builder.lock import lockfile
 from builder.trajectory import picture, record, verdict
@@ -31,7 +32,7 @@ def band(project: Project, named: str, place: Place | None = None) -> Record:
         raise errors.BadInputError(
             f"{named} has no golden trajectories",
             cause="nobody has recorded them yet",
-            next_step=f"vetted trajectories {named}",
+            next_step=f"vetted trajectories {word(named)}",
         )
     return min(records, key=lambda each: _distance(each.place, place))
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from builder.base import errors, reading
 from builder.base.project import Project, sha256
+from builder.base.text import word
 from builder.certify.certificate import Day
 
 # The files that decide what is trained, below smoke/. Records of another task cannot be compared.
@@ -117,7 +118,7 @@ def require_todays(smoke: Path, record: Record) -> None:
         raise errors.BadInputError(
             f"the record of {record.stack} is of another task than smoke/ trains today",
             cause="smoke/trajectories or smoke/kit was changed since",
-            next_step=f"vetted trajectories {record.stack}",
+            next_step=f"vetted trajectories {word(record.stack)}",
         )
 
 
@@ -138,7 +139,7 @@ def folder(project: Project, stack: str) -> Path:
 
 def read(file: Path, where: str) -> Record:
     """Read a record; `where` is its name in messages. Raises BadInputError; OSError when it cannot be opened."""
-    restore = f"git checkout {where}, or remove it and record it again"
+    restore = f"git checkout {word(where)}, or remove it and record it again"
     document = reading.json_object(file, where, restore)
     try:
         return Record.model_validate(document)

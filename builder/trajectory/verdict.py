@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from builder.base import errors
+from builder.base.text import word
 from builder.trajectory import band
 from builder.trajectory.band import ALARM, FEWEST, Departure, Result
 from builder.trajectory.record import Record, Seed
@@ -96,7 +97,7 @@ def judge(before: Record, after: Record) -> Verdict:
             raise errors.BadInputError(
                 f"{what} has {len(record.seeds)} seeds that trained to the end, and a comparison needs {FEWEST}",
                 cause=next(iter(record.failed.values()), "it was recorded with a small --seeds"),
-                next_step=f"vetted trajectories {record.stack} --force",
+                next_step=f"vetted trajectories {word(record.stack)} --force",
             )
     if same == len(after.seeds):
         return Verdict(before, after, "same bits", same)
@@ -109,12 +110,12 @@ def _require_comparable(before: Record, after: Record) -> None:
         raise errors.BadInputError(
             f"{before.stack} and {after.stack} did not train the same task",
             cause="one was recorded by another version of smoke/trajectories",
-            next_step=f"vetted trajectories {before.stack}, then the same for {after.stack}",
+            next_step=f"vetted trajectories {word(before.stack)}, then the same for {word(after.stack)}",
         )
     if before.steps != after.steps:
         raise errors.BadInputError(
             f"{before.stack} was recorded for {before.steps} steps, {after.stack} for {after.steps}",
-            next_step=f"vetted trajectories {after.stack} --steps {before.steps} --force",
+            next_step=f"vetted trajectories {word(after.stack)} --steps {word(before.steps)} --force",
         )
 
 

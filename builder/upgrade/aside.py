@@ -14,6 +14,7 @@ from pathlib import Path
 
 from builder.base import errors
 from builder.base.project import Project, remove, sha256, sha256_file, write
+from builder.base.text import word
 from builder.certify import hostenv
 from builder.image import render
 from builder.lock import archives, lockfile
@@ -86,7 +87,7 @@ def adopt(copy: Aside, scratch: Path) -> None:
         raise errors.VettedError(
             f"{home.relative(target)} was changed while the candidate was tried; nothing was put in place",
             cause="somebody edited stack.toml, or git changed the branch",
-            next_step=f"git status {home.relative(target)}, then the same command again",
+            next_step=f"git status {word(home.relative(target))}, then the same command again",
         )
     for path in (*staged.rglob("*"), staged):
         _flush(path)
@@ -130,7 +131,7 @@ def _exchange(path: Path, other: Path) -> None:
             raise errors.StorageError(
                 f"this disk cannot exchange two folders in one step; {other} is as it was",
                 cause="a network file system, or .vetted on another disk than lockfiles",
-                next_step=f"cp -r {path}/. {other}/",
+                next_step=f"cp -r {word(path)}/. {word(other)}/",
             )
         raise OSError(error, os.strerror(error), str(other))
 

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from builder.base import errors
 from builder.base.project import write
+from builder.base.text import word
 from builder.intent import stack
 from builder.lock import extension, resolve
 from builder.lock.lockfile import Lock
@@ -44,7 +45,7 @@ def _requests(old: Lock, upgrade: Sequence[str]) -> tuple[dict[str, str], list[s
             if not version and "+" in old.versions.get(name, ""):
                 raise errors.BadInputError(
                     f"{name} {old.versions[name]} is a build that the index does not list: name the version",
-                    next_step=f"--upgrade {name}==VERSION+{old.versions[name].partition('+')[2]}",
+                    next_step=f"--upgrade {word(name)}==VERSION+{word(old.versions[name].partition('+')[2])}",
                 )
             pins[name] = version
         elif name == "debian" or (name in old.versions and not version):
@@ -52,7 +53,7 @@ def _requests(old: Lock, upgrade: Sequence[str]) -> tuple[dict[str, str], list[s
         else:
             raise errors.BadInputError(
                 f"{line}: no pin of {old.name}" + (", so uv decides its version" if name in old.versions else ""),
-                next_step=f"vetted outdated {old.name}",
+                next_step=f"vetted outdated {word(old.name)}",
             )
     return pins, others
 
@@ -65,7 +66,7 @@ def _request(line: str) -> tuple[str, str]:
         raise errors.BadInputError(f"{line!r} is not a package to upgrade", next_step="--upgrade trl") from error
     name, specifier = canonicalize_name(requirement.name), str(requirement.specifier)
     if specifier and not specifier.startswith("=="):
-        raise errors.BadInputError(f"{line!r}: write one version, or none", next_step=f"--upgrade {name}")
+        raise errors.BadInputError(f"{line!r}: write one version, or none", next_step=f"--upgrade {word(name)}")
     return name, specifier.removeprefix("==")
 
 
@@ -91,6 +92,6 @@ def _move_pins(path: Path, old: Lock, pins: Mapping[str, str], scratch: Path) ->
         if count != 1:
             raise errors.BadInputError(
                 f"stack.toml of {old.name} names {before} {count} times",
-                next_step=f"write {after} there, and vetted lock",
+                next_step=f"write {word(after)} there, and vetted lock",
             )
     write(path, text, scratch)

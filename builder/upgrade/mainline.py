@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from builder.base import errors, machine, process, sources
 from builder.base.project import Project, remove, sha256_file, write
+from builder.base.text import word
 from builder.bisect import ddmin
 from builder.certify import certify
 from builder.certify.certificate import ProbeResult, Statement
@@ -94,7 +95,7 @@ def run(home: Project, lock: Lock, source: Source, options: Options, scratch: Pa
     """Try the newest commit of a repository; where it is red, search for the commit. Raises NetworkError."""
     if source.package not in lock.stack.packages:
         raise errors.BadInputError(
-            f"{lock.name} pins no {source.package}", next_step=f"vetted show {lock.name}, for what it pins"
+            f"{lock.name} pins no {source.package}", next_step=f"vetted show {word(lock.name)}, for what it pins"
         )
     progress.say(f"fetching {source.package}")
     repository = home.state / "watch" / "repositories" / f"{source.package}.git"

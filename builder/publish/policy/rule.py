@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
-from builder.base import sources
+from builder.base import sources, text
 from builder.base.project import Project
 from builder.certify import certificate, dates
 from builder.certify.certificate import LIFETIME, Measurement, ProbeResult, Statement
@@ -71,7 +71,7 @@ class Rule:
             text for value in annotations.values() for text in (value if isinstance(value, list) else [str(value)])
         ]
         if self.hardware and not any(re.search(pattern, text.lower()) for pattern in self.patterns for text in texts):
-            yield f"it was earned on {statement.hardware}, not on {' or '.join(self.hardware)}"
+            yield f"it was earned on {text.line(statement.hardware)}, not on {' or '.join(self.hardware)}"
         if self.device and bool(annotations.get("gpus")) != (self.device == "cuda"):
             without = "without" if self.device == "cuda" else "with"
             yield f"it was earned {without} a GPU, and the policy says {self.device}"
@@ -133,7 +133,9 @@ def _results(statement: Statement) -> Iterator[str]:
     if predicate.passedTests != passed or any(probe.outcome not in ("passed", "not-run") for probe in predicate.probes):
         yield "its lists of tests contradict its probes"
     for probe in predicate.probes:
-        yield from (f"{probe.name}: {measurement.name} is outside its bound" for measurement in _outside(probe))
+        yield from (
+            text.line(f"{probe.name}: {measurement.name} is outside its bound") for measurement in _outside(probe)
+        )
 
 
 def _outside(probe: ProbeResult) -> Iterator[Measurement]:

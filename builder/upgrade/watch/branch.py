@@ -9,6 +9,7 @@ from pathlib import Path
 
 from builder.base import errors
 from builder.base.project import Project, remove
+from builder.base.text import word
 from builder.lock import archives
 from builder.upgrade.watch import git
 
@@ -58,7 +59,7 @@ def checked_out(home: Project, stack: str, expected: str) -> Iterator[Branch]:
         raise errors.VettedError(
             f"the branch {name} has commits that are not watch's; it stays as it is",
             cause="somebody works on it",
-            next_step=f"merge it, or git branch -D {name}",
+            next_step=f"merge it, or git branch -D {word(name)}",
         )
     tree = own / "tree"
     _forget(home, tree)  # of a run that was killed
@@ -72,7 +73,7 @@ def checked_out(home: Project, stack: str, expected: str) -> Iterator[Branch]:
             raise errors.BadInputError(
                 f"no commit has {where}",
                 cause="watch works on a branch of HEAD, and this stack is not committed yet",
-                next_step=f"git add {where} && git commit",
+                next_step=f"git add {word(where)} && git commit",
             )
         yield branch
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from builder.base import errors, process
 from builder.base.project import Project
+from builder.base.text import word
 from builder.upgrade.watch import git
 
 REMOTE = "origin"
@@ -32,7 +33,7 @@ def program(home: Project) -> str:
         raise errors.MissingToolError(
             f"{' or '.join(named)} is not installed; nothing is tried without it",
             cause="--open calls it to open the request, and PATH does not have it; a timer's PATH is often shorter",
-            next_step=f"install {first} ({PROGRAMS[first]}) and log in: {first} auth login; "
+            next_step=f"install {word(first)} ({PROGRAMS[first]}) and log in: {word(first)} auth login; "
             "or vetted watch without --open",
         )
     _require_login(home, installed[0], address)
@@ -48,7 +49,8 @@ def _require_login(home: Project, forge: str, address: str) -> None:
         raise errors.MissingToolError(
             f"{forge} is not logged in{f' to {host}' if host else ''}; nothing is tried without it",
             cause=f"{forge} auth status failed: {' '.join(status.output.split())[:200] or 'it said nothing'}",
-            next_step=f"{forge} auth login{f' --hostname {host}' if host else ''}; or vetted watch without --open",
+            next_step=f"{word(forge)} auth login{f' --hostname {word(host)}' if host else ''}; "
+            "or vetted watch without --open",
         )
 
 
@@ -63,7 +65,7 @@ def open_(home: Project, forge: str, branch: str, expected: str, subject: str, v
         lease = f"--force-with-lease=refs/heads/{branch}:{expected if there else ''}"
         git.check(
             home.root, "push", "--quiet", lease, REMOTE, f"refs/heads/{branch}",
-            next_step=f"git log {REMOTE}/{branch}: somebody else's commits are not overwritten", remote=True,
+            next_step=f"git log {REMOTE}/{word(branch)}: somebody else's commits are not overwritten", remote=True,
         )  # fmt: skip
     text = verdict.read_text(encoding="utf-8")
     if forge == "gh":
@@ -89,6 +91,6 @@ def _run(home: Project, argv: list[str]) -> str:
         raise errors.NetworkError(
             f"{argv[0]} failed\n{result.output.strip()[-600:]}",
             cause="not logged in, or not allowed to open a request",
-            next_step=f"{argv[0]} auth status; then {shlex.join(argv[:5])} …",
+            next_step=f"{word(argv[0])} auth status; then {shlex.join(argv[:5])} …",
         )
     return result.stdout.strip().splitlines()[-1] if result.stdout.strip() else ""

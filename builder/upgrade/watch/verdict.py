@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 
-from builder.base.text import unlinked
+from builder.base.text import unlinked, word
 from builder.certify.certificate import Measurement, ProbeResult, Statement
 from builder.lock.change import changes
 from builder.lock.lockfile import Lock
@@ -90,7 +90,7 @@ def _departures(old: Lock, trials: Sequence[Recertification]) -> Iterator[str]:
     for trial in trials:
         if trial.outcome == "strays" and trial.new:
             pins = [each for each in changes(old.versions, trial.new.versions) if each.name in old.stack.packages]
-            options = (f"--upgrade {change.name}=={change.new}" for change in pins)
+            options = [each for change in pins for each in ("--upgrade", f"{change.name}=={change.new}")]
             words = (
                 "the suite passes, and the training is another one. If that is wanted, this moves it all the same, "
                 "because it does not train; then record the trajectories anew:"
@@ -98,7 +98,7 @@ def _departures(old: Lock, trials: Sequence[Recertification]) -> Iterator[str]:
             yield from (
                 f"**A person decides:** {words}",
                 "",
-                f"    vetted recertify {old.name} {' '.join(options)}",
+                f"    vetted recertify {word(old.name)} {' '.join(map(word, options))}",
                 "",
             )
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from builder.base import errors, reading
+from builder.base.text import word
 from builder.upgrade.watch.exposure import Exposure
 
 CONTEXT = "https://openvex.dev/ns/v0.2.0"
@@ -83,7 +84,7 @@ def read(path: Path) -> Document:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise errors.BadInputError(
-            f"{path} is no OpenVEX document: {place}: {first['msg']}", next_step=f"correct {path}"
+            f"{path} is no OpenVEX document: {place}: {first['msg']}", next_step=f"correct {word(path)}"
         ) from error
     for statement in document.statements:
         _require_reason(path, statement)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from builder.base import errors, sources
 from builder.base.project import Project, sha256_file, write
-from builder.bundle import archive, interpreter, routes, selection, unbundle
+from builder.bundle import archive, earlier, interpreter, routes, selection, unbundle
 from builder.bundle.contents import CONTENTS, Contents
 from builder.bundle.routes import Progress
 from builder.bundle.selection import TOOL
@@ -24,7 +24,6 @@ from builder.bundle.unbundle import manifest as manifests
 from builder.lock import archives, lockfile
 from builder.lock.lockfile import Entry, Lock
 
-ENTRY = "run.pyz"
 VERIFIER = "tool"  # the folder of the verifier's own wheels
 OLDEST_PYTHON = (3, 11)  # for the verifier, which is this tool
 
@@ -68,7 +67,7 @@ def make(
             + ".".join(map(str, OLDEST_PYTHON)),
             next_step="leave --python out: the bundle then has the stack's own",
         )
-    _check_output(output)
+    earlier.refuse_other(project, output)
     stack = lock.stack.model_copy(update={"python": request.python or lock.stack.python})
     loads = []
     if request.route != routes.IMAGE:
@@ -97,23 +96,8 @@ def make(
         tree[name] = scratch / name.replace("/", "-")
         tree[name].write_text(text)
     sizes = {other.route: other.size for other in loads}
-    return _write(lock, contents, tree, sizes, output, scratch, part_size, progress)
-
-
-def _check_output(output: Path) -> None:
-    """Raises StorageError when a folder contains anything that an earlier `vetted bundle` did not write."""
-    if output.is_dir():
-        own = {ENTRY, manifests.MANIFEST}
-        strange = [p.name for p in output.iterdir() if p.name not in own and not manifests.PART_NAME.match(p.name)]
-        strange = [name for name in strange if not name.endswith(".partial")]
-        if not strange:
-            return
-    elif not output.exists():
-        return
-    raise errors.StorageError(
-        f"{output} holds something else than a bundle" if output.is_dir() else f"{output} exists and is not a folder",
-        next_step="choose another --output",
-    )
+    earlier.refuse_other(project, output)  # the downloads took a while
+    return _write(project, lock, contents, tree, sizes, output, scratch, part_size, progress)
 
 
 def project_files(project: Project, lock: Lock) -> dict[str, Path]:
@@ -138,6 +122,7 @@ def _package_files(package: Path) -> list[Path]:
 
 
 def _write(
+    project: Project,
     lock: Lock,
     contents: Contents,
     tree: Mapping[str, Path],
@@ -148,18 +133,18 @@ def _write(
     progress: Progress,
 ) -> Bundle:
     output.mkdir(parents=True, exist_ok=True)
-    manifest = output / manifests.MANIFEST
+    manifest, leftover = output / manifests.MANIFEST, earlier.parts(project, output)
     manifest.unlink(missing_ok=True)  # it is written last: without it, a bundle is not whole
-    for partial in output.glob(".*.partial"):
+    for partial in earlier.unfinished(project, output):
         partial.unlink()
     parts = []
     for part in archive.split(archive.pack(tree, lock.epoch), output, lock.name, part_size):
         parts.append(part)
         progress(f"written: {part.name}")
-    for path in output.iterdir():
-        if manifests.PART_NAME.fullmatch(path.name) and path.name not in {part.name for part in parts}:
+    for path in leftover:
+        if path.name not in {part.name for part in parts}:
             path.unlink()  # of an earlier bundle
-    write(output / ENTRY, entry_script(), scratch)
+    write(output / earlier.ENTRY, entry_script(), scratch)
     size = sum(part.size for part in parts)
     data = {
         "format": manifests.FORMAT, "stack": lock.name, "device": lock.stack.device, "python": contents.python,

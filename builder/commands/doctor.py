@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from builder.base import errors, process, project, quantities
+from builder.base import errors, others, process, project, quantities
 from builder.base.project import write
 from builder.base.text import word
 from builder.commands.common import AsJson, print_json
@@ -166,6 +166,7 @@ def _usual_python() -> str:
 def _write(target: Path, as_json: bool) -> None:
     home = project.find()
     data = doctorfile.content(home)
+    others.refuse(target, doctorfile.is_one, "name another file with --single-file")
     with home.holding(".doctor") as scratch:
         write(target.absolute(), data, scratch)
     if as_json:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import machine, project, text
+from builder.base import machine, others, project, text
 from builder.base.project import Project
 from builder.commands import kube, remote
 from builder.commands.common import AsJson, EngineName, answering_engine, print_json, refuse, selected
@@ -110,6 +110,9 @@ def fleet_(
     request = Request(place, Limits(partition, cpus, minutes), Kubernetes(pods, registry, namespace, manifest_file))
     units = _units(home, stacks, place, kinds, engine_name)
     target = output or home.state / "fleet" / "statements"
+    kube.refuse_other(manifest_file)
+    for each in units:
+        others.refuse(collect.path(target, each), collect.is_statement, "choose another --output")
     done = []
     with home.holding(".fleet") as scratch, console.spinner("fleet") as _:
         for outcome, forget in _runs(home, units, request, scratch):
@@ -160,7 +163,7 @@ def _runs(home: Project, units: Sequence[Unit], request: Request, scratch: Path)
     pushed = remote.repository(there.registry, insecure=False, option="--image-registry")
     jobs, suite = kube.prepare(home, units, there.pods, pushed, request.limits.minutes, scratch)
     if there.manifest_file:
-        kube.write_manifest(home, there.manifest_file, jobs, there.namespace)
+        kube.write_manifest(home, there.manifest_file, jobs, there.namespace, scratch)
         raise typer.Exit
     return kube.run(home, jobs, suite, pushed, there.namespace, folder, scratch, _quiet())
 

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from builder import console
-from builder.base import errors, sources
-from builder.base.project import Project
+from builder.base import errors, others, sources
+from builder.base.project import Project, write
 from builder.base.text import word
 from builder.fleet import kubernetes, manifest, plan
 from builder.fleet.api import Api, RefusedError
@@ -19,6 +19,8 @@ from builder.image import build
 from builder.lock import lockfile
 from builder.publish import registry
 from builder.publish.reference import Repository
+
+MARK = "# Written by `vetted fleet --manifest`.\n"
 
 
 def prepare(
@@ -42,13 +44,21 @@ def prepare(
     return jobs, suite
 
 
-def write_manifest(home: Project, where: str, jobs: Sequence[Job], namespace: str) -> None:
+def refuse_other(where: str) -> None:
+    """Raise StorageError when the file of a manifest is somebody else's."""
+    if where and where != "-":
+        mark = MARK.encode()
+        others.refuse(Path(where), lambda content: content.startswith(mark), "name another file with --manifest")
+
+
+def write_manifest(home: Project, where: str, jobs: Sequence[Job], namespace: str, scratch: Path) -> None:
     """Write the Jobs to a file, or to stdout; what else is said goes to stderr."""
-    content = manifest.to_yaml(jobs, namespace)
+    content = MARK + manifest.to_yaml(jobs, namespace)
     if where == "-":
         print(content, end="")
         return
-    Path(where).write_text(content, encoding="utf-8")
+    refuse_other(where)
+    write(Path(where).absolute(), content, scratch)
     console.err.print(f"{len(jobs)} Jobs in {home.relative(Path(where).absolute())}; nothing was run or pushed")
     # `kubectl apply` alone keeps a copy in an annotation, which is too small for the suite.
     console.err.print(

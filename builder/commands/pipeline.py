@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, project, quantities
+from builder.base import appearing, errors, project, quantities
 from builder.base.project import Project
 from builder.base.text import word
 from builder.commands import remote
@@ -126,8 +126,8 @@ def build_(
 ) -> None:
     """Build the image of a lock, reproducible bit for bit."""
     home = project.find()
-    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
+    if output is not None:
+        appearing.refuse(output)
     if platform is PlatformName.all:
         _build_all(home, name, output, as_json)
         return
@@ -141,7 +141,7 @@ def build_(
             _print_proof(proof, as_json)  # a difference ends it
         built = built or build.needed(home, lock)
         if output is not None:
-            shutil.copytree(built.image.layout, output, dirs_exist_ok=True)
+            _copy(built.image.layout, output)
         if record:
             with home.holding(".documents") as documents, console.spinner(f"{lock.image}: weighing"):
                 options = (" --prove" if prove else "") + (
@@ -169,7 +169,7 @@ def build_(
 def _build_all(home: Project, name: str, output: Path | None, as_json: bool) -> None:
     """Build the images of a stack for all of its platforms, and one index of them."""
     locks = lockfile.load_all(home, name)
-    target = output or home.state / "images" / f"{name}.index"
+    kept = home.state / "images" / f"{name}.index"
     with home.holding(name) as scratch:
         images = []
         for lock in locks:
@@ -178,8 +178,12 @@ def _build_all(home: Project, name: str, output: Path | None, as_json: bool) -> 
             with console.Working(lock.image) as work:
                 images.append(build.build(home, lock, folder, work.step).image)
         digest = index.make(images, scratch / "index")
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.move(scratch / "index", target)
+        if output is not None:
+            _copy(scratch / "index", output)
+        else:
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.move(scratch / "index", kept)
+    target = output or kept
     if as_json:
         manifests = {lock.platform.name: image.manifest for lock, image in zip(locks, images, strict=True)}
         print_json({"stack": name, "index": digest, "manifests": manifests, "layout": str(target)})
@@ -187,6 +191,12 @@ def _build_all(home: Project, name: str, output: Path | None, as_json: bool) -> 
     console.out.print(f"{name}: {digest}, in {home.relative(target)}")
     for lock, image in zip(locks, images, strict=True):
         console.out.print(f"  {lock.platform.docker}: {image.manifest}, {quantities.size(image.size)} to pull")
+
+
+def _copy(layout: Path, output: Path) -> None:
+    appearing.refuse(output)  # the build took a while
+    with appearing.folder(output) as partial:
+        shutil.copytree(layout, partial, dirs_exist_ok=True)
 
 
 def bake_(

@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import project
+from builder.base import others, project
 from builder.commands.common import AsJson, print_json
 from builder.publish import keys
 from builder.publish.policy import history, manifests, policyfile, rego, rule
 from builder.publish.policy.rule import Rule
+
+MARK = b"Written by `vetted policy`"  # in the first line of every file
 
 
 def policy_(
@@ -32,9 +34,8 @@ def policy_(
         public = keys.write(keys.trusted(home, resolved.keys), Path(temporary))
         files = _files(dataclasses.replace(resolved, keys=public))
     stale = [name for name, text in files.items() if not _is(output / name, text)]
-    for name in stale if not check else ():
-        output.mkdir(parents=True, exist_ok=True)
-        (output / name).write_text(files[name], encoding="utf-8")
+    if not check:
+        _write(output, {name: files[name] for name in stale})
     if not history.is_known(home):
         console.note("this folder has no git history: an advisory can withdraw only today's locks")
     if as_json:
@@ -59,8 +60,17 @@ def _files(resolved: Rule) -> dict[str, str]:
     return files
 
 
+def _write(output: Path, files: dict[str, str]) -> None:
+    """Write the rules. Raises StorageError before that when a file is somebody else's."""
+    for name in files:
+        others.refuse(output / name, lambda content: MARK in content[:200], "choose another --output, or move the file")
+    with tempfile.TemporaryDirectory(prefix="vetted-") as scratch:
+        for name, text in files.items():
+            project.write(output / name, text, Path(scratch))
+
+
 def _is(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
+    return path.is_file() and not path.is_symlink() and path.read_text(encoding="utf-8", errors="replace") == text
 
 
 def _print(resolved: Rule, output: Path, files: dict[str, str], stale: list[str], *, check: bool) -> None:

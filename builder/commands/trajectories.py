@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, machine, project
+from builder.base import errors, machine, others, project
 from builder.base.project import Project, write
 from builder.base.text import word
 from builder.certify.certify import Options
@@ -18,6 +18,7 @@ from builder.image import daemon
 from builder.lock import audit, lockfile
 from builder.lock.lockfile import Lock
 from builder.trajectory import comparison, record, training, verdict
+from builder.trajectory import picture as pictures
 from builder.trajectory.record import Place, Record
 from builder.trajectory.training import Progress, Settings
 from builder.trajectory.verdict import Verdict
@@ -81,6 +82,9 @@ def trajectories_(
     settings = Settings(seeds, steps or (band.steps if band else STEPS), threads, first)
     _require_task(home, band, settings)
     where = output or record.path(home, name, place)
+    others.refuse(where, lambda _: True, "name another file with --output")  # one that is no record ends with 3
+    if picture:
+        others.refuse(picture, pictures.is_one, "name another file with --picture")
     old = _read(home, where)
     with home.holding(name) as scratch:
         if old and not force and _answers(home, old, lock, place, settings):

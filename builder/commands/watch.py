@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, machine, project
+from builder.base import errors, machine, others, project
 from builder.base.project import Project
 from builder.base.text import word
 from builder.certify import certificate
@@ -63,8 +63,8 @@ def watch_(
     Certificates that are withdrawn or about to expire are reported, too. Exit code 1 when something needs a person.
     """
     home = project.find()
-    if vex_ and not osv_:
-        raise typer.BadParameter("it needs --osv", param_hint="--vex")
+    if vex_:
+        _check(vex_, osv_)
     branches = [mainline.parse(text) for text in main or ()]
     forge, not_opened = _forge(home, dry_run=dry_run) if open_ else ("", None)  # before hours of work
     names = selected(home, stacks)
@@ -86,6 +86,13 @@ def watch_(
         print_json({watched.name: _json(watched) | {"not_opened": missing} for watched in seen})
     if not all(watched.good for watched in seen):
         raise typer.Exit(1)
+
+
+def _check(file: Path, folder: Path | None) -> None:
+    """What can be said of the file of statements before any work begins."""
+    if not folder:
+        raise typer.BadParameter("it needs --osv", param_hint="--vex")
+    others.refuse(file, lambda _: True, "name the file itself with --vex")
 
 
 def _forge(home: Project, *, dry_run: bool) -> tuple[str, errors.VettedError | None]:

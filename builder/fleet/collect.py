@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base.project import Project, write
 from builder.certify import certificate, judgement
-from builder.fleet.unit import Outcome
+from builder.fleet.unit import Outcome, Unit
 from builder.lock import lockfile
 
 
@@ -26,6 +27,20 @@ class Collected:
         return self.file is not None and not self.doubts
 
 
+def path(output: Path, unit: Unit) -> Path:
+    """The file of a unit's statement."""
+    return output / f"{unit.name}-{unit.engine}.json"
+
+
+def is_statement(content: bytes) -> bool:
+    """Whether a file is a statement, which another may replace."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("_type") == certificate.STATEMENT
+
+
 def collect(home: Project, outcome: Outcome, output: Path, scratch: Path, *, place: bool) -> Collected:
     """Judge and write the statement of a unit. `place`: a good one becomes the stack's certificate as well."""
     if not outcome.statement:
@@ -37,7 +52,7 @@ def collect(home: Project, outcome: Outcome, output: Path, scratch: Path, *, pla
         return Collected(outcome, None, (f"its statement cannot be read: {str(error).splitlines()[0]}",))
     lock = lockfile.load(home, unit.stack)
     doubts = judgement.doubts(statement, judgement.terms(home, lock))
-    file = output / f"{unit.name}-{unit.engine}.json"
+    file = path(output, unit)
     write(file, outcome.statement, scratch)
     if place and not doubts:
         write(certificate.path(home, unit.stack, lock.stack.device, unit.engine), outcome.statement, scratch)

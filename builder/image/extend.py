@@ -61,6 +61,13 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
         raise errors.BadInputError(
             f"there is a stack {name} already, and it is no extension", next_step=f"--name my-{word(name)}"
         )
+    if name not in stacks.names(home):
+        for folder in (_folder(home, name), *([] if home.own_stacks else [home.dockerfile(name).parent])):
+            if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+                raise errors.BadInputError(
+                    f"{home.relative(folder)} is there and is no stack, so it stays as it is",
+                    next_step=f"--name my-{name}, or move it",
+                )
 
 
 def make(home: Project, base: Lock, request: Request, scratch: Path, say: Callable[[str], None]) -> Extension:
@@ -141,11 +148,15 @@ def _stack(base: Lock, own_lines: Sequence[str], request: Request) -> Stack:
     return base.stack.model_copy(update=fields)
 
 
+def _folder(home: Project, name: str) -> Path:
+    """Where the stack is, or will be."""
+    folder = home.stack_dir(name)
+    return folder if (folder / "stack.toml").exists() else (home.own_stacks or home.stacks) / name
+
+
 def put(home: Project, lock: Lock, scratch: Path) -> Path:
     """Write the stack: in the user's own folder where there is one, else in the project's. Returns its folder."""
-    folder = home.stack_dir(lock.name)
-    if not (folder / "stack.toml").exists():
-        folder = (home.own_stacks or home.stacks) / lock.name
+    folder = _folder(home, lock.name)
     own_lines = [line for name, line in lock.stack.packages.items() if name in lock.own.python]
     project.write(folder / "stack.toml", written.toml(lock.stack, own_lines), scratch)
     project.remove(folder / "sources")

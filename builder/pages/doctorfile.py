@@ -36,6 +36,11 @@ def content(project: Project) -> bytes:
     return buffer.getvalue()
 
 
+def is_one(content: bytes) -> bool:
+    """Whether a file is such an archive, of any version."""
+    return content.startswith(FIRST) and b"doctor/__main__.py" in content
+
+
 def _sources(folder: Path) -> list[Path]:
     return sorted(
         path

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jinja2 import StrictUndefined, Template
 
-from builder.base import errors, quantities, sources
+from builder.base import appearing, errors, quantities, sources
 from builder.base.project import Project
 from builder.base.text import word
 from builder.certify import verdict as verdicts
@@ -55,8 +55,7 @@ def make(
     project: Project, lock: Lock, built: Built, key: str, output: Path, scratch: Path, progress: Progress
 ) -> CarriedImage:
     """Write the folder. Raises VettedError when there is no valid certificate, StorageError when something is there."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise errors.StorageError(f"{output} exists and is not an empty folder", next_step="choose another --output")
+    appearing.refuse(output)
     image = built.image.manifest
     certificates = publish.valid(project, lock, image)
     public = signing.public(key, scratch)
@@ -66,34 +65,31 @@ def make(
         signing.sign(statement, key, scratch)
         for statement in publish.statements(project, lock, built, certificates, ours=())
     ]
-    partial = output.absolute().with_name(f".{output.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    progress(f"copying the image, {quantities.size(built.image.size)}")
-    shutil.copytree(built.image.layout, partial / IMAGE)
-    attached.add(partial / IMAGE, built.image, envelopes)
-    shutil.copyfile(public, partial / KEY)
-    for number, envelope in enumerate(envelopes):
-        kind = NAMES[attached.KINDS[envelope.predicate_type]]
-        name = f"{kind}-{number + 1}" if kind == "certificate" and number else kind
-        (partial / f"{name}.dsse.json").write_bytes(envelope.raw)
-        # Tools that read a bill of materials expect it without the statement around it.
-        document = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
-        readable = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-        (partial / f"{name}.json").write_text(readable, encoding="utf-8")
-    environment = _compose(project, lock, built, partial)
-    verdicts.write(project, lock, image, certificates, partial / JUDGED, scratch)
-    folders.sign(partial, environment, key, scratch)
-    progress("verifying it, offline")
-    verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)
-    doubts = [*verdict.doubts, *check(partial, partial / KEY, scratch)]
-    if not verdict.good or doubts:
-        raise errors.VettedError(
-            "\n".join([f"{output} would not verify; nothing was written", *doubts]),
-            cause="a blob of the image was changed after it was built",
-            next_step=f"vetted build {word(lock.name)}",
-        )
-    output.mkdir(parents=True, exist_ok=True)
-    partial.rename(output)
+    with appearing.folder(output) as partial:
+        progress(f"copying the image, {quantities.size(built.image.size)}")
+        shutil.copytree(built.image.layout, partial / IMAGE)
+        attached.add(partial / IMAGE, built.image, envelopes)
+        shutil.copyfile(public, partial / KEY)
+        for number, envelope in enumerate(envelopes):
+            kind = NAMES[attached.KINDS[envelope.predicate_type]]
+            name = f"{kind}-{number + 1}" if kind == "certificate" and number else kind
+            (partial / f"{name}.dsse.json").write_bytes(envelope.raw)
+            # Tools that read a bill of materials expect it without the statement around it.
+            document = envelope.statement["predicate"] if kind == "sbom" else envelope.statement
+            readable = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+            (partial / f"{name}.json").write_text(readable, encoding="utf-8")
+        environment = _compose(project, lock, built, partial)
+        verdicts.write(project, lock, image, certificates, partial / JUDGED, scratch)
+        folders.sign(partial, environment, key, scratch)
+        progress("verifying it, offline")
+        verdict = verify.local(project, partial / IMAGE, None, [partial / KEY], scratch, None)
+        doubts = [*verdict.doubts, *check(partial, partial / KEY, scratch)]
+        if not verdict.good or doubts:
+            raise errors.VettedError(
+                "\n".join([f"{output} would not verify; nothing was written", *doubts]),
+                cause="a blob of the image was changed after it was built",
+                next_step=f"vetted build {word(lock.name)}",
+            )
     return CarriedImage(output, image, sum(path.stat().st_size for path in output.rglob("*") if path.is_file()))
 
 

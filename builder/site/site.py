@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base import errors, process
-from builder.base.project import Project, remove
+from builder.base import appearing, errors, process, reading
+from builder.base.project import Project
 from builder.certify import certificate
 from builder.certify.assessment import Assessments
 from builder.intent import advisory, stack
@@ -20,6 +20,7 @@ from builder.site.page import REGISTRY, Content
 
 EXTRA = {"vl_convert": "vl-convert-python", "pagefind_bin": "pagefind[bin]"}  # the packages, by a module of each
 MARK = ".vetted-site"  # the file by which a folder is known as one that this stage may replace
+FIRST = "made by `vetted site`, which replaces these files:"
 STATES = ("certified", "expired", "does not hold", "not a certificate", "earlier")
 COMMIT = re.compile(r"([0-9a-f]{40,64}(?:-dirty)?)\n")
 LOADED = re.compile(r'<(?:link|script|img)\b[^>]*? (?:href|src)="([^"]+)"')
@@ -69,29 +70,43 @@ def complete() -> None:
 
 def replaceable(output: Path) -> None:
     """Raises StorageError when a folder has files that are not of an earlier site."""
-    if not output.exists() or (output.is_dir() and ((output / MARK).is_file() or not any(output.iterdir()))):
-        return
-    raise errors.StorageError(
-        f"{output} exists and is neither an empty folder nor an earlier site", next_step="choose another --output"
-    )
+    appearing.refuse(output, lambda folder: (folder / MARK).is_file(), "neither an empty folder nor an earlier site")
+    if (output / MARK).is_file() and (names := _others(output)):
+        raise errors.StorageError(
+            f"{output} has {names[0]}, which is not of the earlier site there, so all of it stays as it is",
+            cause="the folder was made a repository, or a file was added or renamed by hand",
+            next_step=f"move {names[0]} to another folder, or choose another --output",
+        )
+
+
+def _others(output: Path) -> list[str]:
+    """The files in an earlier site that are somebody else's."""
+    _, *listed = reading.text(output / MARK, str(output / MARK)).splitlines()
+    there = {
+        path.relative_to(output): path.is_symlink()
+        for path in output.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+    # A site from before 2026-11-28 has no list: there, only what is hidden is known to be of something else.
+    others = [
+        path
+        for path, link in there.items()
+        if link or (path.as_posix() not in listed if listed else any(part.startswith(".") for part in path.parts))
+    ]
+    return sorted(path.as_posix() for path in others if path != Path(MARK))
 
 
 def make(content: Content, output: Path, report: Report) -> Result:
     """Write the site. What was there before stays until the new one is complete."""
     replaceable(output)
     output = output.absolute()
-    partial = output.with_name(f".{output.name}.partial")
-    remove(partial)
-    try:
-        partial.mkdir(parents=True)
+    with appearing.folder(output) as partial:
         loads = _write(content, partial, report)
         report("indexing for the search")
         _index(partial)
-        (partial / MARK).write_text("made by `vetted site`, which replaces this folder\n")
-        remove(output)
-        partial.rename(output)
-    finally:
-        remove(partial)
+        names = sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file())
+        (partial / MARK).write_text("".join(f"{line}\n" for line in (FIRST, *names)), encoding="utf-8")
+        replaceable(output)  # pages took a while
     largest = max(loads, key=lambda path: loads[path])
     states = dict.fromkeys(STATES, 0)
     for entry in content.stacks:

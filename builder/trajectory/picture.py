@@ -7,6 +7,7 @@ means of many seeds, so it also sees what stays inside. Windows that leave the b
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import textwrap
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ COLUMNS = 3
 LINE = 18  # of the text above the panels
 LETTERS = 120  # of a line of that text
 BAND, BEFORE, AFTER, MARK, INK, GRID = "#cfe0f3", "#3b6ea5", "#c2410c", "#fde3d3", "#1f2937", "#e5e7eb"
+OPENING = re.compile(
+    rb'<svg xmlns="[^"]+" viewBox="[0-9 ]+" width="\d+" height="\d+" role="img" aria-label="[^"]+" font'
+)
 
 Curve = list[tuple[float, float]]  # points: a step and a value
 
@@ -51,6 +55,11 @@ def svg(verdict: Verdict) -> str:
         x, y = WIDTH * (i % COLUMNS), head + HEIGHT * (i // COLUMNS)
         parts += [f'<g transform="translate({x} {y})">', *_panel(verdict, name), "</g>"]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def is_one(content: bytes) -> bool:
+    """Whether a file is such a picture."""
+    return OPENING.match(content) is not None
 
 
 def _legend(y: int, left: str, right: str) -> list[str]:

@@ -126,6 +126,7 @@ def test_a_damaged_image_is_not_carried(command: Command, certified: Stack, keys
     done = bundle(command, certified, keys, tmp_path / "carried")
     assert done.code in (1, 3)
     assert not (tmp_path / "carried").exists()
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .stop import NO, NOT_YET, StopError, say
+from .stop import NO, NOT_YET, STORAGE, StopError, say
 
 RESULTS, STATUS, LOG = "results", "status.json", "run.log"
 
@@ -21,6 +21,11 @@ RESULTS, STATUS, LOG = "results", "status.json", "run.log"
 def hold(to: Path) -> int:
     """Lock the folder against other runs; the kernel releases the lock when the last process that holds it ends."""
     to.mkdir(parents=True, exist_ok=True)
+    if (to / RESULTS).exists() and not (to / "lock").exists():
+        raise StopError(
+            STORAGE, f"{to / RESULTS} is there and no earlier run wrote it, so it stays as it is",
+            "--to names a folder of other work", "name another folder with --to",
+        )  # fmt: skip
     descriptor = os.open(to / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -87,6 +88,36 @@ def test_a_folder_that_holds_something_else_is_refused(bare: Small, tmp_path: Pa
         with pytest.raises(errors.StorageError, match=r"something else|not a folder"):
             make(bare, output)
     assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("name", ["film.part001", ".film.part001.partial", "manifest.json", "run.pyz"])
+def test_a_file_that_has_the_name_of_one_of_ours_stays(bare: Small, tmp_path: Path, name: str) -> None:
+    for folder in (tmp_path / "mine", make(bare, tmp_path / "bundle").folder):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text('{"name": "mine"}')
+        before = content(folder)
+        with pytest.raises(errors.StorageError, match=name.replace(".", "[.]")):
+            make(bare, folder)
+        assert content(folder) == before
+
+
+def test_a_part_that_is_a_link_is_not_replaced(bare: Small, tmp_path: Path) -> None:
+    part = next(make(bare, tmp_path / "out").folder.glob("*.part001"))
+    part.rename(tmp_path / "elsewhere")
+    part.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(errors.StorageError, match="something else"):
+        make(bare, tmp_path / "out")
+    assert part.is_symlink()
+
+
+def test_a_bundle_of_a_stack_that_is_gone_is_replaced_by_its_list(bare: Small, tmp_path: Path) -> None:
+    out = make(bare, tmp_path / "out").folder
+    manifest = json.loads((out / MANIFEST).read_text())
+    manifest["parts"].append({"name": "gone.part001", "size": 1, "sha256": "0" * 64})
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    (out / "gone.part001").touch()
+    make(bare, out)
+    assert not (out / "gone.part001").exists()
 
 
 def test_the_command_explains_itself(command: Command, small: Small) -> None:

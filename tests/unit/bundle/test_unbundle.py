@@ -17,7 +17,7 @@ import pytest
 
 from builder.base import quantities
 from builder.base.project import Project
-from builder.bundle import archive, bundle, unbundle
+from builder.bundle import archive, earlier, unbundle
 from builder.bundle.contents import read_unpacked
 from builder.bundle.unbundle import parts as unpacking
 from builder.bundle.unbundle import stop, work
@@ -192,7 +192,10 @@ def test_parts_that_are_no_archive_are_refused(tmp_path: Path) -> None:
 
 def entry(folder: Path, to: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(folder / bundle.ENTRY), "--to", str(to), *argv], capture_output=True, text=True, cwd=folder
+        [sys.executable, str(folder / earlier.ENTRY), "--to", str(to), *argv],
+        capture_output=True,
+        text=True,
+        cwd=folder,
     )
 
 
@@ -247,6 +250,7 @@ def test_a_run_in_the_background_is_asked_for_its_state(carried: Path, tmp_path:
 def test_the_state_of_a_run_counts_its_probes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "results" / "status.json"
     kept.parent.mkdir()
+    (tmp_path / "lock").touch()
     state: dict[str, object] = {"step": "beta", "of": 3, "probes": {"alpha": "passed", "gamma": "failed"}}
     kept.write_text(json.dumps(state))
     lock = work.hold(tmp_path)
@@ -261,6 +265,15 @@ def test_the_state_of_a_run_counts_its_probes(tmp_path: Path, capsys: pytest.Cap
         kept.write_text(json.dumps({**state, "exit": code, "answer": "certified: x"}))
         assert work.status(tmp_path) == code
         assert "ended: certified: x" in capsys.readouterr().out
+
+
+def test_results_that_no_run_wrote_stay(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "status.json").write_text("mine")
+    with pytest.raises(StopError, match="no earlier run wrote it"):
+        work.hold(tmp_path)
+    assert (tmp_path / "results" / "status.json").read_text() == "mine"
+    assert not (tmp_path / "lock").exists()
 
 
 @pytest.mark.parametrize("count", [0, 1234, 499_949, 500_000, 500_001, 1_500_001, 3_000_000_000])

@@ -196,3 +196,24 @@ def test_what_an_own_package_requires_and_the_parent_leaves_out_is_said(shop: Sh
     assert "other requires" not in answer.out
     left_out = shop.extend(["other[more]"], "--json").json["left_out"]
     assert left_out == [{"name": "unwanted", "required_by": ["other"], "reason": "nothing here needs it"}]
+
+
+@pytest.mark.parametrize("name", ["lockfiles/mine/sources/notes.txt", "images/mine/notes.txt", "lockfiles/mine"])
+def test_a_folder_that_is_no_stack_stays(shop: Shop, name: str) -> None:
+    """Such as lockfiles/controls and images/patches, or a folder of the user's own."""
+    file = shop.small.root / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine")
+    shop.offer("extra", "2.0")
+    answer = shop.extend(["extra"])
+    assert (answer.code, file.read_text()) == (3, "mine")
+    assert f"{Path(*Path(name).parts[:2])} is there and is no stack" in answer.err
+    assert not (shop.folder / "stack.toml").exists()
+
+
+def test_a_stack_is_not_written_through_a_link(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "behind").mkdir()
+    shop.folder.symlink_to(tmp_path / "behind")
+    shop.offer("extra", "2.0")
+    assert shop.extend(["extra"]).code == 3
+    assert list((tmp_path / "behind").iterdir()) == []

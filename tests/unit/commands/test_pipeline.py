@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -227,6 +229,32 @@ def test_a_build_that_is_proven_is_weighed_and_copied_too(
     assert f"identical: two builds without cache gave {built.image.manifest}" in answer.out
     assert weighed == [f"vetted build {TINY} --prove --record"]
     assert (tmp_path / "copy" / "index.json").is_file()
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_a_copy_of_an_image_that_fails_leaves_nothing_and_no_link_is_followed(
+    command: Command, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = make_image(small)
+    monkeypatch.setattr(build, "build", lambda *_: built)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    answer = command(small.root, "build", TINY, "--output", str(tmp_path / "link"))
+    assert (answer.code, f"{tmp_path}/link is a link" in answer.err) == (6, True)
+
+    def full(source: Path, target: Path, **_: bool) -> None:
+        shutil.copy(source / "index.json", target)
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", full)
+        for name in ("empty", "new"):
+            assert command(small.root, "build", TINY, "--output", str(tmp_path / name)).code == 6
+    assert list((tmp_path / "empty").iterdir()) == [] and not (tmp_path / "new").exists()
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+    for name in ("empty", "new"):
+        assert command(small.root, "build", TINY, "--output", str(tmp_path / name)).code == 0
+        assert (tmp_path / name / "index.json").is_file()
 
 
 def test_a_patch_that_does_not_apply_ends_certify_with_3(command: Command, wheels: Small) -> None:

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.usefixtures("no_history")
 def test_an_earlier_site_is_replaced(small: Small, make: Make) -> None:
     output = make(small.project).output
     (output / "stacks" / "old.html").write_text("old")
+    with (output / site.MARK).open("a") as listed:
+        listed.write("stacks/old.html\n")
     assert make(small.project).output == output
     assert not (output / "stacks" / "old.html").exists()
     assert (output / "stacks" / f"{TINY}.html").is_file()
@@ -35,6 +37,32 @@ def test_what_is_no_site_stays(small: Small, command: Command, tmp_path: Path, k
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.parametrize(("name", "listed"), [(".git/config", False), (".git/config", True), ("CNAME", True)])
+def test_a_file_that_was_added_to_a_site_stays_and_is_named(small: Small, make: Make, name: str, listed: bool) -> None:
+    output = make(small.project).output
+    if not listed:  # as sites were before they had a list
+        (output / site.MARK).write_text("made by `vetted site`, which replaces this folder\n")
+    (output / name).parent.mkdir(exist_ok=True)
+    (output / name).write_text("mine")
+    with pytest.raises(errors.StorageError, match=f"has {name}, which is not of the earlier site"):
+        make(small.project)
+    assert (output / name).read_text() == "mine"
+
+
+def test_a_link_to_a_site_is_not_replaced(small: Small, make: Make, tmp_path: Path) -> None:
+    (tmp_path / "behind").mkdir()
+    (tmp_path / "site").symlink_to("behind")
+    with pytest.raises(errors.StorageError, match="is a link, so it stays as it is"):
+        make(small.project)
+    assert (tmp_path / "site").is_symlink()
+
+
+def test_an_earlier_site_without_a_list_is_replaced(small: Small, make: Make) -> None:
+    output = make(small.project).output
+    (output / site.MARK).write_text("made by `vetted site`, which replaces this folder\n")
+    assert "index.html" in (make(small.project).output / site.MARK).read_text().splitlines()
+
+
 def test_an_empty_folder_is_filled(small: Small, make: Make, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     assert (make(small.project).output / "index.html").is_file()
@@ -45,7 +73,7 @@ def test_what_was_there_stays_until_the_new_one_is_complete(
     small: Small, make: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     output = make(small.project).output
-    (output / "note").write_text("of the first")
+    (output / "index.html").write_text("of the first")
 
     def fail(_: Path) -> None:
         raise error
@@ -53,7 +81,7 @@ def test_what_was_there_stays_until_the_new_one_is_complete(
     monkeypatch.setattr(site, "_index", fail)
     with pytest.raises((KeyboardInterrupt, errors.VettedError)):
         make(small.project)
-    assert (output / "note").read_text() == "of the first"
+    assert (output / "index.html").read_text() == "of the first"
     assert [path.name for path in output.parent.iterdir() if "partial" in path.name] == []
 
 

@@ -153,8 +153,8 @@ PROOFS = [
     ),
     (
         (
-            "Because b==2.1 depends on a{platform_machine == 'aarch64' or platform_machine == 'x86_64'}==1.0+cpu and you "
-            "require b==2.1, we can conclude that you require a==1.0+cpu. And because you require a==3, we can "
+            "Because b==2.1 depends on a{platform_machine == 'aarch64' or platform_machine == 'x86_64'}==1.0+cpu and "
+            "you require b==2.1, we can conclude that you require a==1.0+cpu. And because you require a==3, we can "
             "conclude that your requirements are unsatisfiable."
         ),
         "b 2.1 needs a==1.0+cpu",

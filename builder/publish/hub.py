@@ -20,10 +20,19 @@ def cache(ours: Path, user: str, results: Path) -> Path:
     The host's own cache, so that what was downloaded there is there; `ours` where that is someone else's, or lies in
     `results`, where a container can put a link in its place. Raises StorageError when `ours` is a link.
     """
-    own = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    uid = int(user.partition(":")[0])
-    usable = not is_below(own, results) and all(_owner(own / name) == uid for name in FOLDERS)
-    return make(own, user) if usable else make(refuse_links(ours), user)
+    home, uid = _home(), int(user.partition(":")[0])
+    own = Path(os.environ["HF_HOME"]) if os.environ.get("HF_HOME") else home and home / ".cache" / "huggingface"
+    if own and not is_below(own, results) and all(_owner(own / name) == uid for name in FOLDERS):
+        return make(own, user)
+    return make(refuse_links(ours), user)
+
+
+def _home() -> Path | None:
+    """This user's home folder; None for a user who has none, as in a container."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 def is_below(path: Path, results: Path) -> bool:
@@ -72,7 +81,13 @@ def secrets(user: str) -> Path:
     The user of the container (uid:gid) may read those that root makes.
     """
     uid, gid = map(int, user.split(":"))
-    folder = Path(os.environ.get("VETTED_SECRETS") or Path.home() / ".config" / "vetted")
+    named, home = os.environ.get("VETTED_SECRETS"), _home()
+    if not (folder := Path(named) if named else home and home / ".config" / "vetted"):
+        raise errors.BadInputError(
+            "HOME is not set: where tokens are kept is not known",
+            cause="a service, cron or a container that starts programs without it",
+            next_step="export HOME=…, or VETTED_SECRETS=… with the folder of the tokens; then run this again",
+        )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in TOKENS:
         file = folder / name

@@ -76,6 +76,21 @@ def test_without_an_index_it_says_what_to_set_and_the_next_call_begins_anew(clon
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user: run it with sudo")
+def test_a_user_without_a_home_folder_gets_it_too_and_nothing_in_the_current_folder(
+    clone: Path, open_path: Path
+) -> None:
+    clone = Path(shutil.move(clone, open_path))
+    (open_path / "here").mkdir()
+    subprocess.run(["chown", "-R", "54321:54321", str(open_path)], check=True)
+    homes = ("HOME", "XDG_CACHE_HOME", "UV_CACHE_DIR", "PYTHONPATH")
+    argv = ["env", *(word for name in homes for word in ("-u", name))]
+    argv += ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", str(clone / "vetted")]
+    done = subprocess.run(argv, cwd=open_path / "here", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "packaging uv\nuv pip\n"), done.stderr
+    assert list((open_path / "here").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user: run it with sudo")
 def test_in_the_clone_of_another_user_it_says_so(clone: Path, open_path: Path) -> None:
     clone = Path(shutil.move(clone, open_path))  # which may be another file system
     argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(clone / "vetted")]

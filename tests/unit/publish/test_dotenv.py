@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 
+from builder.base import errors
 from builder.publish import dotenv, hub
 from builder.publish.dotenv import Overlays
 from tests.conftest import TINY, Small
@@ -176,3 +177,18 @@ def test_limits_are_those_of_the_machine_unless_a_person_set_others(
     variables = {name.strip(): value.strip() for name, value in lines}
     assert {name: variables[name] for name in ("VETTED_MEMORY", "VETTED_PIDS")} == {**dotenv.limits(), **kept}
     assert len(lines) == len(variables)
+
+
+def test_a_user_without_a_home_folder_gets_the_cache_of_the_project_and_names_the_folder_of_tokens(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("HF_HOME", "VETTED_SECRETS"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(Path, "home", nowhere)
+    ours = small.root / ".vetted" / "huggingface"
+    assert hub.cache(ours, f"{os.geteuid()}:{os.getegid()}", small.root / "runs") == ours
+    with pytest.raises(errors.BadInputError, match="HOME is not set: where tokens are kept is not known"):
+        hub.secrets("1000:1000")

@@ -13,22 +13,41 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Callable, Optional
 
 from doctor.answer import commands, diagnose, nearest, report, search, shell, together
 from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import cuda, data
-from doctor.read import context, files, machine, pythons, requirements, suite, symptoms
+from doctor.read import (
+    context,
+    damage,
+    files,
+    given,
+    interpreters,
+    machine,
+    named,
+    pythons,
+    requirements,
+    suite,
+    symptoms,
+)
 from doctor.read.context import RunContext
 from doctor.read.environment import Environment, Problem
 from doctor.read.files import UnreadableError
+from doctor.read.given import Given
 from doctor.read.machine import Machine
 from doctor.read.suite import Result
 
 DESCRIPTION = """\
 Finds what is known to be wrong with an environment for GRPO training, without importing any of it; with --measure it
-also runs Vetted's probes there. Without --python and --requirements it looks at the environment of the Python that
-runs it."""
+also runs Vetted's probes there. A PATH is a log, an environment, a list of packages or a configuration, by what is in
+it. Without an environment it looks at the one that the log names, else at that of the Python that runs it."""
+Usual = Callable[[], Optional[Environment]]
+
+
+class NoEnvironmentError(UnreadableError):
+    """None was named, and there is no usual one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,16 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
 
 
-def answer(arguments: Sequence[str] | None = None, script: str | None = None, own_programs: str = "") -> int:
+def answer(
+    arguments: Sequence[str] | None = None,
+    script: str | None = None,
+    own_programs: str = "",
+    usual: Usual = pythons.of_this_process,
+) -> int:
     """Print the answer; the exit code, 0 or 1. Raises UnreadableError.
 
     `script`: the command that runs the doctor, for the commands in the answer. `own_programs`: a folder that is on PATH
-    only for this program.
+    only for this program. `usual`: the environment that is looked at where none is named; None where there is none.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     if options.lock_of:
         return _print_lock(options.lock_of)
-    case = _case(options)
+    case = _case(options, usual)
     if options.measure or options.measure_all:
         case.measured = _measure(case, options.device, options.measure_all)
     findings = diagnose.findings(case)
@@ -80,6 +104,8 @@ def answer(arguments: Sequence[str] | None = None, script: str | None = None, ow
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="doctor", description=DESCRIPTION)
+    parser.add_argument("paths", metavar="PATH", nargs="*",
+                        help="a log, an environment, a list of packages or a configuration")  # fmt: skip
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--python", metavar="PATH", help="an interpreter, a virtual environment, or a site-packages folder"
@@ -101,19 +127,50 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _case(options: argparse.Namespace) -> Case:
-    if options.requirements:
-        environment, local = requirements.of_file(options.requirements), False
-    elif options.python:
-        environment, local = pythons.of_path(options.python), True
-    else:
-        environment, local = pythons.of_this_process(), True
-    run = _context(options.config, options.launch, environment)
+def _case(options: argparse.Namespace, usual: Usual) -> Case:
+    sources = given.merged(options.paths, options.python, options.requirements, options.config, options.log)
+    run = _context(sources.configurations, options.launch)
     errors = [symptoms.plain(options.error)] if options.error else []
-    if options.log:
-        errors.append(symptoms.read(options.log))
+    errors += [symptoms.read(log) for log in sources.logs]
+    error = "\n".join(errors)
+    if sources.environment is None:
+        environment = _unnamed(error, run, usual)
+    else:
+        alone = not (error or sources.configurations or options.launch)
+        environment = _named(sources.environment, run, alone)
+    local = sources.environment is None or sources.environment.option == "python"
     here = machine.inspect(environment.include, avoid=environment.program_folders) if local else Machine()
-    return Case(environment, run, here, "\n".join(errors), data.load())
+    return Case(environment, run, here, error, data.load(), given=sources.paths)
+
+
+def _named(source: Given, run: RunContext, alone: bool) -> Environment:
+    """The environment that was named. A Python that does not answer is a fact; `alone`: there is no other to judge."""
+    if source.option == "requirements":
+        return requirements.of_file(source.path)
+    try:
+        return pythons.of_path(source.path)
+    except interpreters.SilentError as error:
+        if alone:
+            raise
+        run.silent = Problem(str(error.executable), error.what)
+        return Environment(f"nothing of {source.path}, which does not answer")
+
+
+def _unnamed(error: str, run: RunContext, usual: Usual) -> Environment:
+    """The usual environment, unless the error is of another one on this machine."""
+    other, run.unreadable = named.of_error(error)
+    try:
+        own = usual()
+    except UnreadableError:
+        if other is None:
+            raise
+        own = None
+    if own is not None and any(named.has(own, folder) for folder in symptoms.package_folders(error)):
+        run.unreadable = None
+        return own
+    if other is None and own is None:
+        raise NoEnvironmentError("no environment was named, and there is no usual one: --python PATH")
+    return other or own  # type: ignore[return-value]
 
 
 def _measure(case: Case, device: str | None, everything: bool) -> list[Result]:
@@ -131,16 +188,17 @@ def _measure(case: Case, device: str | None, everything: bool) -> list[Result]:
         )  # fmt: skip
 
 
-def _context(configurations: Sequence[str], launch: str, environment: Environment) -> RunContext:
-    """What configurations and the launch command state. The later file wins, and a file wins over the command.
-
-    A file that states nothing is a problem of the environment, whose answer says what was not read.
-    """
+def _context(configurations: Sequence[str], launch: str) -> RunContext:
+    """What configurations and the launch command state. The later file wins, and a file wins over the command."""
     run = RunContext()
     for path in configurations:
-        stated = context.read(_text(path))
-        if not stated.facts and not stated.flags:
-            environment.unread.append(Problem(path, "has no setting that the doctor knows"))
+        text, whole = _text(path)
+        stated = context.read(text)
+        damaged = damage.of(path, text) if whole else ""
+        if damaged:  # what it says all the same is what was meant
+            run.damaged.append(Problem(path, damaged))
+        elif not stated.facts and not stated.flags:
+            run.blank.append(Problem(path, "has no setting that the doctor knows"))
         run.facts.update(stated.facts)
         run.flags.update(stated.flags)
     if launch:
@@ -150,15 +208,16 @@ def _context(configurations: Sequence[str], launch: str, environment: Environmen
     return run
 
 
-def _text(path: str) -> str:
+def _text(path: str) -> tuple[str, bool]:
+    """The text of a configuration, and whether it is all of it."""
     try:
-        content = files.head(path, context.LARGEST)[0]
+        content, more = files.head(path, context.LARGEST)
     except OSError as error:
         raise UnreadableError(f"{path}: {files.why(error)}") from error
     odd = files.not_text(content[: symptoms.SAMPLE])
     if odd:
         raise UnreadableError(f"{path} {odd}")
-    return content.decode("utf-8", "replace")
+    return content.decode("utf-8-sig", "replace"), not more
 
 
 def _print_lock(name: str) -> int:

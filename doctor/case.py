@@ -11,6 +11,7 @@ from doctor.know.data import Knowledge
 from doctor.read import symptoms
 from doctor.read.context import RunContext
 from doctor.read.environment import Environment
+from doctor.read.given import Given
 from doctor.read.machine import Machine
 from doctor.read.suite import Result
 
@@ -26,6 +27,7 @@ class Case:
     machine: Machine = field(default_factory=Machine)
     error: str = ""  # of an error or a log, cut to a limit
     knowledge: Knowledge = field(default_factory=Knowledge)
+    given: Sequence[Given] = ()  # paths without an option, and what each was taken for
     measured: Sequence[Result] = ()  # what the suite said in this environment, where it was run
 
     @property

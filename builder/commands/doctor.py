@@ -27,6 +27,12 @@ CONTAINER = (
 SECONDS, OUTPUT = 120, 16 * 1024 * 1024  # limits on what an image's Python answers, which may be anything
 QUOTED = 4000  # characters of the output of a container that failed
 
+PathsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATH]...", help="A log, an environment, a list of packages or a configuration.", show_default=False
+    ),
+]
 PythonOption = Annotated[
     str | None,
     typer.Option(
@@ -84,6 +90,7 @@ class Answer(NamedTuple):
 
 
 def doctor_(
+    paths: PathsArgument = None,
     python: PythonOption = None,
     requirements: RequirementsOption = None,
     image: ImageOption = None,
@@ -101,7 +108,7 @@ def doctor_(
 ) -> None:
     """Diagnose an environment: what is wrong, and the fix.
 
-    Every finding says how it is known.
+    What is in a PATH decides what it is. Every finding says how it is known.
     """
     if sum(place is not None for place in (python, requirements, image)) > 1:
         raise typer.BadParameter("name one of them", param_hint="--python, --requirements or --image")
@@ -118,15 +125,14 @@ def doctor_(
         arguments += ["--measure-all" if measure_all else "--measure", *([f"--device={device}"] if device else [])]
     for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         arguments += [f"{option}={value}"] if value is not None else []
+    paths = [f"./{path}" if path.startswith("-") else path for path in paths or ()]
     files = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]
     if image is not None:
-        raise typer.Exit(_in_image(image, files, arguments))
+        raise typer.Exit(_in_image(image, [*files, *_for_image(paths)], arguments))
     arguments += [f"{option}={path}" for option, path in files]
-    if requirements is not None:
-        arguments.append(f"--requirements={requirements}")
-    elif lock_of is None:
-        arguments.append(f"--python={python or _usual_python()}")
-    raise typer.Exit(_here(arguments))
+    for option, place in (("--requirements", requirements), ("--python", python)):
+        arguments += [f"{option}={place}"] if place is not None else []
+    raise typer.Exit(_here([*arguments, *paths]))
 
 
 def _command() -> str:
@@ -139,17 +145,45 @@ def _here(arguments: list[str]) -> int:
     # Not at the top: a bundle carries this tool, and no doctor.
     from doctor import __main__ as program
     from doctor.base import terminal
+    from doctor.read import pythons
+    from doctor.read.environment import Environment
     from doctor.read.files import UnreadableError
 
+    def usual() -> Environment | None:
+        return pythons.of_path(place) if (place := _usual_python()) else None
+
     try:
-        return program.answer(arguments, _command(), str(Path(sys.prefix) / "bin"))
+        return program.answer(arguments, _command(), str(Path(sys.prefix) / "bin"), usual)
+    except program.NoEnvironmentError as none:
+        raise errors.BadInputError(
+            "the only Python on PATH is this tool's own",
+            next_step=f"{_command()} --python PATH, or --requirements FILE",
+        ) from none
     except UnreadableError as unreadable:
         raise errors.BadInputError(
             terminal.line(str(unreadable)), cause="another path was meant", next_step=f"{_command()} --help"
         ) from unreadable
 
 
-def _usual_python() -> str:
+def _for_image(paths: list[str]) -> list[tuple[str, str]]:
+    """Paths as options of the doctor in a container. Raises BadInputError for an environment: the image is one."""
+    from doctor.base import terminal
+    from doctor.read import given
+    from doctor.read.files import UnreadableError
+
+    try:
+        known = [given.of(path) for path in paths]
+    except UnreadableError as unreadable:
+        raise errors.BadInputError(terminal.line(str(unreadable)), next_step=f"{_command()} --help") from unreadable
+    if own := next((each for each in known if each.option in given.ENVIRONMENTS), None):
+        raise errors.BadInputError(
+            terminal.line(f"{own} and the image both say what is installed"),
+            next_step=f"{_command()} {shlex.quote(own.path)}, or --image without it",
+        )
+    return [(f"--{each.option}", each.path) for each in known]
+
+
+def _usual_python() -> str | None:
     """The environment that is active, else the first Python on PATH that is not this tool's own."""
     own = Path(sys.prefix).resolve()
     if (active := os.environ.get("VIRTUAL_ENV")) and Path(active).resolve() != own:
@@ -158,9 +192,7 @@ def _usual_python() -> str:
         executable = shutil.which("python3", path=folder) if os.path.isabs(folder) else None  # noqa: PTH117
         if executable and not Path(executable).absolute().is_relative_to(own):
             return executable
-    raise errors.BadInputError(
-        "the only Python on PATH is this tool's own", next_step=f"{_command()} --python PATH, or --requirements FILE"
-    )
+    return None
 
 
 def _write(target: Path, as_json: bool) -> None:

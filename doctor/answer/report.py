@@ -11,6 +11,7 @@ from doctor.base import terminal, versions
 from doctor.case import Case
 from doctor.checks import measured
 from doctor.finding import EXPLAINS, Finding
+from doctor.read.environment import Problem
 
 CONFIDENCES = {"certain": "for sure", "likely": "likely", "possible": "may apply"}
 SEVERITIES = {
@@ -138,7 +139,12 @@ def _heading(case: Case) -> list[str]:
         driver = f"driver {machine.driver}, {machine.gpus} GPUs" if machine.driver else "no NVIDIA driver"
         models = f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""
         lines.append(f"Machine: {driver}{models}")
-    if case.elsewhere:
+    if case.given:
+        lines.append(f"Given: {', '.join(map(str, case.given))}")
+    if case.context.unreadable:
+        where, why = case.context.unreadable
+        lines.append(f"The error comes from {where[:LONGEST]}, which {why}. So another environment was looked at.")
+    elif case.elsewhere:
         lines.append(f"The error comes from another environment: {case.elsewhere}. Use --python to look at that one.")
     return [*lines, ""]
 
@@ -189,6 +195,10 @@ def _nearest(nearest: Nearest, *, brief: bool) -> list[str]:
     return [*lines, *(f"   {note}" for note in nearest.notes), *(f"   $ {command}" for command in nearest.commands)]
 
 
+def _said(problem: Problem | None) -> str | None:
+    return f"{problem.where} {problem.what}" if problem else None
+
+
 def as_json(
     case: Case, findings: list[Finding], nearest: Nearest | None, together: Together | None = None
 ) -> dict[str, Any]:
@@ -202,7 +212,11 @@ def as_json(
                     "compiler": machine.compiler, "python_headers": machine.headers, "nvcc": machine.nvcc}
         if machine.inspected else None,
         "run": {"facts": case.context.facts, "options": case.context.flags, "error": case.error[-LONGEST:],
-                "folder_of_the_error": case.elsewhere},
+                "folder_of_the_error": case.elsewhere,
+                "unreadable": _said(case.context.unreadable), "silent": _said(case.context.silent),
+                "damaged": [_said(problem) for problem in case.context.damaged],
+                "blank": [_said(problem) for problem in case.context.blank]},
+        "given": [{"path": each.path, "as": each.option} for each in case.given],
         "measured": [
             {"probe": result.probe, "outcome": result.outcome, "reason": result.reason} for result in case.measured
         ],

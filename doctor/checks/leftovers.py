@@ -1,14 +1,23 @@
-"""What an interrupted or doubled installation left behind, and what could not be read."""
+"""What an interrupted or doubled installation left behind, and what could not be read.
+
+A configuration that is damaged, one that says nothing, and a Python that does not answer are each a fact of their own:
+a new environment mends none of the files.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 
 from doctor.base import aliases
 from doctor.case import Case
-from doctor.finding import Finding
+from doctor.finding import EXPLAINS, SILENT, Finding
 
 MOST = 20  # broken installations that are reported
+PARSERS = re.compile(
+    r"yaml\.(?:scanner|parser|reader|composer)|(?:Scanner|Parser)Error\b|JSONDecodeError|TOMLDecodeError"
+)
 
 
 def interrupted_installs(case: Case) -> Iterator[Finding]:
@@ -44,4 +53,52 @@ def unread_files(case: Case) -> Iterator[Finding]:
             confidence="possible" if listed else "likely",
             evidence=[evidence],
             remedy=[remedy if listed else f"look at {place}, and create the environment again"],
+        )
+
+
+def damaged_configurations(case: Case) -> Iterator[Finding]:
+    """Configurations that no program parses: the run ends before it begins, in whatever environment."""
+    shown = EXPLAINS if PARSERS.search(case.error) else SILENT
+    for where, what in case.context.damaged[:MOST]:
+        yield Finding(
+            rule="damaged-configuration",
+            title=f"{where[:200]} {what}",
+            packages={},
+            severity="crash",
+            confidence="certain",
+            evidence=["its text: no program that reads such a file gets past this; the environment has no part in it"],
+            remedy=[f"mend {where[:200]} there, or take the last good version of it (git checkout, a backup)"],
+            shown=shown,
+        )
+
+
+def blank_configurations(case: Case) -> Iterator[Finding]:
+    """Configurations that state nothing: another file was meant, or its settings lie elsewhere."""
+    for where, what in case.context.blank[:MOST]:
+        yield Finding(
+            rule="unread",
+            title=f"{where[:200]} {what}",
+            packages={},
+            severity="unread",
+            confidence="possible",
+            evidence=["what it names was not checked"],
+            remedy=["name the file that the run reads: --config FILE; or its command: --launch COMMAND"],
+        )
+
+
+def silent_pythons(case: Case) -> Iterator[Finding]:
+    """The Python that was named, where it does not answer: nothing is known of its packages then."""
+    if case.context.silent is not None:
+        where, what = case.context.silent
+        yield Finding(
+            rule="silent-python",
+            title=f"{where[:200]} does not answer like a Python: it {what}",
+            packages={},
+            severity="crash",
+            confidence="certain",
+            evidence=["it was run to say where its packages are; nothing of its environment was looked at"],
+            remedy=[
+                f"see what it says: {shlex.quote(where[:200])} -I -S -c 'print(1)'",
+                "or give the folder of the environment (--python FOLDER), or its `pip freeze` (--requirements FILE)",
+            ],
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from doctor.base import versions
+from doctor.read.environment import Problem
 
 LARGEST = 1024 * 1024  # bytes of a configuration
 VALUE = r"""(?P<value>"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^\s,#(){}\[\]\n-][^\s,#(){}\[\]\n]{0,200}|-\d[^\s,#)]{0,40})"""
@@ -35,10 +36,17 @@ class RunContext:
     `facts`: launcher, processes, zero_stage, quantisation, vllm_mode, trainer (the names in a script), gpu_model, gpus,
     driver, cuda, compiler, python.
     `flags`: options of the run by their own names.
+    `damaged`: configurations that no program parses. `blank`: those that state nothing that the doctor knows.
+    `silent`: the Python that was named and does not answer. `unreadable`: the environment that the error names, where
+    it is on this machine and cannot be read.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
     flags: dict[str, Any] = field(default_factory=dict)
+    damaged: list[Problem] = field(default_factory=list)
+    blank: list[Problem] = field(default_factory=list)
+    silent: Problem | None = None
+    unreadable: Problem | None = None
 
     def conditions(self, required: dict[str, Any]) -> dict[str, bool | None]:
         """Each condition of an advisory's context in words, and whether it is met; None where that is not known."""

@@ -16,6 +16,15 @@ from pathlib import Path
 from doctor.read import files, programs
 from doctor.read.files import UnreadableError
 
+
+class SilentError(UnreadableError):
+    """A Python that the user named was run, and did not answer; `what` says how."""
+
+    def __init__(self, executable: Path, what: str) -> None:
+        super().__init__(f"{executable} does not answer like a Python: it {what}")
+        self.executable, self.what = executable, what
+
+
 SECONDS, OUTPUT = 20, 64 * 1024  # limits on an interpreter that is run
 LARGEST = 64 * 1024 * 1024  # bytes of an interpreter that are searched for its version
 INTERPRETER = re.compile(r"(?:python|pypy)(?:3(?:\.(?P<minor>\d{1,3}))?)?[dmtw]*(?:\.exe)?")
@@ -84,7 +93,10 @@ def minor_of(python: str) -> str:
 
 
 def ask(executable: Path) -> Layout:
-    """Run an interpreter that the user named. -I and -S: it runs nothing of its environment. Raises UnreadableError."""
+    """Run an interpreter that the user named. -I and -S: it runs nothing of its environment. Raises UnreadableError.
+
+    One that is run and does not answer is a SilentError.
+    """
     program = pkgutil.get_data("doctor.read", "layout_program.py")
     assert program is not None
     try:
@@ -96,16 +108,18 @@ def ask(executable: Path) -> Layout:
         raise UnreadableError(f"{executable} does not answer like a Python: {files.why(error)}") from error
     try:
         argv = [os.path.abspath(executable), "-I", "-S", "-c", program.decode()]  # noqa: PTH100
-        answer = json.loads(programs.ask(argv, SECONDS, OUTPUT))
+        printed = programs.ask(argv, SECONDS, OUTPUT)
+        answer = json.loads(printed)
         folders, python, include = answer["folders"], answer["python"], answer["include"]
         if not all(isinstance(text, str) for text in (*folders, python, include)):
             raise TypeError
         if not re.fullmatch(r"\d{1,3}\.\d{1,3}\.\d{1,3}", python):
             raise ValueError
     except programs.NoAnswerError as error:
-        raise UnreadableError(f"{executable} does not answer like a Python: it {error}") from error
+        raise SilentError(executable, str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnreadableError(f"{executable} does not answer like a Python") from error
+        what = "prints something else than what it was asked" if printed.strip() else "ends and prints nothing"
+        raise SilentError(executable, what) from error
     return Layout(tuple(map(Path, folders[:20])), python, Path(include))
 
 

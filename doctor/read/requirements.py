@@ -20,6 +20,9 @@ COLUMNS = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*) (?P<version>v?\d[A-Z
 INCLUDED = re.compile(r"(?:-r|--requirement)[ =]?(?P<path>[^\s#]+)")
 TAG = re.compile(r"(?:git|hg)\+\S+@v?(?P<version>\d+(?:\.\d+)+[\w.]*)(?:[#\s]|$)")  # a release's, of a repository
 PASSWORD = re.compile(r"//[^/\s]*@")  # of a URL; an answer is pasted into issues
+TABLE = re.compile(
+    r'^\[\[packages?\]\][ \t]*\r?\nname = "([A-Za-z0-9._-]{1,200})"[ \t]*\r?\nversion = "([^"\n]{1,200})"', re.MULTILINE
+)
 MOST_INCLUDED = 20  # files
 FILE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-[^/]*)?")
 
@@ -27,7 +30,7 @@ FILE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:
 def of_file(path: str) -> Environment:
     """The packages in a file. Raises UnreadableError."""
     problems: list[Problem] = []
-    text = _with_included(path, problems, [])
+    text = _of_tables(_with_included(path, problems, []), problems)
     environment = of_lines(f"the file {path}", text)
     if not environment.packages:
         raise UnreadableError(f"{path} names no package: it is not a freeze, a lock or a list of requirements")
@@ -37,6 +40,21 @@ def of_file(path: str) -> Environment:
         environment.complete = False
         environment.unread += problems
     return environment
+
+
+def _of_tables(text: str, problems: list[Problem]) -> str:
+    """The pins in a lock with a table for each package (uv, Poetry, pylock); any other text as it is."""
+    found: dict[str, list[str]] = {}
+    for name, version in TABLE.findall(text):
+        found.setdefault(name, []).append(version)
+    if not found:
+        return text
+    problems += [
+        Problem(name, f"is locked in several versions ({', '.join(own)}): which one is installed is not known")
+        for name, own in found.items()
+        if len(own) > 1
+    ]
+    return "".join(f"{name}=={own[0]}\n" for name, own in found.items() if len(own) == 1)
 
 
 def _with_included(path: str, problems: list[Problem], included: list[str]) -> str:
@@ -85,6 +103,22 @@ def of_lines(title: str, text: str) -> Environment:
     long = len(environment.packages) >= SHORTEST or "--hash=sha256:" in text
     environment.complete = bool(environment.packages) and not unpinned and long
     return environment
+
+
+def listed(line: str) -> tuple[str | None, bool]:
+    """The package that a line of a list would name, and whether it says so: by a version, a range or a file.
+
+    A name and a number, as in "Step 5", are a line of `pip list` only if the number has a dot.
+    """
+    tidy = _tidy(line)
+    package, pinned = _package(tidy)
+    if package is None:
+        return None, False
+    columns = PIN.match(tidy) is None and COLUMNS.match(tidy)
+    if columns:
+        told = "." in columns["version"] and len(tidy.split()) <= 5
+        return (package.name if told else None), told
+    return package.name, pinned or package.version != versions.ANY
 
 
 def _tidy(line: str) -> str:

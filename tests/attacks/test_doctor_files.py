@@ -55,6 +55,33 @@ def test_a_pipe_or_a_device_is_named_as_a_file(tmp_path: Path, kind: str, option
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_pipe_or_a_device_is_named_without_an_option(tmp_path: Path, kind: str) -> None:
+    """What a path is can only be told by opening it."""
+    special(tmp_path / "hostile", kind)
+    code, out, err = ask(str(tmp_path / "hostile"))
+    assert (code, out) == (3, "")
+    assert str(tmp_path / "hostile") in err
+
+
+def test_a_log_names_an_environment_of_its_author(tmp_path: Path) -> None:
+    """Its Python is a program of whoever sent the log: the packages are read, and it is never run."""
+    root = venv(tmp_path / "venv")
+    for name in ("python", "python3", "python3.11"):
+        (root / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (root / "bin" / name).chmod(0o755)
+    site = root / "lib" / "python3.11" / "site-packages"
+    (tmp_path / "run.log").write_text(
+        f'Traceback (most recent call last):\n  File "{site}/x.py", line 1\nKeyError: 1\n'
+    )
+    for more in ([], ["--measure"]):
+        assert ask(str(tmp_path / "run.log"), *more)[0] == (3 if more else 0)
+    assert not (tmp_path / "ran").exists()
+    (root / "pyvenv.cfg").unlink()  # then its Python would have to be asked
+    assert ask(str(tmp_path / "run.log"))[0] in (0, 1)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_pipe_or_a_device_lies_in_the_environment(tmp_path: Path, kind: str) -> None:
     """Every file that the doctor reads in an environment is a pipe or a device."""
     root = venv(tmp_path / "venv")

@@ -207,6 +207,7 @@ def test_the_json_of_an_issue_says_what_was_given() -> None:
     assert document["packages"] == {"trl": "1.0.0"}
     assert document["run"] == {
         "facts": {"vllm_mode": "colocate"}, "options": run.flags, "error": "ValueError: x", "folder_of_the_error": None,
+        "unreadable": None, "silent": None, "damaged": [], "blank": [],
     }  # fmt: skip
 
 

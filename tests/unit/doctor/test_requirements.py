@@ -82,3 +82,13 @@ def test_files_that_a_list_includes_are_read_and_what_is_not_is_named(tmp_path: 
 def test_a_tag_of_a_release_is_its_version(line: str, version: str) -> None:
     environment = requirements.of_lines("a list", line)
     assert [package.version for package in environment.packages.values()] == [version]
+
+
+def test_a_lock_with_a_table_for_each_package_is_read(tmp_path: Path) -> None:
+    table = '[[package]]\nname = "{}"\nversion = "{}"\ndescription = "x @ https://example.org/y-2.0.tar.gz"\n\n'
+    lock = tmp_path / "poetry.lock"
+    lock.write_text("".join(table.format(*row) for row in (("trl", "0.14.0"), ("numpy", "1.26"), ("numpy", "2.0"))))
+    environment = requirements.of_file(str(lock))
+    assert {name: package.version for name, package in environment.packages.items()} == {"trl": "0.14.0"}
+    (problem,) = environment.unread
+    assert problem == ("numpy", "is locked in several versions (1.26, 2.0): which one is installed is not known")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,11 @@ def folder(output: Path) -> Iterator[Path]:
     # A folder that is there may be the root of another disk, to which nothing from outside of it can be renamed.
     inside = target.is_dir() and _is_empty(target)
     partial = (target if inside else target.parent) / _partial(target)
+    earlier = target.with_name(f".{target.name}.vetted-earlier")
     remove(partial)
+    if os.path.lexists(earlier) and not os.path.lexists(target):  # a command was killed between two renames
+        earlier.rename(target)
+    remove(earlier)
     try:
         partial.mkdir(parents=True)
         yield partial
@@ -35,8 +40,10 @@ def folder(output: Path) -> Iterator[Path]:
             for path in sorted(partial.iterdir()):
                 path.rename(target / path.name)
         else:
-            remove(target)
+            if os.path.lexists(target):  # to remove its files may take minutes
+                target.rename(earlier)
             partial.rename(target)
+            remove(earlier)
     finally:
         remove(partial)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from functools import cache, lru_cache
+from math import isfinite
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -31,8 +32,20 @@ def data(value: object, at: str, written: str = "") -> Markup:
     Within an element with `data-of`, `at` continues what that says. Several places are added. `/length` at the end of a
     pointer to a list is the number of its entries. A test follows every one (tests/unit/site/test_trace.py).
     """
-    exact, place, read = escape(json.dumps(value)), escape(at), escape(written or shown(value))
-    return Markup(f'<data value="{exact}" data-at="{place}">{read}</data>')
+    return Markup(element(value, at, written))
+
+
+def element(value: object, at: str, written: str = "") -> str:
+    """The HTML of `data`, for what joins thousands of them."""
+    kind, place = type(value), _attribute(at)
+    if not written and (kind is int or (kind is float and isfinite(value))):  # nothing of it needs to be escaped
+        return f'<data value="{value!r}" data-at="{place}">{shown(value)}</data>'
+    return f'<data value="{escape(json.dumps(value))}" data-at="{place}">{escape(written or shown(value))}</data>'
+
+
+@lru_cache(maxsize=4096)
+def _attribute(value: str) -> str:
+    return str(escape(value))
 
 
 def size(value: int, at: str) -> Markup:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import text
@@ -15,7 +14,7 @@ from builder.lock import gpus as known
 from builder.lock import kernels
 from builder.lock.lockfile import Lock
 from builder.pages import records
-from builder.site import badges, board, certificates, charts, comparison, lists, markup, pictures, proof
+from builder.site import badges, board, certificates, charts, comparison, lists, markup, numbers, pictures, proof
 from builder.site.certificates import Certificate
 from builder.site.comparison import Comparison
 from builder.site.page import Content, Page
@@ -174,22 +173,13 @@ def _certificate(stack: StackPage, entry: Certificate) -> Page:
     title = f"ertificate of {entry.stack} on {text.line(entry.hardware, 100)}"
     title, kind = (f"Earlier c{title}", "") if entry.commit else (f"C{title}", "certificate")
     values = {
-        "entry": entry, "stack": stack, "bullet": pictures.bullet, "trails": _trails(past, entry),
+        "entry": entry, "stack": stack, "rows": numbers.rows, "trails": _trails(past, entry),
         "badge": badges.of_certificate(stack.name, entry),
     }  # fmt: skip
     return Page(entry.page, "certificate.html.j2", title, kind, values)
 
 
-@dataclass(frozen=True)
-class Trail:
-    """A number in earlier certificates and this one: the points of its line, its least and its largest value."""
-
-    points: str
-    least: tuple[float, str]
-    most: tuple[float, str]
-
-
-def _trails(past: Sequence[Certificate], entry: Certificate) -> dict[tuple[str, str], Trail]:
+def _trails(past: Sequence[Certificate], entry: Certificate) -> dict[tuple[str, str], numbers.Trail]:
     """The numbers that have moved, by probe and name."""
     if not past:
         return {}
@@ -200,7 +190,7 @@ def _trails(past: Sequence[Certificate], entry: Certificate) -> dict[tuple[str, 
             (each.numbers[key][0], f"{each.file}#{each.numbers[key][1]}") for each in recent if key in each.numbers
         ]
         if points := pictures.line([value for value, _ in values]):
-            answer[key] = Trail(points, min(values), max(values))
+            answer[key] = numbers.Trail(points, min(values), max(values))
     return answer
 
 

@@ -1,6 +1,6 @@
 """The small pictures beside numbers: where a number lies within its bound, and where it lay before.
 
-They are shapes of a template (templates/pictures.html.j2) in page colours, 200 bytes each. A chart library takes 40 ms
+They are shapes in page colours, 200 bytes each. A chart library takes 40 ms
 and 3 kB for one, and a certificate has more than two hundred; charts with axes are in charts.py.
 """
 
@@ -54,6 +54,26 @@ def bullet(value: object, bound: Mapping[Kind, Limit] | None) -> Bullet | None:
     return Bullet(
         0.0 if least is None else place(least), WIDTH if most is None else place(most), place(dot), inside
     )  # fmt: skip
+
+
+def drawn(picture: Bullet | None) -> str:
+    """The picture as SVG, in the colours of the style sheet."""
+    if picture is None:
+        return ""
+    left, right = picture.left, picture.right
+    edges = [left] if left > 0 else []
+    edges += [right] if right < WIDTH and right != left else []
+    lines = "".join(f'<path class="edge" d="M{edge} 1v10"/>' for edge in edges)
+    return (
+        f'<svg class="bullet{"" if picture.inside else " outside"}" viewBox="0 0 100 12" aria-hidden="true">'
+        f'<path class="rail" d="M0 6h100"/><path class="zone" d="M{left} 6H{right}"/>{lines}'
+        f'<circle cx="{picture.dot}" cy="6" r="3"/></svg>'
+    )
+
+
+def drawn_line(points: str) -> str:
+    """A line through points as SVG."""
+    return f'<svg class="line" viewBox="0 0 100 12" aria-hidden="true"><polyline points="{points}"/></svg>'
 
 
 def _number(value: object) -> bool:

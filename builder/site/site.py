@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import appearing, errors, process, reading
-from builder.base.project import Project
+from builder.base.project import Project, remove
 from builder.certify import certificate
 from builder.certify.assessment import Assessments
 from builder.intent import advisory, stack
@@ -23,6 +23,10 @@ MARK = ".vetted-site"  # the file by which a folder is known as one that this st
 FIRST = "made by `vetted site`, which replaces these files:"
 STATES = ("certified", "expired", "does not hold", "not a certificate", "earlier")
 COMMIT = re.compile(r"([0-9a-f]{40,64}(?:-dirty)?)\n")
+SEARCHED = ".searched"  # a folder of what the search reads, which is gone when the site is complete
+# What most certificates have in common, and their numbers: 98 hundredths of a page, which the search would take most of
+# its time to read, and a gigabyte of memory for some thousands of pages.
+UNSEARCHED = "<!-- no search -->\n", "<!-- search -->\n"
 LOADED = re.compile(r'<(?:link|script|img)\b[^>]*? (?:href|src)="([^"]+)"')
 Report = Callable[[str], None]
 
@@ -97,13 +101,14 @@ def _others(output: Path) -> list[str]:
 
 
 def make(content: Content, output: Path, report: Report) -> Result:
-    """Write the site. What was there before stays until the new one is complete."""
+    """Write the site. What was there before stays until the new one is complete, and is removed when that is there."""
     replaceable(output)
     output = output.absolute()
     with appearing.folder(output) as partial:
         loads = _write(content, partial, report)
         report("indexing for the search")
         _index(partial)
+        remove(partial / SEARCHED)
         names = sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file())
         (partial / MARK).write_text("".join(f"{line}\n" for line in (FIRST, *names)), encoding="utf-8")
         replaceable(output)  # pages took a while
@@ -132,19 +137,28 @@ def _write(content: Content, folder: Path, report: Report) -> dict[str, int]:
     for page in pages.pages(content):
         report(page.path)
         html = page.html(content)
-        put(page.path, html.encode())
-        loads[page.path] = len(html.encode()) + sum(
+        data = html.encode()
+        put(page.path, data)
+        if page.kind:
+            put(f"{SEARCHED}/{page.path}", searched(html).encode())
+        loads[page.path] = len(data) + sum(
             (folder / page.path).parent.joinpath(path).stat().st_size for path in loaded(html)
         )
     return loads
 
 
 def _index(folder: Path) -> None:
-    argv = [sys.executable, "-m", "pagefind", "--site", str(folder), "--keep-index-url", "--silent"]
-    process.check("indexing the pages", argv)
+    options = [f"--site={folder / SEARCHED}", f"--output-path={folder / 'pagefind'}", "--keep-index-url", "--silent"]
+    process.check("indexing the pages", [sys.executable, "-m", "pagefind", *options])
     for path in (folder / "pagefind").iterdir():
         if "-ui." in path.name or path.name.startswith("pagefind-highlight"):  # the page has its own few lines
             path.unlink()
+
+
+def searched(html: str) -> str:
+    """The part of a page that the search reads."""
+    begin, _, rest = html.partition(UNSEARCHED[0])
+    return begin + rest.partition(UNSEARCHED[1])[2]
 
 
 def loaded(html: str) -> set[str]:

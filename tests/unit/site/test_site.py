@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
-from builder.base import errors
-from builder.site import markup, site
-from tests.conftest import TINY, Small
+from builder.base import errors, machine
+from builder.base.project import remove
+from builder.certify.certificate import Measurement, ProbeResult
+from builder.site import markup, numbers, site
+from builder.site.numbers import Trail
+from tests import site_reader
+from tests.conftest import GOOD_RESULTS, TINY, Small
 from tests.unit.conftest import Command
 from tests.unit.site.conftest import Make
 
@@ -147,3 +153,86 @@ def test_the_page_names_the_teams_registry(small: Small, command: Command, tmp_p
     assert f"./vetted verify {where}:STACK --key cosign.pub" in page and "registry.example.org" not in page
     refused = command(small.root, "site", "--output", str(tmp_path / "other"), "--registry", "no path")
     assert (refused.code, "--registry" in refused.err) == (2, True)
+
+
+def test_an_earlier_site_is_removed_when_the_new_one_is_there(
+    small: Small, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To remove tens of thousands of files takes minutes, for which there would be no site."""
+    output = make(small.project).output
+    (output / "note").write_text("of the first")
+    seen = []
+
+    def removed(folder: Path) -> None:
+        if (folder / "note").exists():
+            seen.append([(output / name).exists() for name in ("index.html", "note")])
+        remove(folder)
+
+    monkeypatch.setattr(site, "remove", removed)
+    make(small.project)
+    assert seen == [[True, False]]
+    assert [path.name for path in output.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_command_that_was_killed_between_two_renames_has_lost_nothing(
+    small: Small, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = make(small.project).output
+    output.rename(output.with_name(f".{output.name}.old"))
+
+    def fail(_: Path) -> None:
+        raise errors.VettedError("no")
+
+    monkeypatch.setattr(site, "_index", fail)
+    with pytest.raises(errors.VettedError):
+        make(small.project)
+    assert (output / "index.html").is_file()
+
+
+def test_the_search_reads_what_a_certificate_is_about_and_not_its_numbers(
+    small: Small, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty thousand certificates would take gigabytes of memory, and minutes."""
+    small.issue(probes=[ProbeResult(name="alpha", outcome="passed", matters="it does"), *GOOD_RESULTS[1:]])
+    read = {}
+
+    def index(folder: Path) -> None:
+        folder = folder / site.SEARCHED
+        read.update({path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.html")})
+
+    monkeypatch.setattr(site, "_index", index)
+    result = make(small.project)
+    page = f"certificates/{TINY}/cpu-host.html"
+    whole = (result.output / page).read_text()
+    hardware = Markup.escape(machine.hardware("cpu").hardware_class)
+    assert all(word in read[page] for word in ("<h1>Certificate of", hardware, small.lock.digest, "</html>"))
+    assert 'data-text="alpha"' in whole and 'data-text="alpha"' not in read[page]
+    assert "sha256sum" in whole and "sha256sum" not in read[page]
+    assert "index.html" in read and "certificates.html" not in read  # it lists what is found by itself
+    assert not (result.output / site.SEARCHED).exists()
+
+
+HOSTILE = "<script>alert('x')</script>\"&\u202e"
+
+
+def test_nothing_in_a_number_becomes_a_part_of_the_page() -> None:
+    number = Measurement(
+        name=HOSTILE, value=HOSTILE, unit=HOSTILE, why=f"`{HOSTILE}`", bound={"equals": HOSTILE}, headline=True
+    )
+    probe = ProbeResult(name="alpha", outcome="passed", measurements=[number])
+    trail = Trail("0,1 100,2", (1.0, HOSTILE), (2.0, HOSTILE))
+    html = numbers.rows(probe, {("alpha", HOSTILE): trail})
+    page = site_reader.read(str(html))
+    assert "<script" not in html and "\u202e" not in page.text
+    assert page.text.count("<script>alert") == 5  # name, value, unit, bound, reason
+    assert [number.places for number in page.numbers[:2]] == [
+        ("/measurements/0/value",), ("/measurements/0/bound/equals",)
+    ]  # fmt: skip
+    assert [number.value for number in page.numbers] == [HOSTILE, HOSTILE, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("value", [True, None, 3, -0.0, 1e22, 10**25, "it's"])
+def test_a_number_is_written_as_json_writes_it(value: float | str | None) -> None:
+    (number,) = site_reader.read(str(markup.data(value, "a.json#/b"))).numbers
+    assert json.dumps(number.value) == json.dumps(value)
+    assert number.text == markup.shown(value)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from builder.base import canonical, errors, reading, text
 from builder.base.machine import Hardware
@@ -33,6 +34,7 @@ Differences = Mapping[str, str | list[str]]
 # the faults that are found later, the suite that learns about them. Those change within a quarter; running the suite
 # again takes minutes.
 LIFETIME = datetime.timedelta(days=90)
+MOST = sys.float_info.max
 Outcome = Literal["passed", "failed", "crashed", "timeout", "oom", "not-run"]
 
 
@@ -52,6 +54,16 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def _ordinary(value: float | int | str | bool) -> float | int | str | bool:
+    """JSON's integers have no end; what computes with a number, or shows it, has one."""
+    if isinstance(value, int) and abs(value) > MOST:
+        raise ValueError("must not be larger than any float")
+    return value
+
+
+Value = Annotated[float | int | str | bool, AfterValidator(_ordinary)]
+
+
 class DigestSet(_Model):
     sha256: Digest
 
@@ -68,9 +80,9 @@ class Measurement(_Model):
     """One number of a probe, its bound and the reason for the bound. A bound is at_most, at_least or equals."""
 
     name: str
-    value: float | int | str | bool | None = None
+    value: Value | None = None
     unit: str = ""
-    bound: dict[Literal["at_most", "at_least", "equals"], float | int | str | bool] | None = None
+    bound: dict[Literal["at_most", "at_least", "equals"], Value] | None = None
     why: str = ""
     ok: bool = True
     headline: bool = False
@@ -242,15 +254,19 @@ def read(path: Path) -> Statement:
 
 def unreadable(path: Path, error: Exception) -> errors.BadInputError:
     """The refusal of a file that is no certificate."""
-    why = str(error).splitlines()[0]
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
     return errors.BadInputError(
-        f"{path} is not a certificate: {text.line(why, 300)}",
+        f"{path} is not a certificate: {text.line(why(error), 300)}",
         cause="the file was edited or cut short",
         next_step=f"git checkout {word(path)}, or move it away if git does not have it; then certify again",
     )
+
+
+def why(error: Exception) -> str:
+    """Why a file is no certificate, in one line: the first fault, and where it is."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return str(error).splitlines()[0]
 
 
 def files(project: Project, stack: str) -> list[Path]:

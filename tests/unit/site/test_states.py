@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from builder.base import errors
+from builder.certify.certificate import Measurement, ProbeResult
 from builder.site import pages, site
 from builder.site.site import Result
 from tests import site_reader
@@ -252,3 +253,17 @@ def test_the_copy_is_that_of_the_judged_bytes(small: Small, make: Make, tmp_path
     small.issue()
     entry = listed(make(small.project))
     assert entry["sha256"] in (tmp_path / "site" / entry["page"]).read_text()
+
+
+@pytest.mark.parametrize("place", ["value", "bound"])
+def test_a_number_without_an_end_spoils_one_certificate_and_not_the_site(small: Small, make: Make, place: str) -> None:
+    """JSON's integers may have any length; a float has not, and Python refuses to make one of them."""
+    number = Measurement(name="loss", value=1, bound={"at_most": 23}, headline=True)
+    path = small.issue(probes=[ProbeResult(name="alpha", outcome="passed", measurements=[number])])
+    old = {"value": '"value": 1', "bound": '"at_most": 23'}[place]
+    written = path.read_text()
+    assert written.count(old) == 1
+    path.write_text(written.replace(old, old + "0" * 400))
+    result = make(small.project)
+    assert result.states == {**dict.fromkeys(site.STATES, 0), "not a certificate": 1}
+    assert "larger than any float" in text(result, "index.html")

@@ -1,12 +1,12 @@
 """How do `list`, `show`, `site` and `verify` grow with the certificates of a project? `python -m benchmarks.scale`
 
-    python -m benchmarks.scale [--sizes 100,1000,20000] [--sites 1000] [--folder DIR] [--only COMMAND…] [--record]
+    python -m benchmarks.scale [--sizes 100,1000,20000] [--sites 20000] [--folder DIR] [--only COMMAND…] [--record]
 
 Makes projects with many certificates (benchmarks/scaled.py; 117 kB each, so 2.4 GB for 20 000), and runs each command
 there as a person would: the first time, when nothing is kept of earlier judgements, and again. `verify` judges one
 image, by what is attached to it; besides in projects of each size it is run on images with 1, 10 and 97 certificates.
 The matrix and the lists are made and opened in Debian's Chromium (scripts/install-browser) for every size, a whole site
-only up to --sites: a page for each of 20 000 certificates takes many minutes.
+only up to --sites: those of 20 000 certificates take 7 GB of disk each, and there are two while one replaces another.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ LARGE = 60.0  # seconds of a first run, from which on a command is run again onl
 
 @dataclass(frozen=True)
 class Run:
-    """A command: seconds, and seconds of all cores with those of its children."""
+    """A command: seconds, seconds of all cores with those of its children, and the memory of the largest of them."""
 
     seconds: float
     cpu: float
+    memory: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="certificates, separated by commas")
     parser.add_argument("--folder", type=Path, help="for the projects; default: a temporary one")
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=COMMANDS, help="commands")
-    parser.add_argument("--sites", type=int, default=1_000, help="certificates up to which a whole site is made")
+    parser.add_argument("--sites", type=int, default=SIZES[-1], help="certificates up to which a whole site is made")
     parser.add_argument("--record", action="store_true", help="write docs/evidence/scale.json")
     options = parser.parse_args(arguments)
     home, rows, images = project.find(), [], []
@@ -100,14 +101,14 @@ def _row(sample: Scaled, only: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def _twice(home: Project, *argv: str) -> dict[str, float]:
-    """A command with nothing kept, and again: seconds, and seconds of all cores."""
+    """A command with nothing kept, and again: seconds, seconds of all cores, and bytes of memory."""
     shutil.rmtree(home.state, ignore_errors=True)
     first = _run(home, *argv)
     print(f"{' '.join(argv[:2])}: {first}", file=sys.stderr, flush=True)
     again = _again(home, *argv, times=3 if first.seconds < LARGE else 1)
     return {
         "first": round(first.seconds, 2), "first_cpu": round(first.cpu, 2), "again": round(again.seconds, 2),
-        "again_cpu": round(again.cpu, 2),
+        "again_cpu": round(again.cpu, 2), "memory": max(first.memory, again.memory),
     }  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def _run(home: Project, *argv: str) -> Run:
         out.seek(0)
         if child.returncode not in (0, 1):
             sys.exit(f"{' '.join(argv)} ended with {child.returncode}: {out.read()[-2000:].decode()}")
-    return Run(seconds, usage.ru_utime + usage.ru_stime)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
 
 
 def _lists(sample: Scaled, output: Path) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from builder.pages.records import Bytes, Count, Model, Record, Seconds
 
 
 class Times(Model):
-    """A command: seconds when nothing was kept of earlier judgements, and again, with those of all cores."""
+    """A command: seconds when nothing was kept of earlier judgements, and again, with those of all cores. `memory`: of
+    the largest process; what was measured before 2026-11-28 has none."""
 
     first: Seconds
     first_cpu: Seconds
     again: Seconds
     again_cpu: Seconds
+    memory: Bytes | None = None
 
 
 class Lists(Model):
@@ -72,12 +74,12 @@ def growth(project: Project) -> str:
     record = evidence.read(project, Scale)
     if record is None:
         return suite.NOT_MEASURED
-    columns = ["certificates", "`list`", "`show`", "`verify`", "`site`", "largest page", "matrix opens", "list of all",
+    columns = ["certificates", "`list`", "`show`", "`verify`", "`site`", "its memory", "largest page", "matrix opens", "list of all",
                "filter", "search"]  # fmt: skip
     rows = [
         [
             f"{row.certificates}", _times(row.list), _times(row.show), _pair(row.verify, row.verify_cpu),
-            _times(row.site) if row.site else cells.DASH, cells.size(max(row.lists.largest, _largest(row.site))),
+            _times(row.site) if row.site else cells.DASH, _memory(row.site), cells.size(max(row.lists.largest, _largest(row.site))),
             _seconds(row.lists.matrix), _seconds(row.lists.all), _seconds(row.lists.filter),
             _seconds(row.site.search) if row.site else cells.DASH,
         ]
@@ -94,6 +96,10 @@ def growth(project: Project) -> str:
 
 def _largest(site: Site | None) -> int:
     return site.largest if site else 0
+
+
+def _memory(times: Times | None) -> str:
+    return cells.size(times.memory) if times and times.memory else cells.DASH
 
 
 def _times(times: Times) -> str:

@@ -46,7 +46,7 @@ def test_growth_and_loss_are_shown(small: Small) -> None:
     assert "Not measured" in generate.part(small.project, "fleet loss", ".")
     times = {"first": 61.2, "first_cpu": 60.0, "again": 1.46, "again_cpu": 2.0}
     lists = {"pages": 5, "largest": 200_000, "matrix": 0.1, "all": 0.2, "stack": 0.3, "filter": 0.04}
-    site = {**times, "pages": 5, "files": 9, "largest": 210_000, "search": 0.05}
+    site = {**times, "memory": 150_000_000, "pages": 5, "files": 9, "largest": 210_000, "search": 0.05}
     row = {
         "certificates": 20000,
         "stacks": 40,
@@ -60,6 +60,7 @@ def test_growth_and_loss_are_shown(small: Small) -> None:
     scale = {"cores": 2, "rows": rows, "images": [{"certificates": 97, "seconds": 9.0, "cpu": 8.0}]}
     evidence.store(small.project, "scale", {**evidence.head("it"), **scale}, small.scratch())
     shown = generate.part(small.project, "growth", ".")
+    assert "| 61 s (60 s), 1.5 s (2.0 s) | 150 MB | 210.0 kB |" in shown and "| – | – | 200.0 kB |" in shown
     assert "| 20000 | 61 s (60 s), 1.5 s (2.0 s) |" in shown and "9.0 s (8.0 s) with 97" in shown
     lost = {
         "stacks": 5, "nodes": 2, "certificates": 5, "suite_s": 60.0, "kill_s": 30.0, "suites_begun": 6,

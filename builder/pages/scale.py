@@ -74,13 +74,14 @@ def growth(project: Project) -> str:
     record = evidence.read(project, Scale)
     if record is None:
         return suite.NOT_MEASURED
-    columns = ["certificates", "`list`", "`show`", "`verify`", "`site`", "its memory", "largest page", "matrix opens", "list of all",
-               "filter", "search"]  # fmt: skip
+    columns = ["certificates", "`list`", "`show`", "`verify`", "`site`", "its memory", "largest page", "matrix opens",
+               "list of all", "filter", "search"]  # fmt: skip
     rows = [
         [
             f"{row.certificates}", _times(row.list), _times(row.show), _pair(row.verify, row.verify_cpu),
-            _times(row.site) if row.site else cells.DASH, _memory(row.site), cells.size(max(row.lists.largest, _largest(row.site))),
-            _seconds(row.lists.matrix), _seconds(row.lists.all), _seconds(row.lists.filter),
+            _times(row.site) if row.site else cells.DASH, _memory(row.site),
+            cells.size(max(row.lists.largest, _largest(row.site))), _seconds(row.lists.matrix),
+            _seconds(row.lists.all), _seconds(row.lists.filter),
             _seconds(row.site.search) if row.site else cells.DASH,
         ]
         for row in record.rows

@@ -23,6 +23,7 @@ from builder.bisect.question import Question
 from builder.bisect.settings import BreakingSettings
 from builder.bisect.trials import Server
 from builder.certify import catalogue, hostenv
+from builder.commands import usage
 from builder.commands.common import AsJson, changes_json, print_json
 from builder.intent import advisory, stack
 from builder.lock import lockfile
@@ -41,6 +42,7 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Discard the trials of an e
 
 @app.command("packages")
 def packages_(
+    context: typer.Context,
     good: Annotated[str, typer.Option(help="A stack, controls/NAME[/twin], or a file of pins.", show_default=False)],
     bad: Annotated[
         str, typer.Option(help="The same, or what the good one is moved to: 'trl==0.14.0'.", show_default=False)
@@ -65,6 +67,10 @@ def packages_(
     home = project.find()
     if bool(probe) == bool(command):
         raise typer.BadParameter("name one probe, or a command after --, and not both", param_hint="--probe")
+    if probe:
+        usage.refuse(context, ("time_limit",), "is for a command: a probe has its own limit")
+    if not Path(good).is_file():
+        usage.refuse(context, ("python",), "is for a good end that is a file of pins: any other names its Python")
     question = Question(probe or "", tuple(command or ()), says, time_limit)
     catalogue.require(home.smoke, [question.probe] if question.probe else [])
     advisories = advisory.load_all(home)

@@ -19,6 +19,7 @@ from builder.bundle.contents import read_unpacked
 from builder.bundle.journal import Journal
 from builder.certify import certificate
 from builder.certify.certify import Options
+from builder.commands import usage
 from builder.commands.common import AsJson, Device, OneStack, print_json, refuse
 from builder.image import build
 from builder.image.buildx import BuildStep
@@ -59,6 +60,7 @@ PrivateKey = Annotated[
 
 
 def bundle_(
+    context: typer.Context,
     name: OneStack,
     output: Output,
     part_size: PartSize = archive.PART_SIZE,
@@ -75,6 +77,8 @@ def bundle_(
     """
     if image != (key is not None) or (image and (have or python or route)):
         raise typer.BadParameter("--image goes with --key, and without --have, --python, --route", param_hint="--image")
+    if image:
+        usage.refuse(context, ("part_size",), "does not go with --image, which is written in one piece")
     if python and route == Route.image:
         raise typer.BadParameter("an image has its own Python", param_hint="--python")
     home = project.find()

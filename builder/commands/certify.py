@@ -15,7 +15,7 @@ from builder.base.project import Project
 from builder.base.text import word
 from builder.certify import catalogue, certify
 from builder.certify.certify import Certification, Options
-from builder.commands import own_config
+from builder.commands import own_config, usage
 from builder.commands.common import AsJson, Device, EngineName, OneStack, answering_engine, print_json, refuse
 from builder.image import daemon
 from builder.intent import advisory
@@ -27,6 +27,7 @@ from builder.publish import runner, signing
 
 
 def certify_(
+    context: typer.Context,
     name: OneStack,
     engine_name: Annotated[
         EngineName | None,
@@ -64,6 +65,8 @@ def certify_(
     as_json: AsJson = False,
 ) -> None:
     """Run real GRPO jobs on a stack. Write the certificate."""
+    if probe and not config:
+        usage.refuse(context, ("key",), "signs a certificate, and --probe gives none")
     home = project.find()
     own = own_config.chosen(config, model_config, excluded={"--probe": probe, "--key": key, "--force": force})
     lock = lockfile.load(home, name)

@@ -17,6 +17,7 @@ from builder.base.project import Project
 from builder.certify import certificate, control
 from builder.certify.cache import Cache
 from builder.certify.control import ControlResult, Side
+from builder.commands import usage
 from builder.commands.common import AsJson, print_json
 from builder.intent import advisory, stack
 from builder.intent.advisory import Advisory
@@ -27,6 +28,7 @@ SAMPLE = 3  # controls that `--changed` runs, although their record is current
 
 
 def controls_(
+    context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(help="Default: all.", show_default=False)] = None,
     relock: Annotated[bool, typer.Option("--lock", help="Resolve their locks again. Run nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Run every probe, not just those that must fail.")] = False,
@@ -45,6 +47,10 @@ def controls_(
     as_json: AsJson = False,
 ) -> None:
     """Run the suite on known-bad version sets and their twins."""
+    if relock:
+        usage.refuse(context, ("full", "changed", "record", "jobs"), "does not go with --lock, which runs nothing")
+    if changed:
+        usage.refuse(context, ("record",), "does not go with --changed: the record would lack the controls left out")
     home = project.find()
     selected = list(dict.fromkeys(names or stack.control_names(home)))
     for name in selected:
@@ -52,7 +58,7 @@ def controls_(
     if not selected:
         raise errors.BadInputError("the project has no control", next_step="git checkout lockfiles/controls")
     if relock:
-        _lock(home, selected)
+        _lock(home, selected, as_json)
         return
     if changed:
         selected = _changed(home, selected)
@@ -72,11 +78,16 @@ def controls_(
         raise typer.Exit(1)
 
 
-def _lock(home: Project, names: Sequence[str]) -> None:
+def _lock(home: Project, names: Sequence[str], as_json: bool) -> None:
+    answer = {}
     for name in names:
         with home.holding(f".control-{name}") as scratch, console.spinner(f"{name}: resolving"):
             changed = control.make(home, name, scratch)
-        console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
+        answer[name] = {"changed": changed}
+        if not as_json:
+            console.out.print(f"{name}: {'locked' if changed else 'unchanged'}")
+    if as_json:
+        print_json(answer)
 
 
 def _changed(home: Project, names: Sequence[str]) -> list[str]:

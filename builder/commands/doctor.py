@@ -16,6 +16,7 @@ import typer
 from builder.base import errors, others, process, project, quantities
 from builder.base.project import write
 from builder.base.text import word
+from builder.commands import usage
 from builder.commands.common import AsJson, print_json
 from builder.image import daemon
 from builder.pages import doctorfile
@@ -81,6 +82,12 @@ FileOption = Annotated[
 ]
 
 
+DIAGNOSIS = (
+    "python", "requirements", "image", "config", "launch", "error", "log", "measure", "measure_all", "device",
+    "lock_of", "everything",
+)  # fmt: skip
+
+
 class Answer(NamedTuple):
     """The exit code and the output of a container."""
 
@@ -90,6 +97,7 @@ class Answer(NamedTuple):
 
 
 def doctor_(
+    context: typer.Context,
     paths: PathsArgument = None,
     python: PythonOption = None,
     requirements: RequirementsOption = None,
@@ -112,7 +120,10 @@ def doctor_(
     """
     if sum(place is not None for place in (python, requirements, image)) > 1:
         raise typer.BadParameter("name one of them", param_hint="--python, --requirements or --image")
+    if not measure and not measure_all:
+        usage.refuse(context, ("device",), "goes with --measure or --measure-all")
     if single_file:
+        usage.refuse(context, DIAGNOSIS, "does not go with --single-file, which diagnoses nothing")
         _write(single_file, as_json)
         return
     arguments = [*(["--json"] if as_json else []), *(["--all"] if everything else [])]

@@ -12,6 +12,7 @@ from builder import console
 from builder.base import project
 from builder.base.project import Project
 from builder.base.text import word
+from builder.commands import usage
 from builder.commands.common import AsJson, OneStack, print_json, refuse
 from builder.image import extend
 from builder.image.extend import Extension, Request
@@ -23,6 +24,7 @@ from builder.pages import generate
 
 
 def extend_(
+    context: typer.Context,
     parent: OneStack,
     requirements: Annotated[
         Path | None, typer.Argument(metavar="[REQUIREMENTS]", help="A requirements file.", show_default=False)
@@ -45,6 +47,8 @@ def extend_(
         raise typer.BadParameter("the new stack needs a name", param_hint="--name")
     if requirements is None and not debian:
         raise typer.BadParameter("name a requirements file, or --debian PACKAGE", param_hint="REQUIREMENTS")
+    if requirements is None:
+        usage.refuse(context, ("allow_old",), "is about a requirements file, and none is named")
     if wrong := [each for each in debian or () if not DEBIAN_NAME.fullmatch(each)]:
         raise typer.BadParameter(f"{wrong[0]!r} is not the name of a Debian package", param_hint="--debian")
     home = project.find()

@@ -14,7 +14,7 @@ import typer
 from builder import console
 from builder.base import machine, others, project, text
 from builder.base.project import Project
-from builder.commands import kube, remote
+from builder.commands import kube, remote, usage
 from builder.commands.common import AsJson, EngineName, answering_engine, print_json, refuse, selected
 from builder.fleet import collect, manifest, plan, slurm, unit
 from builder.fleet.collect import Collected
@@ -78,9 +78,11 @@ class Request:
     place: Place
     limits: Limits
     kubernetes: Kubernetes
+    as_json: bool
 
 
 def fleet_(
+    context: typer.Context,
     stacks: StackNames,
     place: On,
     kinds: Kinds = "",
@@ -103,11 +105,11 @@ def fleet_(
     """
     if (place is Place.kubernetes) != bool(registry):
         raise typer.BadParameter("goes with --on kubernetes, which needs it", param_hint="--image-registry")
-    if manifest_file and place is not Place.kubernetes:
-        raise typer.BadParameter("goes with --on kubernetes", param_hint="--manifest")
+    _refuse_unused(context, place, manifest_file)
     home = project.find()
     pods = Pods(queue, cpus, memory, gpu_label)
-    request = Request(place, Limits(partition, cpus, minutes), Kubernetes(pods, registry, namespace, manifest_file))
+    there = Kubernetes(pods, registry, namespace, manifest_file)
+    request = Request(place, Limits(partition, cpus, minutes), there, as_json)
     units = _units(home, stacks, place, kinds, engine_name)
     target = output or home.state / "fleet" / "statements"
     kube.refuse_other(manifest_file)
@@ -134,6 +136,23 @@ def fleet_(
         raise typer.Exit(1)
 
 
+def _refuse_unused(context: typer.Context, place: Place, manifest_file: str) -> None:
+    """Refuse what this place does not ask for."""
+    if place is not Place.kubernetes:
+        others = ("manifest_file", "namespace", "queue", "memory", "gpu_label")
+        usage.refuse(context, others, "goes with --on kubernetes")
+    if place is not Place.slurm:
+        usage.refuse(context, ("partition",), "goes with --on slurm")
+    if place is Place.local:
+        usage.refuse(context, ("kinds", "cpus", "minutes"), "is for a scheduler: a stack has this whole machine")
+    if place is Place.kubernetes:
+        usage.refuse(context, ("engine_name",), "does not go with --on kubernetes: there the suite runs in the image")
+    if manifest_file:
+        usage.refuse(context, ("output",), "has nothing to write with --manifest, which runs nothing")
+    if manifest_file == "-":
+        usage.refuse(context, ("as_json",), "does not go with --manifest -: stdout has the Jobs")
+
+
 def _units(home: Project, stacks: list[str], place: Place, kinds: str, engine_name: EngineName) -> list[Unit]:
     """What is to run; an unknown stack, a stale lock or a missing GPU is reported before any work begins."""
     try:
@@ -144,6 +163,8 @@ def _units(home: Project, stacks: list[str], place: Place, kinds: str, engine_na
     if place is Place.kubernetes:
         engine = manifest.ENGINE
     units = plan.units(home, selected(home, stacks), [("", 0)] if place is Place.local else named, engine)
+    if named and not any(each.gpus for each in units):
+        raise typer.BadParameter("none of these stacks uses a GPU", param_hint="--gpus")
     for each in units:
         lock = lockfile.load(home, each.stack)
         refuse(each.stack, audit.stale(lock))
@@ -164,6 +185,8 @@ def _runs(home: Project, units: Sequence[Unit], request: Request, scratch: Path)
     jobs, suite = kube.prepare(home, units, there.pods, pushed, request.limits.minutes, scratch)
     if there.manifest_file:
         kube.write_manifest(home, there.manifest_file, jobs, there.namespace, scratch)
+        if request.as_json:
+            print_json({"manifest": there.manifest_file, "jobs": [job.name for job in jobs]})
         raise typer.Exit
     return kube.run(home, jobs, suite, pushed, there.namespace, folder, scratch, _quiet())
 

@@ -15,7 +15,7 @@ from builder import console
 from builder.base import appearing, errors, project, quantities
 from builder.base.project import Project
 from builder.base.text import word
-from builder.commands import remote
+from builder.commands import remote, usage
 from builder.commands.common import AsJson, OneStack, PlatformName, Stacks, print_json, refuse, selected
 from builder.image import bake, build, daemon, index
 from builder.intent import stack
@@ -66,6 +66,7 @@ def _print_lock(locks: Sequence[Lock], state: str, findings: Sequence[AuditFindi
 
 
 def lock_(
+    context: typer.Context,
     stacks: Stacks = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing. Exit 1 when a lock is stale or unsound.")
@@ -79,6 +80,8 @@ def lock_(
     as_json: AsJson = False,
 ) -> None:
     """Resolve stacks to exact files with hashes. Audit the result."""
+    if check:
+        usage.refuse(context, ("upgrade",), "does not go with --check, which moves nothing")
     home = project.find()
     answer: dict[str, Any] = {}
     names = selected(home, stacks)
@@ -111,6 +114,7 @@ def lock_(
 
 
 def build_(
+    context: typer.Context,
     name: OneStack,
     prove: Annotated[
         bool, typer.Option("--prove", help="Build twice without cache, compare every digest, and keep the image.")
@@ -129,6 +133,7 @@ def build_(
     if output is not None:
         appearing.refuse(output)
     if platform is PlatformName.all:
+        usage.refuse(context, ("prove", "record"), "is for one platform, and not for --platform all")
         _build_all(home, name, output, as_json)
         return
     lock = lockfile.load(home, name, PLATFORMS[platform])
@@ -200,6 +205,7 @@ def _copy(layout: Path, output: Path) -> None:
 
 
 def bake_(
+    context: typer.Context,
     names: Stacks = None,
     prepare: Annotated[
         bool, typer.Option("--prepare", help="Only write the bake file and its contexts, for a BuildKit elsewhere.")
@@ -220,6 +226,8 @@ def bake_(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Build several images at once with `docker buildx bake`."""
+    if prepare:
+        usage.refuse(context, ("builders",), "does not go with --prepare, which builds nothing")
     home = project.find()
     locks = [lockfile.load(home, name) for name in names or stack.names(home)]
     layers = str(remote.repository(cache, insecure=False, option="--cache")) if cache else None

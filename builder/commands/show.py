@@ -17,6 +17,7 @@ from builder.base.text import word
 from builder.certify import certificate, judgement
 from builder.certify.assessment import Assessments
 from builder.certify.certificate import Resource, Statement
+from builder.commands import usage
 from builder.commands.common import AsJson, OneStack, print_json
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
@@ -35,6 +36,7 @@ class Engine(StrEnum):
 
 
 def show_(
+    context: typer.Context,
     name: OneStack,
     engine_name: Annotated[Engine | None, typer.Option("--engine", show_default="all")] = None,
     only: Annotated[
@@ -44,6 +46,8 @@ def show_(
     as_json: AsJson = False,
 ) -> None:
     """Print the certificates of a stack."""
+    if only is not None:
+        usage.refuse(context, ("engine_name",), "does not go with --certificate, which names one already")
     home = project.find()
     lock = lockfile.load(home, name)
     files = {

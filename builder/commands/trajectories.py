@@ -13,6 +13,7 @@ from builder.base import errors, machine, others, project
 from builder.base.project import Project, write
 from builder.base.text import word
 from builder.certify.certify import Options
+from builder.commands import usage
 from builder.commands.common import AsJson, Device, EngineName, answering_engine, print_json, refuse
 from builder.image import daemon
 from builder.lock import audit, lockfile
@@ -24,7 +25,9 @@ from builder.trajectory.training import Progress, Settings
 from builder.trajectory.verdict import Verdict
 
 STEPS = 200
-
+TRAINING = (
+    "against", "engine_name", "device", "seeds", "first", "steps", "threads", "force", "output", "picture",
+)  # fmt: skip
 
 TrainedStack = Annotated[
     str | None,
@@ -52,6 +55,7 @@ Picture = Annotated[
 
 
 def trajectories_(
+    context: typer.Context,
     name: TrainedStack = None,
     against: Against = None,
     engine_name: Engine = None,
@@ -68,6 +72,7 @@ def trajectories_(
     """Train a small task on many seeds. Judge it against a band."""
     home = project.find()
     if name is None:
+        usage.refuse(context, TRAINING, "is about the training of one stack: vetted trajectories STACK")
         _print_pairs(home, as_json)
         return
     lock = lockfile.load(home, name)
@@ -96,6 +101,8 @@ def trajectories_(
             write(where, new.to_json(), scratch)
         judged = verdict.judge(band, new) if band else None
         drawn = comparison.drawn(home, judged, scratch, picture) if judged else None
+    if picture and not drawn:
+        console.note(f"{picture} is not drawn: there is no other record to compare with; --against names one")
     if as_json:
         print_json(_json(name, where, new, reused, judged, drawn))
     else:

@@ -32,6 +32,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def refuse(context: typer.Context, parameters: Iterable[str], reason: str) -> None:
+    """Raise for the first of these options that was typed: what has no effect is refused, and not ignored.
+
+    `reason` continues a sentence that begins with the option.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name in parameters and source is not None and source.name == "COMMANDLINE":
+            raise ERROR(f"{'/'.join((*parameter.opts, *parameter.secondary_opts))} {reason}", ctx=context)
+
+
 def explain(error: Any) -> None:
     """Let Typer's error say what is nearest, in the words of the other errors."""
     error.message = error.message.replace("Value error, ", "")  # Pydantic's, about a choice

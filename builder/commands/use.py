@@ -19,7 +19,7 @@ from builder.certify import choice as choices
 from builder.certify import verdict as verdicts
 from builder.certify.certificate import Statement
 from builder.certify.choice import Choice
-from builder.commands import remote
+from builder.commands import remote, usage
 from builder.commands.common import AsJson, print_json
 from builder.commands.remote import AllowRollback, Insecure
 from builder.image import build, daemon
@@ -81,6 +81,7 @@ class Chosen:
 
 
 def use_(
+    context: typer.Context,
     name: StackOrDefault = None,
     where: Registry = None,
     key: PublicKeys = None,
@@ -98,6 +99,10 @@ def use_(
     repository = remote.repository(where, insecure) if where else None
     if key and not repository:
         raise typer.BadParameter("what is built here has no signature: --key goes with --registry", param_hint="--key")
+    if not repository:
+        usage.refuse(context, ("insecure",), "goes with --registry")
+    if not key:
+        usage.refuse(context, ("allow_rollback",), "is about a release, which is checked with --key")
     home = project.find()
     overlays = dotenv.Overlays(network, server)
     earlier = standalone.read(into) if into else None  # nothing is loaded for a folder that cannot be written

@@ -16,6 +16,7 @@ from builder import console
 from builder.base import errors, project, text
 from builder.base.project import Project
 from builder.base.text import word
+from builder.commands import usage
 from builder.commands.common import AsJson, print_json, refuse
 from builder.commands.remote import AllowRollback, Insecure
 from builder.image import build, oci
@@ -40,7 +41,11 @@ PublicKeys = Annotated[
 ]  # fmt: skip
 
 
+OF_IMAGES = ("key", "hardware", "policy", "rebuild_", "allow_rollback", "insecure")
+
+
 def verify_(
+    context: typer.Context,
     reference: Annotated[
         str,
         typer.Argument(
@@ -74,17 +79,23 @@ def verify_(
     Of an image, signatures, release, subject, lock, suite, expiry and advisories are checked; of a run, that its
     certificate is about these files and follows from the numbers of every step. Any doubt or alarm exits with 1.
     """
+    if not offline and training.is_path(reference):
+        # Nothing of a run is signed: what asks for more than its own numbers is refused.
+        home, run = project.find(), _run(reference)
+        usage.refuse(context, OF_IMAGES, f"is about images, and {reference} is the folder of a training run")
+        _report_run(training.judge(home, run), as_json=as_json)
+        return
     if policy and (key or hardware):
         raise typer.BadParameter("the policy names keys and hardware", param_hint="--key" if key else "--hardware")
-    if not offline and training.is_path(reference):
-        options = {"--key": key, "--hardware": hardware, "--policy": policy, "--rebuild": rebuild_}
-        _run(reference, [name for name, value in options.items() if value], as_json=as_json)
-        return
     image = None if offline else _reference(reference, insecure)
     if not key and not policy and not rebuild_:
         raise typer.BadParameter("it is required, or --policy or --rebuild", param_hint="--key")
     if hardware and not key:
         raise typer.BadParameter("certificates are judged with --key", param_hint="--hardware")
+    if offline:
+        usage.refuse(context, ("allow_rollback", "insecure"), "is about a registry, and --offline asks none")
+    if not key and not policy:
+        usage.refuse(context, ("allow_rollback",), "is about a release, which is checked with --key or --policy")
     home = project.find()
     with _temporary() as scratch:
         accepted = _rule(home, policy, scratch) if policy else None
@@ -97,19 +108,16 @@ def verify_(
     _report(reference, verdict, rebuilt, as_json=as_json)
 
 
-def _run(path: str, options: Sequence[str], *, as_json: bool) -> None:
-    """Judge a training run. Nothing of it is signed: what asks for more than its own numbers is refused."""
-    home = project.find()
-    run = training.found(home, path)
+def _run(path: str) -> Path:
+    """The folder of a training run."""
+    run = training.found(project.find(), path)
     if run is None:
         raise errors.BadInputError(
             f"{path} is not the folder of a training run",
             cause="a misspelt name, or a carried folder, which needs --offline",
             next_step="ls runs",
         )
-    if options:
-        raise typer.BadParameter(f"{path} is a training run, and this is for images", param_hint=options[0])
-    _report_run(training.judge(home, run), as_json=as_json)
+    return run
 
 
 def _rule(home: Project, policy: Path, scratch: Path) -> Rule:

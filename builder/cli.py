@@ -67,6 +67,11 @@ class Commands(TyperGroup):
             self.commands[cmd_name] = load(cmd_name)
         return self.commands[cmd_name]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if problem := usage.empty(args):
+            ctx.fail(problem)
+        return list(super().parse_args(ctx, args))
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -204,6 +204,12 @@ def from_os(error: OSError) -> VettedError:
             cause="no route to the host, or no server listens there",
             next_step="set HTTPS_PROXY for your network, then run this again",
         )
+    if error.errno == errno.ENAMETOOLONG:
+        return StorageError(
+            f"{where[:60]}…: {error.strerror}",
+            cause="a text stands where a path belongs",
+            next_step="name another path",
+        )
     if error.errno == errno.ENOENT:
         return StorageError(
             f"{error.filename} does not exist" if error.filename else "a file or the current folder no longer exists",

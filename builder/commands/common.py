@@ -54,7 +54,7 @@ def changes_json(changes: Iterable[Change]) -> list[dict[str, str | None]]:
 
 
 def selected(home: Project, stacks: list[str] | None) -> list[str]:
-    chosen = stacks or stack.names(home)
+    chosen = list(dict.fromkeys(stacks or stack.names(home)))
     if not chosen:
         raise errors.BadInputError("the project has no stack", next_step="write lockfiles/<name>/stack.toml")
     for name in chosen:

@@ -229,7 +229,7 @@ def bake_(
     if prepare:
         usage.refuse(context, ("builders",), "does not go with --prepare, which builds nothing")
     home = project.find()
-    locks = [lockfile.load(home, name) for name in names or stack.names(home)]
+    locks = [lockfile.load(home, name) for name in dict.fromkeys(names or stack.names(home))]
     layers = str(remote.repository(cache, insecure=False, option="--cache")) if cache else None
     if not prepare:
         daemon.docker()  # an engine that does not answer is reported before any work begins

@@ -58,8 +58,12 @@ def show_(
     if as_json:
         print_json({stem: json.loads(statement.to_json()) for stem, statement in _read(home, files).items()})
     elif not files:
-        console.out.print(f"{name} has no certificate {only}" if only else f"{name} is not certified")
-        console.out.print(f"next: vetted show {word(name)}" if only else f"next: vetted certify {word(name)}")
+        if only is not None:
+            there = [file.stem for file in certificate.files(home, name)]
+            console.out.print(f"{name} has no certificate {text.line(only, WIDE)}{usage.nearest(only, there)}")
+        else:
+            console.out.print(f"{name} is not certified")
+        console.out.print(f"next: vetted {'show' if only is not None else 'certify'} {word(name)}")
     elif len(files) > WHOLE:
         _print_lines(home, lock, files)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,8 @@ from builder.base import errors
 
 # Typer exports this class under no name: the parent of BadParameter, of an unknown option and of an unknown command.
 ERROR: Any = typer.BadParameter.__mro__[1]
+
+EMPTY = re.compile(r"--[a-z-]+=")
 
 
 class UsageError(errors.VettedError):
@@ -24,6 +27,18 @@ def wants_json(argv: Sequence[str]) -> bool:
     """Does this command line ask for JSON? What follows `--` is another program's."""
     ours = list(argv)
     return "--json" in ours[: ours.index("--") if "--" in ours else None]
+
+
+def empty(argv: Sequence[str]) -> str:
+    """What is wrong with a command line that has an empty argument: "" for none. An empty path is the current folder,
+    and an empty option none at all: `--key "$KEY"` would not sign, and say nothing. What follows `--` may be empty."""
+    ours = list(argv)[: list(argv).index("--") if "--" in argv else None]
+    for place, argument in enumerate(ours):
+        if not argument or EMPTY.fullmatch(argument):
+            option = argument.rstrip("=") or (ours[place - 1] if place else "")
+            where = f"the value of {option}" if option.startswith("--") and "=" not in option else "an argument"
+            return f"{where} is empty: is a variable of the shell not set?"
+    return ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

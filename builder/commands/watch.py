@@ -29,6 +29,7 @@ from builder.upgrade.watch import exposure, request, verdict, vex, watch
 from builder.upgrade.watch.exposure import Exposure
 from builder.upgrade.watch.watch import Watched
 
+FIRST = datetime.date(2020, 1, 1)  # no package of a stack is older
 EXCLUDE = "UV_EXCLUDE_NEWER"  # uv's own: every question to the index obeys it
 
 
@@ -65,6 +66,7 @@ def watch_(
     home = project.find()
     if vex_:
         _check(vex_, osv_)
+    _refuse_day(as_of)
     branches = [mainline.parse(text) for text in main or ()]
     forge, not_opened = _forge(home, dry_run=dry_run) if open_ else ("", None)  # before hours of work
     names = selected(home, stacks)
@@ -93,6 +95,12 @@ def _check(file: Path, folder: Path | None) -> None:
     if not folder:
         raise typer.BadParameter("it needs --osv", param_hint="--vex")
     others.refuse(file, lambda _: True, "name the file itself with --vex")
+
+
+def _refuse_day(day: datetime.datetime | None) -> None:
+    """Refuse a day whose index nobody knows."""
+    if day and not FIRST <= day.date() <= certificate.today():
+        raise typer.BadParameter(f"a day from {FIRST} to today", param_hint="--as-of")
 
 
 def _forge(home: Project, *, dry_run: bool) -> tuple[str, errors.VettedError | None]:

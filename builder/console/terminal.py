@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,5 +68,16 @@ def note(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """The answer of a command for programs."""
-    print(json.dumps(value, indent=2))
+    """The answer of a command for programs, in JSON that every program reads."""
+    print(json.dumps(_strict(value), indent=2, allow_nan=False))
+
+
+def _strict(value: Any) -> Any:
+    """The value without what is JSON for Python alone: numbers that are none, and halves of surrogate pairs."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # as a suite writes them
+    if isinstance(value, Mapping):
+        return {_strict(key): _strict(each) for key, each in value.items()}
+    return [_strict(each) for each in value] if isinstance(value, list | tuple) else value

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from builder.base import errors, pins, project
+from builder.base import errors, pins, project, text
 from builder.base.project import Project
 from builder.base.text import word
 from builder.image import own, render
@@ -55,7 +55,8 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
         )
     if not values.NAME.fullmatch(name):
         raise errors.BadInputError(
-            f"{name!r} is not a stack's name: lower-case letters, digits and . + _ - only", next_step="--name my-stack"
+            f"{text.line(name, 60)!r} is not a stack's name: lower-case letters, digits and . + _ - only, at most 100",
+            next_step="--name my-stack",
         )
     if name in stacks.names(home) and stacks.load(home, name).extends is None:
         raise errors.BadInputError(

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from builder.base import errors, pins, tomlfile
+from builder.base import errors, pins, text, tomlfile
 from builder.base.project import Project
 from builder.base.text import word
 from builder.base.tomlfile import Line, Table
@@ -188,7 +188,7 @@ def _load(model: type[T], project: Project, kind: str, name: str, folder: Path, 
     if not values.NAME.fullmatch(name):
         plain = re.sub(r"[^a-z0-9.+_-]+", "-", name.lower()).strip(".+_-") or f"my-{kind}"
         raise errors.BadInputError(
-            f"{name!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only",
+            f"{text.line(name, 60)!r} is not a {kind}'s name: lower-case letters, digits and . + _ - only, at most 100",
             next_step=shlex.join(["mv", str(folder), str(folder.parent / plain)]) if name in names else command,
         )
     path = folder / "stack.toml"

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from builder.base import pins, tomlfile
 from builder.intent.platform import AMD64
 
-NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]*")
+NAME = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,99}")  # a file system has room for 255, and an image's tag for 128
 
 
 def requirement(value: str) -> str:

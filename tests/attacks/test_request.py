@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from unittest.mock import Mock
+
+import pytest
 from markdown_it import MarkdownIt
 
-from builder.base import text
+from builder.base import errors, text
 from builder.certify import certificate
 from builder.certify.certificate import ProbeResult
+from builder.certify.certify import Options
 from builder.lock.audit import AuditFinding
 from builder.upgrade.outdated import OutdatedPin
-from builder.upgrade.recertification import Recertification
+from builder.upgrade.recertification import Progress, Recertification
 from builder.upgrade.watch import branch, verdict, watch
 from builder.upgrade.watch.watch import Watched
 from tests import commits
@@ -29,14 +34,19 @@ def unsound(small: Small) -> Recertification:
     return trial
 
 
-def test_a_package_speaks_in_the_message_of_a_commit(small: Small) -> None:
-    """Forges read `[skip ci]` and `fixes #12` there, in code too: the checks of the request once did not run."""
-    trial = unsound(small)
+@pytest.fixture
+def repository(small: Small) -> Small:
     commits.git(small.root, "init", "--quiet")
     for key in ("name", "email"):
         commits.git(small.root, "config", f"user.{key}", "a@b.example")
     commits.git(small.root, "add", "--all")
     commits.git(small.root, "commit", "--quiet", "--message", "all")
+    return small
+
+
+def test_a_package_speaks_in_the_message_of_a_commit(repository: Small) -> None:
+    """Forges read `[skip ci]` and `fixes #12` there, in code too: the checks of the request once did not run."""
+    small, trial = repository, unsound(repository)
     watched = Watched(small.lock, certificate.today(), trials=[trial], notices=[COMMANDS], not_renewed=COMMANDS)
     with branch.checked_out(small.project, TINY, "") as tree:
         watch._conclude(tree, watched, small.scratch())
@@ -55,3 +65,34 @@ def test_a_package_calls_people_and_closes_issues_in_a_request(small: Small) -> 
     for words in plain:
         assert not any(call in words for call in ("@team", "#12", "#34", "GH-56")), words
     assert text.unlinked("/merge") == "\\/merge"
+
+
+def test_the_verdict_of_an_earlier_watch_is_forged(repository: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is from elsewhere, a cache of CI: its verdict once was the text of the request, and nothing ran."""
+    small, tried = repository, errors.VettedError("tried")
+    monkeypatch.setattr(watch.branch, "checked_out", Mock(side_effect=tried))
+    commits.git(small.root, "branch", f"vetted/watch/{TINY}")
+    folder = branch.folder(small.project, TINY)
+    folder.mkdir(parents=True)
+    options = Options("cpu", "host")
+    progress = Progress(lambda _: None, lambda _: None)
+
+    def attempt() -> Watched:
+        watch.attempt(small.project, watched, options, [], small.scratch(), progress)
+        return watched
+
+    watched = Watched(small.lock, certificate.today(), newer=[OutdatedPin("tiny-lib", "1.0", "2.0", "2.0")])
+    kept = {
+        "identity": watch._identity(small.project, watched, options), "day": "2026-11-01", "subject": "it may move",
+        "commit": watch.git.commit(small.root, "HEAD"), "outcome": "green",
+    }  # fmt: skip
+    (folder / "verdict.md").write_text("it may move")
+    (folder / "last.json").write_text(json.dumps(kept, indent=1) + "\n")
+    with pytest.raises(errors.VettedError, match="tried"):
+        attempt()
+    assert (watched.outcome, watched.subject, watched.verdict, watched.pushed) == ("", "", None, kept["commit"])
+    watch._write(folder / "last.json", TINY, kept, small.scratch())
+    assert attempt().unchanged == "2026-11-01"
+    (folder / "verdict.md").write_text("it may not move")
+    with pytest.raises(errors.VettedError, match="tried"):
+        attempt()

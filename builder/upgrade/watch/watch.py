@@ -11,10 +11,11 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from builder.base import errors, sources
+from builder.base import errors, seal, sources
 from builder.base.project import Project, remove, sha256, write
 from builder.certify import certificate
 from builder.certify.certify import Options
@@ -32,6 +33,7 @@ from builder.upgrade.watch.branch import Branch
 from builder.upgrade.watch.exposure import Exposure
 
 GREEN = ("green", "nothing")
+VERDICT = "verdict.md"
 ALONE = ("unresolvable", "unsound", "not built")  # together; one by one, some may move
 
 
@@ -100,13 +102,13 @@ def attempt(
     """Try what fits, on a branch. The caller holds the stack's watch. Raises VettedError and its kinds."""
     identity = _identity(home, watched, options)
     journal = branch.folder(home, watched.name) / "last.json"
-    last = _read(journal)
+    last = _read(journal, watched.name)
     known = git.commit(home.root, f"refs/heads/{branch.PREFIX}{watched.name}")
     watched.pushed = last.get("commit", "")
     if not force and last.get("identity") == identity and known == last.get("commit"):
         watched.unchanged, watched.commit, watched.outcome = last["day"], last["commit"], last["outcome"]
         watched.branch, watched.subject = f"{branch.PREFIX}{watched.name}", last["subject"]
-        watched.verdict = branch.folder(home, watched.name) / "verdict.md"
+        watched.verdict = branch.folder(home, watched.name) / VERDICT
         return
     with branch.checked_out(home, watched.name, last.get("commit", "")) as tree, tree.holding(watched.name) as own:
         train = training.recorded(tree, watched.name, options) is not None
@@ -118,7 +120,7 @@ def attempt(
             "identity": identity, "day": str(watched.day), "commit": watched.commit, "subject": watched.subject,
             "outcome": watched.outcome,
         }  # fmt: skip
-        write(journal, json.dumps(text, indent=1) + "\n", scratch)  # before the folders go, which takes a while
+        _write(journal, watched.name, text, scratch)  # before the folders go, which takes a while
 
 
 def _trials(
@@ -164,14 +166,14 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
     text = verdict.verdict(
         watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified, more
     )
-    write(tree.root / own / "verdict.md", text, scratch)
+    write(tree.root / own / VERDICT, text, scratch)
     paths = [
         tree.relative(tree.stack_dir(watched.name)), f"images/{watched.name}", "README.md", "README.zh-CN.md", "docs",
         "doctor",
     ]  # fmt: skip
     watched.commit = branch.commit(tree, watched.subject, paths, scratch)
     watched.branch = tree.name
-    watched.verdict = branch.folder(tree.home, watched.name) / "verdict.md"
+    watched.verdict = branch.folder(tree.home, watched.name) / VERDICT
     write(watched.verdict, text, scratch)
 
 
@@ -201,11 +203,31 @@ def _identity(home: Project, watched: Watched, options: Options) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
-def _read(journal: Path) -> dict[str, str]:
-    """What the last watch left; empty where there was none, or its file was damaged."""
+def _write(journal: Path, stack: str, text: dict[str, str], scratch: Path) -> None:
+    content = json.dumps(text, indent=1) + "\n"
+    write(journal, content, scratch)
+    seal.put(journal.with_suffix(".seal"), *_sealed(journal, stack, content.encode()), scratch)
+
+
+def _sealed(journal: Path, stack: str, content: bytes) -> tuple[str, str]:
+    """What a journal is sealed as, and the digest of all that the next watch would say again: it, and its verdict."""
+    return f"watch of {stack}", sha256(content + (journal.parent / VERDICT).read_bytes())
+
+
+def _read(journal: Path, stack: str) -> dict[str, str]:
+    """What the last watch left; empty where there was none, or its file was damaged.
+
+    Without the seal of this user, only whose commits are on the branch: all else is tried again.
+    """
     try:
-        content = json.loads(journal.read_text())
-    except (OSError, ValueError):
+        data = journal.read_bytes()
+        content = json.loads(data)
+    except (OSError, ValueError, RecursionError):
         return {}
     keys = ("identity", "day", "commit", "subject", "outcome")
-    return content if isinstance(content, dict) and all(isinstance(content.get(key), str) for key in keys) else {}
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), str) for key in keys):
+        return {}
+    with suppress(OSError):
+        if seal.intact(journal.with_suffix(".seal"), *_sealed(journal, stack, data)):
+            return content
+    return {"commit": content["commit"]}

@@ -15,21 +15,28 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 Credentials = tuple[str, str]
 VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
+PORTS = {"https": 443, "http": 80}
 NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)=(?P<url>.+)")
 
 
 def of(url: str) -> Credentials | None:
-    """The user and the password for a file: those of the index on its host. Of several, those of the longest common
-    path. A redirect to another host does not take them along."""
+    """The user and the password for a file: those of the index on its host and port, where another port may be somebody
+    else's. Of several, those of the longest common path. A redirect to another host does not take them along."""
     target = urlsplit(url)
     here = [
-        (_common(index.path, target.path), known)
-        for index, known in _indexes()
-        if (index.hostname, index.scheme) == (target.hostname, target.scheme)
+        (_common(index.path, target.path), known) for index, known in _indexes() if _origin(index) == _origin(target)
     ]
     if here:
         return max(here, key=lambda pair: pair[0])[1]
     return _netrc(target.hostname or "") if target.scheme == "https" else None
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    try:
+        port = url.port
+    except ValueError:  # no number: no server has it
+        port = 0
+    return url.scheme, url.hostname, PORTS.get(url.scheme) if port is None else port
 
 
 def _indexes() -> Iterator[tuple[SplitResult, Credentials]]:

@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_sdist_filename
+from packaging.version import InvalidVersion, Version
 
 from builder.base import errors, machine, process, tarball
 from builder.base.text import word
@@ -86,7 +87,21 @@ def _version(commit: Commit, packed: Path, scratch: Path) -> str:
         raise errors.BadInputError(
             f"{commit.name}: the project at this commit is {name}", next_step=f"write {word(name)} @ git+… in that line"
         )
+    if not _is_version(version):
+        raise errors.BadInputError(
+            f"{commit.name}: the project at this commit calls itself {version[:80]!r}, which is no version",
+            next_step="name another commit",
+        )
     return version
+
+
+def _is_version(text: str) -> bool:
+    """The archive and its folder are named after it."""
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return text == text.strip()
 
 
 def _declared(packed: Path) -> dict[str, object]:

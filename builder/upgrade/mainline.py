@@ -35,7 +35,7 @@ from builder.upgrade.aside import Aside
 from builder.upgrade.recertification import Progress
 
 HEAD = "refs/vetted/head"
-WITH_PASSWORD = re.compile(r"//[^/@\s]*:[^/@\s]*@")
+WITH_PASSWORD = re.compile(r"^https?://[^/\s]*@|//[^/\s]*:[^/\s]*@", re.IGNORECASE)  # a token is a name alone
 State = Literal["green", "red", "unclear"]
 
 
@@ -84,7 +84,7 @@ def parse(text: str) -> Source:
         raise errors.BadInputError(f"{text!r} is not PACKAGE=REPOSITORY", next_step="--main trl=https://HOST/PATH")
     if WITH_PASSWORD.search(address):
         raise errors.BadInputError(
-            f"the address of {package} has a password in it, which others could read",
+            f"the address of {package} has a password or a token in it, which others could read",
             next_step="put it into ~/.netrc or git's credential helper",
         )
     folder = Path(address)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from builder.base import errors
+from builder.base.download import Downloader
 from builder.image import context, rootfs
-from builder.lock import lockfile
+from builder.lock import commit, lockfile, requirements
+from builder.upgrade import mainline
 from tests import parts
-from tests.conftest import TINY, Small, make_wheel
+from tests.conftest import ROOT, TINY, Small, make_wheel
 from tests.localhost import Response, Server
 from tests.unit.conftest import Command
+from tests.unit.lock.test_commit import Repository
 
 USERS = {"one": "planted-secret-one", "two": "planted-secret-two"}
 
@@ -126,8 +131,6 @@ def test_a_repositorys_token_is_written_into_the_stack(wheels: Small, command: C
 
 def test_the_attributes_of_a_commit_run_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repository's .gitattributes names filters, and its configuration is not the user's."""
-    from builder.lock import commit, requirements
-
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".gitconfig").write_text(f'[filter "run"]\n\tsmudge = touch {tmp_path}/ran\n\tclean = cat\n')
     repository = tmp_path / "kit"
@@ -154,3 +157,69 @@ def test_the_attributes_of_a_commit_run_a_program(tmp_path: Path, monkeypatch: p
     (tmp_path / "scratch").mkdir()
     commit.archive(pinned, tmp_path / "sources", tmp_path / "scratch")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_on_another_port_of_the_indexs_host_asks_for_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user of that machine listens there, and another index lists a file with such an address."""
+
+    class Thief(Server):
+        def respond(self, path: str, headers: Mapping[str, str]) -> Response:
+            seen.append(headers.get("Authorization"))
+            return Response(200, path.encode())
+
+    seen: list[str | None] = []
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    index, thief = Thief(), Thief()
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"{index.root.replace('://', '://me:planted-secret-one@')}/simple")
+    with Downloader() as downloader:
+        for server in (thief, index):
+            downloader.content(f"{server.root}/simple/x.whl")
+            server.close()
+    assert (seen[0], bool(seen[1])) == (None, True)
+
+
+@pytest.mark.parametrize("user", ["planted-secret-one", "me:planted-secret-one", "me:planted@secret-one"])
+def test_the_token_of_a_main_branch_is_in_its_address(user: str) -> None:
+    """`vetted watch --main` gives git the address as an argument, which every user of the machine may read."""
+    with pytest.raises(errors.BadInputError, match="a password or a token in it") as refused:
+        mainline.parse(f"trl=https://{user}@host.test/trl")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("version", ["1.0/../../../out", "1.0\\n", "", "/1.0", "-1.0"])
+def test_the_version_of_a_commit_is_a_path(tmp_path: Path, version: str) -> None:
+    """The archive of the commit is named after what its pyproject.toml says, and so is each file in it."""
+    repository = Repository(tmp_path / "kit")
+    at = repository.commit(pyproject_dot_toml=f'[project]\nname = "kit"\nversion = "{version}"\n')
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(errors.BadInputError, match="which is no version"):
+        commit.archive(requirements.Commit(repository.line(at, "kit")), tmp_path / "sources", tmp_path / "scratch")
+    assert not (tmp_path / "sources").exists()
+
+
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+    "-P -m venv "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && cp "$0" "$4/bin/uv" ;;
+    *--require-hashes*--requirement*/requirements.txt) echo "uv: $UV_DEFAULT_INDEX" >> "$LOG" ;;
+esac
+"""
+
+
+def test_the_password_of_an_index_is_read_in_the_list_of_processes(tmp_path: Path) -> None:
+    """`./vetted` makes its environment with uv: the index's address once was an argument of `env`."""
+    log = tmp_path / "log"
+    shutil.copy2(ROOT / "vetted", tmp_path / "vetted")
+    (tmp_path / "requirements.txt").write_text("uv==1 \\\n    --hash=sha256:0\n")
+    (tmp_path / "bin").mkdir()
+    for name, text in (
+        ("python3.11", PYTHON),
+        ("env", '#!/bin/sh\necho "env: $*" >> "$LOG"; exec /usr/bin/env "$@"\n'),
+    ):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    url = "https://me:planted-secret-one@host.test/simple"
+    env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "LOG": str(log), "UV_DEFAULT_INDEX": url}
+    subprocess.run([str(tmp_path / "vetted"), "list"], env=env, check=True, capture_output=True)
+    assert log.read_text() == f"uv: {url}\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import ssl
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -111,6 +112,8 @@ class Downloader:
                 return attempt()
             except FileNotFoundError as error:
                 raise _failed(url, "the file does not exist") from error
+            except IsADirectoryError as error:
+                raise _failed(url, "a folder, and no file") from error
         import httpx
 
         retries, number = _setting("UV_HTTP_RETRIES", 3), 0
@@ -151,7 +154,10 @@ def _client() -> httpx.Client:
 
 def _local(url: str) -> Iterator[bytes]:
     path = unquote(urlsplit(url).path) if url.startswith("file:") else url
-    with Path(path).open("rb") as file:
+    # Without O_NONBLOCK, opening a named pipe waits until another process writes to it.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _failed(url, "a folder, a pipe or a device, and no file")
         while chunk := file.read(CHUNK):
             yield chunk
 

@@ -70,9 +70,17 @@ def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, 
     order = {tag: rank for rank, tag in enumerate(tags(stack))}
     files: dict[str, list[File]] = {}
     for package in Pylock.from_dict(tomllib.loads(target.read_text())).packages:
-        wheels = [_file(package, wheel) for wheel in package.wheels or ()]
+        listed = [*(package.wheels or ()), *([package.sdist] if package.sdist else [])]
+        known = [_file(package, file) for file in listed if "sha256" in file.hashes]
+        if listed and not known:
+            raise errors.BadInputError(
+                f"{package.name} {package.version}: the index lists no SHA-256 of its files, which a lock has",
+                cause="an old index, or a mirror that lists other hashes or none",
+                next_step="ask another index: UV_DEFAULT_INDEX, or set VETTED_WHEELHOUSE to a folder with the files",
+            )
+        wheels = [file for file in known if file.is_wheel]
         ranked = sorted((rank, file.filename, file) for file in wheels if (rank := _rank(file, order)) is not None)
-        fitting = [file for _, _, file in ranked] + ([_file(package, package.sdist)] if package.sdist else [])
+        fitting = [file for _, _, file in ranked] + [file for file in known if not file.is_wheel]
         if not fitting:
             raise errors.BadInputError(
                 f"{package.name} {package.version}: no file fits Python {stack.python} on {stack.debian}",

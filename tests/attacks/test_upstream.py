@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import tarfile
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.base import errors
-from builder.lock import metadata, resolve
+from builder.lock import index, metadata, resolve
 from builder.lock.index import File
 from tests.conftest import Small, make_wheel
+from tests.localhost import Response, Server
 
 BOMB = metadata.LARGEST + 1  # bytes, all of them the same: some 20 kB as an archive has them
 
@@ -70,3 +75,56 @@ def test_metadata_that_unpacks_to_more_than_the_memory_holds(tmp_path: Path) -> 
     file = File("said", "1.0", path.name, str(path), "0" * 64)
     assert metadata.declared(file) is None
     assert metadata.kept(path) == {}
+
+
+class Index(Server):
+    """An index that lists one wheel, as somebody made it up."""
+
+    def __init__(self, hashes: Mapping[str, str], url: str = "/x-1.0-py3-none-any.whl") -> None:
+        file = {"filename": "x-1.0-py3-none-any.whl", "url": url, "hashes": hashes, "size": 9, "core-metadata": False}
+        self.page = json.dumps({"meta": {"api-version": "1.1"}, "name": "x", "files": [file]}).encode()
+        super().__init__()
+
+    def respond(self, path: str, _: Mapping[str, str]) -> Response:
+        here = path.strip("/") == "x"
+        return Response(200 if here else 404, self.page, {"Content-Type": "application/vnd.pypi.simple.v1+json"})
+
+
+@pytest.fixture
+def lists(wheels: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[File]]:
+    """What the tool reads of such an index."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("UV_OFFLINE")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+
+    def ask(*listed: Any) -> list[File]:
+        server = Index(*listed)
+        monkeypatch.setenv("UV_DEFAULT_INDEX", server.root)
+        try:
+            return index.offers(wheels.lock.stack, wheels.scratch(), ["x==1.0"])[0]["x"]
+        finally:
+            server.close()
+
+    return ask
+
+
+@pytest.mark.parametrize("hashes", [{"sha512": "a" * 128}, {"md5": "a" * 32}])
+def test_an_index_lists_another_hash_than_a_lock_has(
+    lists: Callable[..., list[File]], hashes: Mapping[str, str]
+) -> None:
+    """Old indexes list MD5 alone: it once ended in a traceback."""
+    with pytest.raises(errors.BadInputError, match=r"x 1\.0: the index lists no SHA-256"):
+        lists(hashes)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_an_index_lists_a_pipe_of_this_machine(lists: Callable[..., list[File]], tmp_path: Path, kind: str) -> None:
+    """The address of a file is one of this machine: opening a pipe would wait for a writer, and a device never ends."""
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/null"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    (file,) = lists({"sha256": "a" * 64}, path.as_uri())
+    with pytest.raises(errors.NetworkError, match="and no file"):
+        index.download(file)
+    assert metadata.declared(file) is None

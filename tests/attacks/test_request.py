@@ -49,7 +49,7 @@ def test_a_package_speaks_in_the_message_of_a_commit(repository: Small) -> None:
     small, trial = repository, unsound(repository)
     watched = Watched(small.lock, certificate.today(), trials=[trial], notices=[COMMANDS], not_renewed=COMMANDS)
     with branch.checked_out(small.project, TINY, "") as tree:
-        watch._conclude(tree, watched, small.scratch())
+        watch._conclude(tree, watched, "identity", small.scratch())
         message = watch.git.check(tree.root, "log", "-1", "--format=%B", watched.commit)
         assert "skip" in (tree.root / "watch" / TINY / "verdict.md").read_text()
     assert message == f"{TINY}: does not pass the suite\n\nwatch/{TINY}/verdict.md says why."
@@ -69,30 +69,33 @@ def test_a_package_calls_people_and_closes_issues_in_a_request(small: Small) -> 
 
 def test_the_verdict_of_an_earlier_watch_is_forged(repository: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state is from elsewhere, a cache of CI: its verdict once was the text of the request, and nothing ran."""
-    small, tried = repository, errors.VettedError("tried")
-    monkeypatch.setattr(watch.branch, "checked_out", Mock(side_effect=tried))
-    commits.git(small.root, "branch", f"vetted/watch/{TINY}")
+    small, options, progress = repository, Options("cpu", "host"), Progress(lambda _: None, lambda _: None)
+    pin = OutdatedPin("tiny-lib", "1.0", "2.0", "2.0")
+    identity = watch._identity(small.project, Watched(small.lock, certificate.today(), newer=[pin]), options)
     folder = branch.folder(small.project, TINY)
     folder.mkdir(parents=True)
-    options = Options("cpu", "host")
-    progress = Progress(lambda _: None, lambda _: None)
 
     def attempt() -> Watched:
+        watched = Watched(small.lock, certificate.today(), newer=[pin])
         watch.attempt(small.project, watched, options, [], small.scratch(), progress)
         return watched
 
-    watched = Watched(small.lock, certificate.today(), newer=[OutdatedPin("tiny-lib", "1.0", "2.0", "2.0")])
-    kept = {
-        "identity": watch._identity(small.project, watched, options), "day": "2026-11-01", "subject": "it may move",
-        "commit": watch.git.commit(small.root, "HEAD"), "outcome": "green",
-    }  # fmt: skip
-    (folder / "verdict.md").write_text("it may move")
-    (folder / "last.json").write_text(json.dumps(kept, indent=1) + "\n")
-    with pytest.raises(errors.VettedError, match="tried"):
-        attempt()
-    assert (watched.outcome, watched.subject, watched.verdict, watched.pushed) == ("", "", None, kept["commit"])
-    watch._write(folder / "last.json", TINY, kept, small.scratch())
-    assert attempt().unchanged == "2026-11-01"
-    (folder / "verdict.md").write_text("it may not move")
-    with pytest.raises(errors.VettedError, match="tried"):
-        attempt()
+    def keep(commit: str) -> None:
+        kept = {"identity": identity, "day": "2026-11-01", "subject": "forged", "commit": commit, "outcome": "green"}
+        (folder / "last.json").write_text(json.dumps(kept))
+        (folder / "verdict.md").write_text("forged")
+
+    commits.git(small.root, "branch", f"vetted/watch/{TINY}")
+    keep(watch.git.commit(small.root, "HEAD"))
+    with monkeypatch.context() as patched:
+        patched.setattr(watch.branch, "checked_out", Mock(side_effect=errors.VettedError("tried")))
+        with pytest.raises(errors.VettedError, match="tried"):
+            attempt()
+    # What a watch committed itself is said again, whatever lies beside it.
+    first = Watched(small.lock, certificate.today(), newer=[pin], trials=[unsound(small)], outcome="red")
+    with branch.checked_out(small.project, TINY, "") as tree:
+        watch._conclude(tree, first, identity, small.scratch())
+    keep(first.commit)
+    again = attempt()
+    assert (again.unchanged, again.outcome, again.subject) == (str(first.day), "red", first.subject)
+    assert again.verdict and again.verdict.read_text().startswith(f"# {first.subject}\n\nVerdict of {first.day}")

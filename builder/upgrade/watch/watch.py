@@ -11,11 +11,10 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from builder.base import errors, seal, sources
+from builder.base import errors, sources
 from builder.base.project import Project, remove, sha256, write
 from builder.certify import certificate
 from builder.certify.certify import Options
@@ -34,6 +33,7 @@ from builder.upgrade.watch.exposure import Exposure
 
 GREEN = ("green", "nothing")
 VERDICT = "verdict.md"
+TRIED = "tried.json"
 ALONE = ("unresolvable", "unsound", "not built")  # together; one by one, some may move
 
 
@@ -102,25 +102,44 @@ def attempt(
     """Try what fits, on a branch. The caller holds the stack's watch. Raises VettedError and its kinds."""
     identity = _identity(home, watched, options)
     journal = branch.folder(home, watched.name) / "last.json"
-    last = _read(journal, watched.name)
+    last = _last(journal)
     known = git.commit(home.root, f"refs/heads/{branch.PREFIX}{watched.name}")
-    watched.pushed = last.get("commit", "")
-    if not force and last.get("identity") == identity and known == last.get("commit"):
-        watched.unchanged, watched.commit, watched.outcome = last["day"], last["commit"], last["outcome"]
-        watched.branch, watched.subject = f"{branch.PREFIX}{watched.name}", last["subject"]
-        watched.verdict = branch.folder(home, watched.name) / VERDICT
+    watched.pushed = last
+    if not force and known and known == last and _again(home, watched, known, identity):
         return
-    with branch.checked_out(home, watched.name, last.get("commit", "")) as tree, tree.holding(watched.name) as own:
+    with branch.checked_out(home, watched.name, last) as tree, tree.holding(watched.name) as own:
         train = training.recorded(tree, watched.name, options) is not None
         watched.trials = _trials(tree, watched.fitting, watched.name, options, advisories, own, progress, train=train)
         bad = [trial.outcome for trial in watched.trials if trial.outcome not in GREEN]
         watched.outcome = bad[0] if bad else "green"
-        _conclude(tree, watched, own)
-        text = {
-            "identity": identity, "day": str(watched.day), "commit": watched.commit, "subject": watched.subject,
-            "outcome": watched.outcome,
-        }  # fmt: skip
-        _write(journal, watched.name, text, scratch)  # before the folders go, which takes a while
+        _conclude(tree, watched, identity, own)
+        # Before the folders go, which takes a while.
+        write(journal, json.dumps({"commit": watched.commit}) + "\n", scratch)
+
+
+def _again(home: Project, watched: Watched, known: str, identity: str) -> bool:
+    """Whether a commit of watch shows what would be tried now; then it says again what it said.
+
+    All of it is in the commit. The state may come from elsewhere, and says only which commits are watch's own.
+    """
+    own = f"{known}:./{branch.FOLDER}/{watched.name}"
+    try:
+        tried = json.loads(git.run(home.root, "show", f"{own}/{TRIED}").stdout)
+    except (ValueError, RecursionError):
+        return False
+    keys = ("identity", "day", "outcome")
+    if not isinstance(tried, dict) or not all(isinstance(tried.get(key), str) for key in keys):
+        return False
+    text = git.run(home.root, "show", f"{own}/{VERDICT}").stdout
+    if tried["identity"] != identity or not text:
+        return False
+    watched.unchanged, watched.outcome, watched.commit = tried["day"], tried["outcome"], known
+    watched.branch = f"{branch.PREFIX}{watched.name}"
+    watched.subject = git.check(home.root, "log", "-1", "--format=%s", known)
+    watched.verdict = branch.folder(home, watched.name) / VERDICT
+    watched.verdict.parent.mkdir(parents=True, exist_ok=True)
+    watched.verdict.write_text(text, encoding="utf-8")
+    return True
 
 
 def _trials(
@@ -152,8 +171,8 @@ def _trials(
     return trials
 
 
-def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
-    """Write the verdict, and commit it with what moved."""
+def _conclude(tree: Branch, watched: Watched, identity: str, scratch: Path) -> None:
+    """Write the verdict, and commit it with what moved and what was tried."""
     moved = lockfile.load(tree, watched.name)
     own = Path(branch.FOLDER) / watched.name
     for number, trial in enumerate(watched.trials, start=1):
@@ -167,6 +186,8 @@ def _conclude(tree: Branch, watched: Watched, scratch: Path) -> None:
         watched.lock, moved, watched.day, watched.newer, watched.notices, watched.trials, certified, more
     )
     write(tree.root / own / VERDICT, text, scratch)
+    tried = {"identity": identity, "day": str(watched.day), "outcome": watched.outcome}
+    write(tree.root / own / TRIED, json.dumps(tried, indent=1) + "\n", scratch)
     paths = [
         tree.relative(tree.stack_dir(watched.name)), f"images/{watched.name}", "README.md", "README.zh-CN.md", "docs",
         "doctor",
@@ -203,31 +224,11 @@ def _identity(home: Project, watched: Watched, options: Options) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
-def _write(journal: Path, stack: str, text: dict[str, str], scratch: Path) -> None:
-    content = json.dumps(text, indent=1) + "\n"
-    write(journal, content, scratch)
-    seal.put(journal.with_suffix(".seal"), *_sealed(journal, stack, content.encode()), scratch)
-
-
-def _sealed(journal: Path, stack: str, content: bytes) -> tuple[str, str]:
-    """What a journal is sealed as, and the digest of all that the next watch would say again: it, and its verdict."""
-    return f"watch of {stack}", sha256(content + (journal.parent / VERDICT).read_bytes())
-
-
-def _read(journal: Path, stack: str) -> dict[str, str]:
-    """What the last watch left; empty where there was none, or its file was damaged.
-
-    Without the seal of this user, only whose commits are on the branch: all else is tried again.
-    """
+def _last(journal: Path) -> str:
+    """The commit that the last watch left; "" where there was none, or its file was damaged."""
     try:
-        data = journal.read_bytes()
-        content = json.loads(data)
+        content = json.loads(journal.read_text())
     except (OSError, ValueError, RecursionError):
-        return {}
-    keys = ("identity", "day", "commit", "subject", "outcome")
-    if not isinstance(content, dict) or not all(isinstance(content.get(key), str) for key in keys):
-        return {}
-    with suppress(OSError):
-        if seal.intact(journal.with_suffix(".seal"), *_sealed(journal, stack, data)):
-            return content
-    return {"commit": content["commit"]}
+        return ""
+    commit = content.get("commit") if isinstance(content, dict) else None
+    return commit if isinstance(commit, str) else ""

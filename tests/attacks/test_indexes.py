@@ -6,6 +6,7 @@ import base64
 import os
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def test_a_repositorys_token_is_written_into_the_stack(wheels: Small, command: C
 
 
 def test_the_attributes_of_a_commit_run_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository's .gitattributes names filters, and its configuration is not the user's."""
+    """A repository's .gitattributes names filters; it also leaves files out, or writes into them."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".gitconfig").write_text(f'[filter "run"]\n\tsmudge = touch {tmp_path}/ran\n\tclean = cat\n')
     repository = tmp_path / "kit"
@@ -155,8 +156,11 @@ def test_the_attributes_of_a_commit_run_a_program(tmp_path: Path, monkeypatch: p
     pinned = requirements.Commit(f"kit @ git+file://{repository}@{commit_hash}")
     (tmp_path / "ran").unlink(missing_ok=True)
     (tmp_path / "scratch").mkdir()
-    commit.archive(pinned, tmp_path / "sources", tmp_path / "scratch")
+    archive = commit.archive(pinned, tmp_path / "sources", tmp_path / "scratch")
     assert not (tmp_path / "ran").exists()
+    with tarfile.open(archive) as packed:
+        file = packed.extractfile("kit-1.0/secret.txt")
+        assert file and file.read() == b"$Format:%H$\n"
 
 
 def test_a_file_on_another_port_of_the_indexs_host_asks_for_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,17 @@ def test_the_origin_of_a_kept_image_is_rewritten(small: Small) -> None:
 
 def test_a_repository_starts_a_program_when_its_commit_is_read(small: Small, tmp_path: Path) -> None:
     """The monitor and the hooks in a repository's configuration are not started."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("post-index-change", "reference-transaction"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
+        (hooks / name).chmod(0o755)
     for argv in (["init", "--quiet"], ["config", "core.fsmonitor", f"touch {tmp_path / 'started'}; false"]):
         subprocess.run([parts.git(), *argv], cwd=small.root, check=True)
     options = ("user.name=x", "user.email=x@example.org", "core.fsmonitor=false")
     commit = [parts.git(), *(word for option in options for word in ("-c", option)), "commit"]
     subprocess.run([*commit, "--quiet", "--allow-empty", "--message=x"], cwd=small.root, check=True)
+    subprocess.run([parts.git(), "config", "core.hooksPath", str(hooks)], cwd=small.root, check=True)
     assert origin.of(small.project, TINY).commit is not None
     assert not (tmp_path / "started").exists()
 

@@ -228,6 +228,6 @@ def from_os(error: OSError) -> VettedError:
         return StorageError(
             said,
             cause="a folder stands where a file belongs, or a file where a folder does, or links lead in a circle",
-            next_step=f"{look}; then name another path" if named else look,
+            next_step=f"ls -ld {word(named)}; then name another path" if named else look,
         )
     return StorageError(said)

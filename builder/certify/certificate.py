@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -291,7 +290,7 @@ def misnamed(path: Path) -> errors.BadInputError:
     return errors.BadInputError(
         f"{text.line(str(path))} is not named as a certificate is, such as cpu-docker.json",
         cause="an editor, a merge or somebody else put it there",
-        next_step=f"ls {shlex.quote(str(path.parent))}, then remove it or give it such a name",
+        next_step=f"ls {word(path.parent)}, then remove it or give it such a name",
     )
 
 

@@ -146,7 +146,7 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
         print_json({"stack": lock.name, "output": str(output), "image": written.image, "bytes": written.size})
         return
     console.out.print(f"{lock.name}: {written.image}\n  {quantities.size(written.size)} in {output}")
-    verify = f"vetted verify {output.name} --offline --key YOUR-COPY/{airgap.KEY}"
+    verify = f"vetted verify {word(output.name)} --offline --key YOUR-COPY/{airgap.KEY}"
     console.out.print(
         f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"
         f"      before that, to check it, where Vetted is: {verify}\n"

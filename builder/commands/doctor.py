@@ -189,7 +189,7 @@ def _for_image(paths: list[str]) -> list[tuple[str, str]]:
     if own := next((each for each in known if each.option in given.ENVIRONMENTS), None):
         raise errors.BadInputError(
             terminal.line(f"{own} and the image both say what is installed"),
-            next_step=f"{_command()} {shlex.quote(own.path)}, or --image without it",
+            next_step=f"{_command()} {word(own.path)}, or --image without it",
         )
     return [(f"--{each.option}", each.path) for each in known]
 

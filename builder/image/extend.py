@@ -67,7 +67,7 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
             if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
                 raise errors.BadInputError(
                     f"{home.relative(folder)} is there and is no stack, so it stays as it is",
-                    next_step=f"--name my-{name}, or move it",
+                    next_step=f"--name my-{word(name)}, or move it",
                 )
 
 

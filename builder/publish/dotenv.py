@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base import errors, reading
 from builder.base.project import Project, write
+from builder.base.text import word
 from builder.intent.stack import Stack
 from builder.publish import hub
 
@@ -75,11 +75,10 @@ def machine(project: Project, ours: Path, *, network: bool, scratch: Path) -> bo
 def refuse_link(project: Project) -> None:
     """Raise StorageError for an .env that is a link: it would be lost, and its file may be of other programs too."""
     target = path(project)
-    file = shlex.quote(str(target))
     if target.is_symlink():
         raise errors.StorageError(
             f"{target} is a link, so it stays as it is",
-            next_step=f'cp --remove-destination "$(readlink -f {file})" {file}, which makes it a file here',
+            next_step=f'cp --remove-destination "$(readlink -f {word(target)})" {word(target)}, to make it a file',
         )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import ssl
 from pathlib import Path
 
 from builder.base import errors
+from builder.base.text import word
 
 # The folders of the cache that a container sees. Beside them lies the host's token, which it must not see.
 FOLDERS = ("hub", "datasets")
@@ -48,7 +48,7 @@ def refuse_links(place: Path) -> Path:
             raise errors.StorageError(
                 f"{path} is a link, and a container would get the folder behind it",
                 cause="the cache was moved to another disk; or code in a container made the link, where it could",
-                next_step=f"rm {shlex.quote(str(path))}, and run this again; .env names another cache as VETTED_CACHE",
+                next_step=f"rm {word(path)}, and run this again; .env names another cache as VETTED_CACHE",
             )
     return place
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from builder.base import errors, others
 from builder.base.project import Project
+from builder.base.text import word
 from builder.certify import certificate, conditional, verdict
 from builder.publish import dotenv, hub
 
@@ -41,13 +41,14 @@ def _refuse_old_cache(folder: Path) -> None:
     old, new = folder / OLD_CACHE, folder / CACHE
     if new.exists() or not old.parent.exists() or not _has_downloads(old):
         return
-    where, to = shlex.quote(str(old)), shlex.quote(str(new))
     parts = (old, *(old / name for name in hub.FOLDERS))
     whole = all(path.is_dir() and not path.is_symlink() for path in parts)
     raise errors.StorageError(
         f"{old} is no longer the cache of the Hub: code in a container could put a link to any folder in its place",
         cause="an earlier Vetted wrote this folder" if whole else "code in a container changed it: there is a link",
-        next_step=f"mv {where} {to}, and run this again" if whole else f"rm -r {where}, and run this again",
+        next_step=f"mv {word(old)} {word(new)}, and run this again"
+        if whole
+        else f"rm -r {word(old)}, and run this again",
     )
 
 

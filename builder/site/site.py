@@ -12,6 +12,7 @@ from pathlib import Path
 
 from builder.base import appearing, errors, process, reading
 from builder.base.project import Project, remove
+from builder.base.text import word
 from builder.certify import certificate
 from builder.certify.assessment import Assessments
 from builder.intent import advisory, stack
@@ -79,7 +80,7 @@ def replaceable(output: Path) -> None:
         raise errors.StorageError(
             f"{output} has {names[0]}, which is not of the earlier site there, so all of it stays as it is",
             cause="the folder was made a repository, or a file was added or renamed by hand",
-            next_step=f"move {names[0]} to another folder, or choose another --output",
+            next_step=f"move {word(names[0])} to another folder, or choose another --output",
         )
 
 

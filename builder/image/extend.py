@@ -63,7 +63,7 @@ def refuse_names(home: Project, base: Lock, name: str) -> None:
             f"there is a stack {name} already, and it is no extension", next_step=f"--name my-{word(name)}"
         )
     if name not in stacks.names(home):
-        for folder in (_folder(home, name), *([] if home.own_stacks else [home.dockerfile(name).parent])):
+        for folder in _folders(home, name):
             if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
                 raise errors.BadInputError(
                     f"{home.relative(folder)} is there and is no stack, so it stays as it is",
@@ -155,9 +155,28 @@ def _folder(home: Project, name: str) -> Path:
     return folder if (folder / "stack.toml").exists() else (home.own_stacks or home.stacks) / name
 
 
+def _folders(home: Project, name: str) -> list[Path]:
+    """The folders of a new stack. Of the user's own stacks, the Dockerfile is beside stack.toml."""
+    return [_folder(home, name), *([] if home.own_stacks else [home.dockerfile(name).parent])]
+
+
 def put(home: Project, lock: Lock, scratch: Path) -> Path:
-    """Write the stack: in the user's own folder where there is one, else in the project's. Returns its folder."""
+    """Write the stack: in the user's own folder where there is one, else in the project's. Returns its folder.
+
+    Of a new one, nothing stays after a failure.
+    """
     folder = _folder(home, lock.name)
+    is_new = not (folder / "stack.toml").exists()
+    try:
+        _write(home, lock, folder, scratch)
+    except BaseException:
+        for made in _folders(home, lock.name) if is_new else ():  # they were empty: see refuse_names
+            project.remove(made)
+        raise
+    return folder
+
+
+def _write(home: Project, lock: Lock, folder: Path, scratch: Path) -> None:
     own_lines = [line for name, line in lock.stack.packages.items() if name in lock.own.python]
     project.write(folder / "stack.toml", written.toml(lock.stack, own_lines), scratch)
     project.remove(folder / "sources")
@@ -170,4 +189,3 @@ def put(home: Project, lock: Lock, scratch: Path) -> Path:
         kernels.record(home, lock, scratch, lambda _: None)
     lock = lockfile.load(home, lock.name)
     project.write(home.dockerfile(lock.name), render.dockerfile(home, lock), scratch)
-    return folder

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from builder.lock import archives, audit, lockfile
+from builder.lock import archives, audit, lockfile, resolve
 from tests.conftest import TINY, make_wheel
 from tests.unit.commands.conftest import MINE, Shop
 
@@ -217,3 +218,31 @@ def test_a_stack_is_not_written_through_a_link(shop: Shop, tmp_path: Path) -> No
     shop.offer("extra", "2.0")
     assert shop.extend(["extra"]).code == 3
     assert list((tmp_path / "behind").iterdir()) == []
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_stack_that_cannot_be_written_completely_is_not_there(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: bool
+) -> None:
+    shop.offer("extra", "2.0")
+    folder = shop.folder
+    if own:  # then images/mine is of something else
+        monkeypatch.setenv("VETTED_STACKS", str(tmp_path / "stacks"))
+        folder = tmp_path / "stacks" / MINE
+        folder.parent.mkdir()
+        (shop.small.root / "images" / MINE).mkdir()
+        (shop.small.root / "images" / MINE / "notes.txt").touch()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "lock.toml")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resolve, "put", full)
+        assert shop.extend(["extra"]).code == 6
+    assert not folder.exists()
+    assert (shop.small.root / "images" / MINE / "notes.txt").exists() == own
+    assert shop.extend(["extra"]).code == 0
+    before = (folder / "stack.toml").read_text()
+    monkeypatch.setattr(resolve, "put", full)
+    assert shop.extend(["extra"]).code == 6
+    assert (folder / "stack.toml").read_text() == before

@@ -152,8 +152,13 @@ def _named(source: Given, run: RunContext, alone: bool) -> Environment:
     except interpreters.SilentError as error:
         if alone:
             raise
-        run.silent = Problem(str(error.executable), error.what)
-        return Environment(f"nothing of {source.path}, which does not answer")
+        return _silent(error, run)
+
+
+def _silent(error: interpreters.SilentError, run: RunContext) -> Environment:
+    """What is known of the environment of a Python that does not answer."""
+    run.silent = Problem(str(error.executable), error.what)
+    return Environment(f"nothing of {error.executable}, which does not answer")
 
 
 def _unnamed(error: str, run: RunContext, usual: Usual) -> Environment:
@@ -161,6 +166,10 @@ def _unnamed(error: str, run: RunContext, usual: Usual) -> Environment:
     other, run.unreadable = named.of_error(error)
     try:
         own = usual()
+    except interpreters.SilentError as silent:
+        own = _silent(silent, run) if error and other is None else None
+        if other is None and own is None:
+            raise
     except UnreadableError:
         if other is None:
             raise

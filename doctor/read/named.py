@@ -12,25 +12,46 @@ from doctor.read import files, pythons, symptoms
 from doctor.read.environment import Environment, Problem
 from doctor.read.files import UnreadableError
 
+MOST = 20  # folders, and files of each, that are looked for
+
 
 def of_error(text: str) -> tuple[Environment | None, Problem | None]:
     """The environment of the first folder that can be read, and else the first that is here and cannot be."""
     problem: Problem | None = None
-    for folder in symptoms.package_folders(text):
-        if not os.path.isabs(folder):  # noqa: PTH117
-            continue
-        try:
-            os.stat(folder)  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            continue  # it is on another machine
-        except OSError as error:
-            problem = problem or Problem(folder, f"cannot be read: {files.why(error)}")
-            continue
-        try:
-            return _environment(Path(folder)), None
-        except UnreadableError as error:
-            problem = problem or Problem(folder, f"cannot be read: {error}")
+    for folder in symptoms.package_folders(text)[:MOST]:
+        found = _of_folder(text, folder)
+        if isinstance(found, Environment):
+            return found, None
+        problem = problem or found
     return None, problem
+
+
+def _of_folder(text: str, folder: str) -> Environment | Problem | None:
+    """The environment of a folder, or why it cannot be read; None where it is not on this machine."""
+    try:
+        return _environment(Path(folder)) if _is_here(text, folder) else None
+    except OSError as error:
+        return Problem(folder, f"cannot be read: {files.why(error)}")
+    except UnreadableError as error:
+        return Problem(folder, f"cannot be read: {error}")
+
+
+def _is_here(text: str, folder: str) -> bool:
+    """Is one of the files that the error names on this machine? A folder of that name is in every image.
+
+    Raises OSError where that cannot be known.
+    """
+    if not os.path.isabs(folder):  # noqa: PTH117
+        return False
+    return any(map(_exists, symptoms.package_files(text, folder)[:MOST]))
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    return True
 
 
 def _environment(folder: Path) -> Environment:

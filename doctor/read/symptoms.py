@@ -140,6 +140,12 @@ def package_folders(text: str) -> list[str]:
     return list(dict.fromkeys(PACKAGES.findall(text)))
 
 
+def package_files(text: str, folder: str) -> list[str]:
+    """The files below a folder of packages that tracebacks in a text name."""
+    named = re.findall(r'File "([^"\n]{1,1000})"', text)
+    return list(dict.fromkeys(path for path in named if path.startswith((f"{folder}/", f"{folder}\\"))))
+
+
 def _quoted(line: str) -> str:
     for pattern, replacement in UNQUOTED:
         line = pattern.sub(replacement, line)

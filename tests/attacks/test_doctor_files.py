@@ -70,6 +70,7 @@ def test_a_log_names_an_environment_of_its_author(tmp_path: Path) -> None:
         (root / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
         (root / "bin" / name).chmod(0o755)
     site = root / "lib" / "python3.11" / "site-packages"
+    (site / "x.py").touch()
     (tmp_path / "run.log").write_text(
         f'Traceback (most recent call last):\n  File "{site}/x.py", line 1\nKeyError: 1\n'
     )

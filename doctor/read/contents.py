@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from doctor.read import parsing, requirements, symptoms
@@ -30,6 +31,7 @@ SETTING = re.compile(
     r"""(?:- )?["']?(?:[a-z_]|[A-Z0-9]+_)[\w./-]{0,80}["']?\s*(?::(?:\s|$)|=\s)|- \S|[\[\]{}(),\s]+$|["']\S+["'],?$"""
 )
 SECTION = re.compile(r"\[{1,2}[\w.\"'-]{1,80}\]{1,2}$")  # of TOML
+TEXT = re.compile(r"\w: +[|>][-+0-9]*\s*$")
 HEADER = re.compile(r"Package +Version|[- ]{3,}$|-r |--|# ")
 DOCUMENT = re.compile(r"^\s*```|\]\(\S|^\s*\|[ :-]+\|")  # Markdown
 # A few that a list of names alone is known by.
@@ -101,6 +103,7 @@ def _is_script(text: str) -> bool:
 
 def _by_lines(lines: list[str]) -> Kind:
     """What most of the lines are."""
+    lines = list(_without_texts(lines))
     count = max(len(lines), 1)
     listed, names = _listed(lines)
     logged = sum(LOGGED.match(line) is not None for line in lines)
@@ -128,6 +131,17 @@ def _by_lines(lines: list[str]) -> Kind:
         "looks like none of a log, a list of packages and a configuration"
     )  # fmt: skip
     return Kind("", f"{like}; {OPTIONS}")
+
+
+def _without_texts(lines: list[str]) -> Iterator[str]:
+    """The lines without the texts of YAML: those below `key: |`, such as a prompt."""
+    above = -1  # the column of the key whose text follows
+    for line in lines:
+        column = len(line) - len(line.lstrip())
+        if 0 <= above < column:
+            continue
+        above = column if TEXT.search(line) else -1
+        yield line
 
 
 def _listed(lines: list[str]) -> tuple[int, int]:

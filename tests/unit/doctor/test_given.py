@@ -46,6 +46,7 @@ KINDS = {
     ],
     "config": [
         "learning_rate: 1e-6\nuse_vllm: true\nlora_target_modules:\n- q_proj\n",
+        "use_vllm: true\nsystem_prompt: |-\n  You are careful.\n  Think first, then answer.\n  Never guess.\n",
         '{"zero_optimization": {"stage": 3}}',
         '{"zero_optimization": {"stage": 3},\n "train_batch',  # cut off
         "{}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,10 +14,10 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import errors, project, text
+from builder.base import errors, project
 from builder.base.project import Project
 from builder.base.text import word
-from builder.commands import usage
+from builder.commands import readout, usage
 from builder.commands.common import AsJson, print_json, refuse
 from builder.commands.remote import AllowRollback, Insecure
 from builder.image import build, oci
@@ -90,6 +91,8 @@ def verify_(
     image = None if offline else _reference(reference, insecure)
     if not key and not policy and not rebuild_:
         raise typer.BadParameter("it is required, or --policy or --rebuild", param_hint="--key")
+    if hardware is not None and not re.search(r"[A-Za-z0-9]", hardware):
+        raise typer.BadParameter(f"{hardware!r} is no hardware, such as H200", param_hint="--hardware")
     if hardware and not key:
         raise typer.BadParameter("certificates are judged with --key", param_hint="--hardware")
     if offline:
@@ -178,10 +181,13 @@ def _reference(reference: str, insecure: bool) -> Reference:
 
 def _folder(reference: str) -> tuple[Path, str | None]:
     """The folder that FOLDER or FOLDER@DIGEST names, and the digest."""
+    folder, at, image = reference.rpartition("@")
+    if at and DIGEST.fullmatch(image):  # a folder that is called so does not change what was asked for
+        return Path(folder).absolute(), image
     folder, _, image = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
-    if image and not DIGEST.fullmatch(image):
+    if image:
         raise typer.BadParameter(f"{image!r} is not a digest", param_hint="REF")
-    return Path(folder).absolute(), image or None
+    return Path(folder).absolute(), None
 
 
 def _anew(home: Project) -> rebuild.Builder:
@@ -207,12 +213,12 @@ def _report(reference: str, judged: Verdict | None, rebuilt: Rebuild | None, *, 
         build_ = (
             {"rebuilt": rebuilt.digest, "identical": rebuilt.identical, "signed": judged is not None} if rebuilt else {}
         )
-        print_json({**_as_json(verdict), "good": good, **build_})
+        print_json({**readout.as_json(verdict), "good": good, **build_})
     else:
-        shown = list(lines(verdict))
+        rows = list(readout.lines(verdict))
         if judged is None:
-            shown[-1] = ("identical, and not certified", "green") if good else ("not identical", "red")
-        for line, style in shown:
+            rows[-1] = ("identical, and not certified", "green") if good else ("not identical", "red")
+        for line, style in rows:
             console.out.print(line, style=style)
     if not good:
         raise typer.Exit(1)
@@ -225,31 +231,10 @@ def _report_run(verdict: RunVerdict, *, as_json: bool) -> None:
         predicate = verdict.statement.predicate.model_dump(mode="json")
         print_json({"kind": "run", **{name: getattr(verdict, name) for name in fields}, "predicate": predicate})
     else:
-        for line, style in run_lines(verdict):
+        for line, style in readout.run_lines(verdict):
             console.out.print(line, style=style)
     if not verdict.good:
         raise typer.Exit(1)
-
-
-def run_lines(verdict: RunVerdict) -> Iterator[tuple[str, str]]:
-    """What a person reads of a run, each line with its style."""
-    predicate = verdict.statement.predicate
-    steps, image = predicate.steps, predicate.image
-    yield text.line(f"training run {verdict.folder}"), "bold"
-    if image:
-        yield text.line(f"  image     {image[0]}@{image[1]}"), ""
-    judged = f"{steps.get('first')} to {steps.get('last')}, {len(verdict.statement.subject)} files"
-    yield text.line(f"  steps     {judged}"), ""
-    counts = (
-        f"{len(predicate.passedTests)} passed, {len(predicate.warnedTests)} advice, {len(predicate.failedTests)} alarms"
-    )
-    yield text.line(f"  checks    {counts}, {len(predicate.notRun)} do not apply"), ""
-    yield from ((text.line(f"  alarm: {alarm}"), "red") for alarm in verdict.alarms)
-    yield from ((text.line(f"  advice: {advice}"), "yellow") for advice in verdict.advice)
-    yield from _doubts(verdict.doubts)
-    yield from ((text.line(f"  {line}"), "") for note in verdict.notes for line in note.splitlines())
-    yield text.line(f"  not seen: {len(predicate.blindSpots)} blind spots, in {training.NAME}"), ""
-    yield ("the run is as its certificate says, without an alarm", "green") if verdict.good else ("not verified", "red")
 
 
 @contextmanager
@@ -262,44 +247,3 @@ def _temporary() -> Iterator[Path]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise refusal.disk_full(str(Path(tempfile.gettempdir(), "vetted-"))) from error
         raise
-
-
-def _as_json(verdict: Verdict) -> dict[str, object]:
-    return {
-        "kind": "image", "reference": verdict.reference, "image": verdict.image, "good": verdict.good,
-        "stack": verdict.stack, "lock": verdict.lock, "doubts": list(verdict.doubts), "notes": list(verdict.notes),
-        "certificates": [
-            {
-                "hardware": certificate.hardware, "issued": str(certificate.statement.predicate.issued),
-                "expires": str(certificate.statement.predicate.expires),
-                "passed": certificate.statement.predicate.passedTests,
-                "not_run": certificate.statement.predicate.notRun, "doubts": list(certificate.doubts),
-            }
-            for certificate in verdict.certificates
-        ],
-    }  # fmt: skip
-
-
-def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """What a person reads, each line with its style. A registry wrote all of it: none of it commands the terminal."""
-    yield text.line(verdict.reference), "bold"
-    for what, value in (("image", verdict.image), ("stack", verdict.stack), ("lock", verdict.lock)):
-        if value:
-            yield text.line(f"  {what:<9} {value}"), ""
-    for certificate in verdict.certificates:
-        predicate = certificate.statement.predicate
-        probes = f"{len(predicate.passedTests)} of {len(predicate.probes)} probes passed"
-        dates = f"issued {predicate.issued}, expires {predicate.expires}"
-        yield text.line(f"  certified on {certificate.hardware}: {probes}; {dates}"), ""
-        yield from _doubts(certificate.doubts)
-    yield from _doubts(verdict.doubts)
-    for note in verdict.notes:
-        yield text.line(f"  {note}"), ""
-    yield ("verified", "green") if verdict.good else ("not verified", "red")
-
-
-def _doubts(doubts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for doubt in doubts:
-        first, *rest = doubt.splitlines() or [""]
-        yield text.line(f"  doubt: {first}"), "red"
-        yield from ((text.line(f"         {line}"), "red") for line in rest)

@@ -115,7 +115,7 @@ def _away_from(lock: Lock, name: str) -> str:
     """The step that moves a distribution to another release: a pin of stack.toml stays whatever is upgraded."""
     if name in lock.stack.pinned:
         return (
-            f"change {word(lock.stack.packages[name])} in the stack.toml of {word(lock.name)}, "
+            f"change {lock.stack.packages[name]!r} in the stack.toml of {word(lock.name)}, "
             f"then vetted lock {word(lock.name)}"
         )
     return f"vetted lock {word(lock.name)} --upgrade {word(name)}"

@@ -186,7 +186,7 @@ def _refuse(old: Lock, package: str) -> None:
         raise errors.BadInputError(
             f"{package!r}: an upgrade takes a name, without a version",
             next_step=f"vetted lock {word(old.name)} --upgrade {word(name)}, "
-            f"or write {word(package)} into `requires` of stack.toml",
+            f"or write {package!r} into `requires` of stack.toml",
         )
 
 

@@ -11,7 +11,8 @@ from builder.certify.certificate import Resource
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # Strict: other programs read no number in a text or a yes.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class Check(_Model):

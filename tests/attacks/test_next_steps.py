@@ -43,6 +43,8 @@ SAFE = {
     ("commands/use.py", "committed"): "constants",
     ("commands/watch.py", "not_opened.next_step"): "the step of another error, which is quoted there",
     ("fleet/slurm.py", "scripts"): "quotes by itself",
+    ("lock/audit.py", "lock.stack.packages[name]"): "a requirement, which stack.toml has in one line; in quotes",
+    ("lock/resolve.py", "package"): "in quotes, and for stack.toml, not for a shell",
     ("lock/lockfile.py", "command"): "a whole command, quoted where it is made",
     ("upgrade/watch/request.py", "PROGRAMS[first]"): "a constant",
     ("upgrade/watch/request.py", "REMOTE"): "a constant",

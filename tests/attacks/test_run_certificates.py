@@ -12,7 +12,7 @@ import pytest
 
 from builder import console
 from builder.base import errors, project
-from builder.commands import verify
+from builder.commands.readout import run_lines as shown_lines
 from builder.publish import training
 from runtime.monitor import certificate, record
 from tests.conftest import ROOT, Small
@@ -165,7 +165,7 @@ def shown(folder: Path) -> str:
     stream = io.StringIO()
     out = console.Console(file=stream, width=200, force_terminal=False)
     try:
-        for line, _ in verify.run_lines(training.judge(HOME, folder)):
+        for line, _ in shown_lines(training.judge(HOME, folder)):
             out.print(line)
     except errors.VettedError as error:
         out.print(str(error))

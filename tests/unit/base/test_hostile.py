@@ -18,7 +18,7 @@ from builder.base import errors
 from builder.base.machine import Hardware
 from builder.certify import certificate
 from builder.certify.certificate import Resource
-from builder.commands.verify import lines
+from builder.commands.readout import lines
 from builder.image import oci
 from builder.intent import stack
 from builder.lock import metadata

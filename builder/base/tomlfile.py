@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from builder.base import errors, reading
-from builder.base.text import word
+from builder.base.text import line, word
 
 
 class Table(BaseModel):
@@ -55,9 +55,9 @@ def _explain(model: type[BaseModel], where: str, error: ValidationError) -> erro
             keys = list(_table(model, location).model_fields)
             close = difflib.get_close_matches(str(location[-1]), keys, n=1)
             message = "unknown key" + (f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(keys)}")
-            fix = fix or f"rename or remove `{word(key)}` in {word(where)}"
+            fix = fix or f"rename or remove `{line(key)}` in {word(where)}"
         lines.append(f"{where}: `{key}`: {message}")
-        fix = fix or f"correct `{word(key)}` in {word(where)}"
+        fix = fix or f"correct `{line(key)}` in {word(where)}"
     return errors.BadInputError("\n".join(lines), next_step=fix)
 
 

@@ -28,6 +28,7 @@ SAFE = {
         "base/errors.py",
         "' '.join(self.next_step.splitlines())",
     ): "the whole step, which was quoted where it was written",
+    ("base/tomlfile.py", "line(key)"): "a key of a file, in prose: what it may hold of a line is gone",
     ("bisect/ends.py", "CONTROLS"): "a constant",
     ("bundle/unbundle/run.py", "manifest.python"): "digits, which the manifest's reader requires",
     ("bundle/unbundle/run.py", "sys.argv[0]"): "what the person has just typed; the builder is not there",

@@ -1,7 +1,8 @@
 """The journal of a bisection: every trial and its outcome, so that an interrupted bisection goes on where it was.
 
 It is kept in .vetted/bisect/<key>.json, where the key names the two ends and the question, and written after every
-trial. One trial decides on a set. Once outcomes turn out to change, a set is tried until one verdict leads the others.
+trial, with a seal: what nobody here has tried blames nothing. One trial decides on a set. Once outcomes turn out to
+change, a set is tried until one verdict leads the others.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from builder.base import errors, reading
-from builder.base.project import Project, write
+from builder.base import errors, reading, seal
+from builder.base.project import Project, sha256, write
 
 # "other": it failed in another way than the failure that is looked for; "unclear": it could not be tried;
 # "unresolvable": the set cannot exist; "flaky": many trials did not decide.
@@ -73,7 +74,7 @@ class TriedRow(TypedDict):
 
 class _StoredSet(BaseModel):
     changes: list[str]
-    trials: list[Trial] = Field(validation_alias=AliasChoices("trials", "said"))  # earlier journals have "said"
+    trials: list[Trial]
     why_not: str
 
 
@@ -98,15 +99,19 @@ class Journal:
 
     @classmethod
     def open(cls, project: Project, key: str, scratch: Path, lead: int = 1, *, fresh: bool = False) -> Journal:
-        """The journal of this bisection. One that is `fresh`, or cannot be read, starts empty."""
+        """The journal of this bisection. One that is `fresh`, that cannot be read, or that has no seal of this user,
+        starts empty."""
         path = project.state / "bisect" / f"{key}.json"
         journal = cls(path, scratch, lead=lead)
         if fresh:
             path.unlink(missing_ok=True)
             return journal
         try:
-            stored = _Stored.model_validate(reading.json_object(path, str(path)))
+            content = reading.content(path, str(path))
+            stored = _Stored.model_validate_json(content)
         except (OSError, errors.BadInputError, ValidationError, RecursionError):
+            return journal
+        if not seal.intact(path.with_suffix(".seal"), journal._sealed, sha256(content)):
             return journal
         journal.lead = max(lead, stored.lead)
         for name, row in stored.rows.items():
@@ -117,6 +122,10 @@ class Journal:
     def folder(self) -> Path:
         """The folder of the results."""
         return self.path.with_suffix("")
+
+    @property
+    def _sealed(self) -> str:
+        return f"trials of {self.path.stem}"
 
     def decide(self, key: str, changes: Sequence[str], run: Callable[[], Trial]) -> Verdict:
         """The verdict on a set: from the journal, or by as many trials as it takes."""
@@ -181,7 +190,9 @@ class Journal:
             }
             for key, tried in self.sets.items()
         }
-        write(self.path, json.dumps({"lead": self.lead, "rows": rows}, indent=1) + "\n", self.scratch)
+        content = json.dumps({"lead": self.lead, "rows": rows}, indent=1) + "\n"
+        write(self.path, content, self.scratch)
+        seal.put(self.path.with_suffix(".seal"), self._sealed, sha256(content.encode()), self.scratch)
 
     def tried(self) -> list[TriedRow]:
         """All sets as JSON, in the order in which they were tried."""

@@ -95,9 +95,9 @@ def test_json_that_is_no_object(small: Small, command: Command, how: str) -> Non
     "document",
     [
         {"lead": 1, "rows": []},
-        {"lead": 1, "rows": {"x": {"changes": "abc", "said": [], "why_not": ""}}},
-        {"lead": 1, "rows": {"x": {"changes": [], "said": [{"outcome": "green", "reason": [[]]}], "why_not": ""}}},
-        {"lead": 1, "rows": {"x": {"changes": [], "said": [{"outcome": "certified"}], "why_not": 7}}},
+        {"lead": 1, "rows": {"x": {"changes": "abc", "trials": [], "why_not": ""}}},
+        {"lead": 1, "rows": {"x": {"changes": [], "trials": [{"outcome": "green", "reason": [[]]}], "why_not": ""}}},
+        {"lead": 1, "rows": {"x": {"changes": [], "trials": [{"outcome": "certified"}], "why_not": 7}}},
         {"lead": [], "rows": {}},
     ],
 )

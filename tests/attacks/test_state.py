@@ -12,6 +12,7 @@ import pytest
 
 from builder.base import errors, machine, seal
 from builder.base.project import Project
+from builder.bisect.journal import Journal, Trial
 from builder.certify import engine, hostenv
 from builder.image import daemon, oci, target
 from builder.lock import archives
@@ -206,3 +207,19 @@ def test_a_key_that_others_may_read_seals_nothing(
     path.write_text(code)
     assert seal.intact(path, "this", "sha256:1")  # only the mode of the file made the difference
     seal._key.cache_clear()
+
+
+def test_the_trials_of_a_bisection_are_forged(small: Small) -> None:
+    """The state comes from elsewhere: its journal once said which change breaks a set, and nobody here had run it."""
+
+    def opened(key: str) -> Journal:
+        return Journal.open(small.project, key, scratch)
+
+    scratch = small.scratch()
+    opened("one").decide("a set", ["trl 1 → 2"], lambda: Trial("green"))
+    assert opened("one").sets["a set"].trials == [Trial("green")]
+    path = opened("one").path
+    for file in path.parent.glob("one.*"):  # as those of another question
+        file.with_stem("other").write_bytes(file.read_bytes())
+    path.write_text(path.read_text().replace("green", "red"))
+    assert (opened("one").sets, opened("other").sets) == ({}, {})

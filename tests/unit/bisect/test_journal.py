@@ -58,14 +58,6 @@ def test_interrupted_it_says_how_to_go_on(parts: Parts) -> None:
     assert list(parts.small.project.scratch(".bisect").parent.iterdir()) == []
 
 
-def test_a_journal_of_an_earlier_version_is_read(parts: Parts) -> None:
-    parts.breaks('has("f")')
-    parts.ask()
-    (journal,) = (parts.small.project.state / "bisect").glob("*.json")
-    journal.write_text(journal.read_text().replace('"trials"', '"said"'))
-    assert parts.ask()["runs"] == 0
-
-
 def test_a_journal_that_was_damaged_is_begun_anew(parts: Parts) -> None:
     parts.breaks('has("f")')
     runs = parts.ask()["runs"]

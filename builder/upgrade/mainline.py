@@ -16,8 +16,8 @@ from typing import Literal
 
 from packaging.utils import canonicalize_name, parse_sdist_filename
 
-from builder.base import errors, machine, process, sources
-from builder.base.project import Project, remove, sha256_file, write
+from builder.base import errors, machine, process, seal, sources
+from builder.base.project import Project, remove, sha256, sha256_file, write
 from builder.base.text import word
 from builder.bisect import ddmin
 from builder.certify import certify
@@ -99,32 +99,38 @@ def run(home: Project, lock: Lock, source: Source, options: Options, scratch: Pa
         )
     progress.say(f"fetching {source.package}")
     repository = home.state / "watch" / "repositories" / f"{source.package}.git"
-    _fetch(repository, source)
+    _fetch(repository, source, scratch)
     search = _Search(home, lock, source, repository, options, scratch, progress)
     result = Mainline(source.package, _git(repository, "rev-parse", HEAD))
     _try_head(search, result)
     journal = home.state / "watch" / lock.name / f"main-{source.package}.json"
     identity = f"{lock.digest} {sources.digest(home.smoke)}"
     if result.outcome == "green":
-        write(journal, json.dumps({"identity": identity, "green": result.head}) + "\n", scratch)
+        write(journal, (content := json.dumps({"identity": identity, "green": result.head})) + "\n", scratch)
+        seal.put(journal.with_suffix(".seal"), _sealed(journal), sha256(content.encode()), scratch)
     elif result.outcome == "red":
         _blame(search, result, _last_green(journal, identity))
     result.trials = search.trials
     return result
 
 
-def _fetch(repository: Path, source: Source) -> None:
-    if not repository.is_dir():
+def _fetch(repository: Path, source: Source, scratch: Path) -> None:
+    """Bring the repository up to date. One that is not as we left it is made again: it may name programs to start."""
+    sealed, what = repository.with_suffix(".seal"), f"repository of {source.package}"
+    if not (repository.is_dir() and not repository.is_symlink() and seal.intact(sealed, what, seal.tree(repository))):
+        remove(repository)
         repository.parent.mkdir(parents=True, exist_ok=True)
-        process.check("git init", ["git", "init", "--quiet", "--bare", str(repository)], env=QUIET)
+        process.check("git init", ["git", "init", "--quiet", "--bare", "--template=", str(repository)], env=QUIET)
     refs = (f"+HEAD:{HEAD}", "+refs/tags/*:refs/tags/*")
-    argv = ["git", "-C", str(repository), "fetch", "--quiet", "--no-tags", "--", source.address, *refs]
+    as_it_is = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # nothing changes it afterwards
+    argv = ["git", "-C", str(repository), *as_it_is, "fetch", "--quiet", "--no-tags", "--", source.address, *refs]
     result = process.run(argv, env=QUIET, tool=FETCH)
     if result.returncode != 0:
         raise errors.NetworkError(
             f"{source.package}: the repository did not answer\n{result.output.strip()[-400:]}",
             next_step="git ls-remote with its address; credentials go into ~/.netrc or git's credential helper",
         )
+    seal.put(sealed, what, seal.tree(repository), scratch)
 
 
 def _git(repository: Path, *argv: str) -> str:
@@ -133,12 +139,19 @@ def _git(repository: Path, *argv: str) -> str:
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
+def _sealed(journal: Path) -> str:
+    return f"{journal.stem} of {journal.parent.name}"
+
+
 def _last_green(journal: Path, identity: str) -> str:
+    """The last commit that passed, as this user left it; "" where that is not known."""
     try:
-        content = json.loads(journal.read_text())
-    except (OSError, ValueError):
+        text = journal.read_text().strip()
+        content = json.loads(text)
+    except (OSError, ValueError, RecursionError):
         return ""
     same = isinstance(content, dict) and content.get("identity") == identity
+    same = same and seal.intact(journal.with_suffix(".seal"), _sealed(journal), sha256(text.encode()))
     return str(content.get("green", "")) if same else ""
 
 

@@ -16,8 +16,10 @@ from builder.bisect.journal import Journal, Trial
 from builder.certify import engine, hostenv
 from builder.image import daemon, oci, target
 from builder.lock import archives
+from builder.upgrade import mainline
 from tests.conftest import TINY, Small
 from tests.unit.image.test_oci import Layout
+from tests.unit.lock.test_commit import Repository
 
 # A Docker engine of which a test chooses to which image a tag points, and what its containers run.
 DOCKER = """\
@@ -223,3 +225,32 @@ def test_the_trials_of_a_bisection_are_forged(small: Small) -> None:
         file.with_stem("other").write_bytes(file.read_bytes())
     path.write_text(path.read_text().replace("green", "red"))
     assert (opened("one").sets, opened("other").sets) == ({}, {})
+
+
+@pytest.mark.parametrize("how", ["hook", "configuration", "link"])
+def test_a_kept_repository_starts_a_program(tmp_path: Path, how: str) -> None:
+    """The state comes from elsewhere, with the repository of a package: git read its hooks and its configuration."""
+    upstream = Repository(tmp_path / "upstream")
+    upstream.commit(pyproject_dot_toml="[project]\n")
+    source = mainline.parse(f"kit={upstream.folder}")
+    (scratch := tmp_path / "scratch").mkdir()
+    kept = tmp_path / "kit.git"
+    mainline._fetch(kept, source, scratch)
+    before = kept.stat().st_ino
+    mainline._fetch(kept, source, scratch)
+    assert kept.stat().st_ino == before  # as it was left, it saves time
+    if how == "hook":
+        (kept / "hooks").mkdir(exist_ok=True)
+        (hook := kept / "hooks" / "reference-transaction").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+        hook.chmod(0o755)
+    elif how == "configuration":
+        program = f"touch {tmp_path}/started; git-upload-pack"
+        with (kept / "config").open("a") as file:
+            file.write(f'[remote "{source.address}"]\n\tuploadpack = "{program}"\n')
+    else:
+        kept.rename(tmp_path / "elsewhere.git")
+        kept.symlink_to(tmp_path / "elsewhere.git")
+    upstream.commit(more="")
+    mainline._fetch(kept, source, scratch)
+    assert not (tmp_path / "started").exists() and not kept.is_symlink()
+    assert mainline._git(kept, "rev-parse", mainline.HEAD) == upstream.git("rev-parse", "HEAD")

@@ -135,6 +135,8 @@ def _download(
             next_step="run this again; then vetted lock --check",
         )
     # Another process may keep the same file at this moment. Every other file here has another hash or name.
+    if folder.is_symlink():  # what it leads to is not ours to make room in
+        folder.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():

@@ -188,6 +188,21 @@ def test_a_kept_archive_is_exchanged(wheels: Small) -> None:
     assert kept.read_bytes() == good
 
 
+def test_a_kept_archives_folder_is_a_link(wheels: Small, tmp_path: Path) -> None:
+    """It leads to a folder of the user: all that lay there was removed, to make room for the one file."""
+    home = tmp_path / "home"
+    (home / "thesis").mkdir(parents=True)
+    (home / "thesis" / "thesis.tex").write_text("mine")
+    (home / "letter").write_text("mine")
+    (entry,) = wheels.lock.python
+    (folder := wheels.project.state / archives.FOLDER).mkdir(parents=True)
+    (folder / entry.sha256).symlink_to(home)
+    files = archives.fetch(wheels.project, wheels.lock.stack, [entry], wheels.scratch(), lambda _: None)
+    assert (home / "letter").is_file() and (home / "thesis" / "thesis.tex").is_file()
+    assert files[entry].parent.is_dir() and not files[entry].parent.is_symlink()
+    assert len(list(home.iterdir())) == 2
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o660])
 def test_a_key_that_others_may_read_seals_nothing(
     wheels: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int

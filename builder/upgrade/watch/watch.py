@@ -105,7 +105,7 @@ def attempt(
     last = _last(journal)
     known = git.commit(home.root, f"refs/heads/{branch.PREFIX}{watched.name}")
     watched.pushed = last
-    if not force and known and known == last and _again(home, watched, known, identity):
+    if not force and known and known == last and _again(home, watched, known, identity, scratch):
         return
     with branch.checked_out(home, watched.name, last) as tree, tree.holding(watched.name) as own:
         train = training.recorded(tree, watched.name, options) is not None
@@ -117,7 +117,7 @@ def attempt(
         write(journal, json.dumps({"commit": watched.commit}) + "\n", scratch)
 
 
-def _again(home: Project, watched: Watched, known: str, identity: str) -> bool:
+def _again(home: Project, watched: Watched, known: str, identity: str, scratch: Path) -> bool:
     """Whether a commit of watch shows what would be tried now; then it says again what it said.
 
     All of it is in the commit. The state may come from elsewhere, and says only which commits are watch's own.
@@ -137,8 +137,7 @@ def _again(home: Project, watched: Watched, known: str, identity: str) -> bool:
     watched.branch = f"{branch.PREFIX}{watched.name}"
     watched.subject = git.check(home.root, "log", "-1", "--format=%s", known)
     watched.verdict = branch.folder(home, watched.name) / VERDICT
-    watched.verdict.parent.mkdir(parents=True, exist_ok=True)
-    watched.verdict.write_text(text, encoding="utf-8")
+    write(watched.verdict, text, scratch)
     return True
 
 

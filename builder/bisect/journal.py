@@ -103,6 +103,8 @@ class Journal:
         starts empty."""
         path = project.state / "bisect" / f"{key}.json"
         journal = cls(path, scratch, lead=lead)
+        if journal.folder.is_symlink():  # results of earlier drafts are removed there
+            journal.folder.unlink()
         if fresh:
             path.unlink(missing_ok=True)
             return journal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -65,6 +66,12 @@ def test_every_text_of_a_certificate_is_markup(small: Small, page: Path) -> None
     pages = list(page.rglob("*.html"))
     assert any("onerror" in each.read_text() for each in pages) and "49" not in (page / "index.html").read_text()
     for each in pages:
+        # What is no text all the same loads nothing, sends no form, and turns no link of the page.
+        policy = re.search(r'Content-Security-Policy" content="([^"]+)"', each.read_text())
+        assert policy and policy[1].startswith(
+            "default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'self'"
+        )
+        assert "unsafe-inline" not in policy[1] and "http" not in policy[1]
         for tag, name, value in Live(each.read_text()).found:
             assert name in ("src", "href") and not value.startswith(("javascript:", "//", "data:")), (each, tag, name)
             assert tag != "script" or value.removeprefix("../").removeprefix("../") in (

@@ -240,6 +240,9 @@ def test_the_trials_of_a_bisection_are_forged(small: Small) -> None:
         file.with_stem("other").write_bytes(file.read_bytes())
     path.write_text(path.read_text().replace("green", "red"))
     assert (opened("one").sets, opened("other").sets) == ({}, {})
+    # Nor is its folder a link, in which drafts of advisories are replaced.
+    path.with_suffix("").symlink_to(small.project.root)
+    assert not opened("one").folder.is_symlink() and small.project.smoke.is_dir()
 
 
 @pytest.mark.parametrize("how", ["hook", "configuration", "link"])

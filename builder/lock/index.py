@@ -70,7 +70,10 @@ def offers(stack: Stack, scratch: Path, pins: Sequence[str]) -> tuple[dict[str, 
     order = {tag: rank for rank, tag in enumerate(tags(stack))}
     files: dict[str, list[File]] = {}
     for package in Pylock.from_dict(tomllib.loads(target.read_text())).packages:
-        listed = [*(package.wheels or ()), *([package.sdist] if package.sdist else [])]
+        listed: list[PackageWheel | PackageSdist] = [
+            *(package.wheels or ()),
+            *([package.sdist] if package.sdist else []),
+        ]
         known = [_file(package, file) for file in listed if "sha256" in file.hashes]
         if listed and not known:
             raise errors.BadInputError(

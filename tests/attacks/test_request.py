@@ -15,7 +15,7 @@ from builder.certify.certify import Options
 from builder.lock.audit import AuditFinding
 from builder.upgrade.outdated import OutdatedPin
 from builder.upgrade.recertification import Progress, Recertification
-from builder.upgrade.watch import branch, verdict, watch
+from builder.upgrade.watch import branch, git, verdict, watch
 from builder.upgrade.watch.watch import Watched
 from tests import commits
 from tests.conftest import TINY, Small
@@ -50,7 +50,7 @@ def test_a_package_speaks_in_the_message_of_a_commit(repository: Small) -> None:
     watched = Watched(small.lock, certificate.today(), trials=[trial], notices=[COMMANDS], not_renewed=COMMANDS)
     with branch.checked_out(small.project, TINY, "") as tree:
         watch._conclude(tree, watched, "identity", small.scratch())
-        message = watch.git.check(tree.root, "log", "-1", "--format=%B", watched.commit)
+        message = git.check(tree.root, "log", "-1", "--format=%B", watched.commit)
         assert "skip" in (tree.root / "watch" / TINY / "verdict.md").read_text()
     assert message == f"{TINY}: does not pass the suite\n\nwatch/{TINY}/verdict.md says why."
 
@@ -86,9 +86,9 @@ def test_the_verdict_of_an_earlier_watch_is_forged(repository: Small, monkeypatc
         (folder / "verdict.md").write_text("forged")
 
     commits.git(small.root, "branch", f"vetted/watch/{TINY}")
-    keep(watch.git.commit(small.root, "HEAD"))
+    keep(git.commit(small.root, "HEAD"))
     with monkeypatch.context() as patched:
-        patched.setattr(watch.branch, "checked_out", Mock(side_effect=errors.VettedError("tried")))
+        patched.setattr(branch, "checked_out", Mock(side_effect=errors.VettedError("tried")))
         with pytest.raises(errors.VettedError, match="tried"):
             attempt()
     # What a watch committed itself is said again, whatever lies beside it.

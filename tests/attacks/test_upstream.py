@@ -47,7 +47,7 @@ def test_what_builds_a_source_distribution_is_an_option_of_the_resolver(
     (evil / "more.txt").write_text(f"--find-links {evil}\n")
     make_wheel(wheels.wheelhouse, "setuptools", "1.0", {"setuptools.py": ""})
     asked: list[str] = []
-    monkeypatch.setattr(resolve, "_best", lambda _stack, _scratch, pins: asked.extend(pins) or [])
+    monkeypatch.setattr(resolve, "_best", lambda _stack, _scratch, pins: list(map(asked.append, pins)))
     file = sdist(tmp_path, f'[build-system]\nrequires = ["setuptools", "{line.format(evil=evil)}"]\n'.encode())
     with pytest.raises(errors.BadInputError, match=r"said-1\.0\.tar\.gz does not say what builds it"):
         resolve._build_entries(wheels.lock.stack, wheels.scratch(), [file])

@@ -42,7 +42,7 @@ def block(name: str, words: str) -> str:
     scripts += [
         script for job in jobs for key in ("before_script", "script", "after_script") for script in job.get(key, ())
     ]
-    return next(script for script in scripts if words in script)
+    return str(next(script for script in scripts if words in script))
 
 
 @pytest.mark.parametrize("name", ["github.yml", "gitlab.yml"])

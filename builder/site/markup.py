@@ -37,8 +37,9 @@ def data(value: object, at: str, written: str = "") -> Markup:
 
 def element(value: object, at: str, written: str = "") -> str:
     """The HTML of `data`, for what joins thousands of them."""
-    kind, place = type(value), _attribute(at)
-    if not written and (kind is int or (kind is float and isfinite(value))):  # nothing of it needs to be escaped
+    place = _attribute(at)
+    number = type(value) is int or (isinstance(value, float) and isfinite(value))
+    if number and not written:  # nothing of it needs to be escaped
         return f'<data value="{value!r}" data-at="{place}">{shown(value)}</data>'
     return f'<data value="{escape(json.dumps(value))}" data-at="{place}">{escape(written or shown(value))}</data>'
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except UnreadableError as error:
         if "--json" in (sys.argv[1:] if arguments is None else arguments):
-            print(json.dumps({"error": {"what": str(error), "exit_code": 3}}))
+            print(terminal.as_json({"error": {"what": str(error), "exit_code": 3}}))
         else:
             terminal.write(f"doctor: {terminal.line(str(error))}\n", sys.stderr)
         return 3
@@ -96,7 +95,7 @@ def answer(
     stack = nearest.find(case, user)
     search.add(case, findings, stack, user)
     if options.json:
-        print(json.dumps(report.as_json(case, findings, stack, joint), indent=2))
+        print(terminal.as_json(report.as_json(case, findings, stack, joint)))
     else:
         terminal.write(report.text(case, findings, stack, joint, everything=options.all))
     return 1 if any(finding.sure or finding.apart for finding in findings) else 0

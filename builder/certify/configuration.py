@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from builder.base import errors
+from builder.base import errors, reading
 from builder.certify.catalogue import Probe
 
 TRUE = ("true", "t", "1", "yes", "y", "on")  # as TRL reads them
@@ -72,6 +72,7 @@ def read(file: Path, model: Path | None = None, environ: Mapping[str, str] = os.
             next_step="do this in a clone of the project",
         ) from error  # fmt: skip
     try:
+        reading.content(file, str(file))  # what runs in an image would wait for a pipe
         config = source.read(file, [])
     except (OSError, source.ConfigError) as error:
         why = f"{file}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -108,8 +109,7 @@ def _model_file(settings: Mapping[str, Any], places: Iterable[Path], environ: Ma
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(LARGEST))
+        content = json.loads(reading.content(path, str(path), most=LARGEST))
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else f"it is not JSON: {error}"
         raise errors.BadInputError(f"{path}: {why}", next_step=MODEL) from error

@@ -28,11 +28,12 @@ from builder.pages import generate, weight
 
 def _packages(home: Project, names: Sequence[str], upgrade: list[str] | None) -> list[str] | None:
     """What `--upgrade` asks of these stacks; an empty list is everything. Raises BadInputError for what cannot move."""
-    if upgrade is None or "all" in upgrade:
-        return None if upgrade is None else []
+    if upgrade is None:
+        return None
+    named = [package for package in upgrade if package != "all"]
     for name in names:
-        resolve.refuse_upgrade(home, name, upgrade)
-    return upgrade
+        resolve.refuse_upgrade(home, name, named)
+    return named if len(named) == len(upgrade) else []
 
 
 def _print_findings(name: str, findings: list[AuditFinding]) -> None:

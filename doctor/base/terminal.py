@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from typing import TextIO
@@ -53,3 +54,16 @@ def write(content: str, to: TextIO | None = None) -> None:
     out = sys.stdout if to is None else to
     encoding = out.encoding or "utf-8"
     out.write(text(content).encode(encoding, "replace").decode(encoding))
+
+
+def as_json(value: object) -> str:
+    """JSON that every program reads: a half of a surrogate pair, which a file's name may have, becomes U+FFFD."""
+    return json.dumps(_whole(value), indent=2)
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole(key): _whole(each) for key, each in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import os
 
 import pytest
 
@@ -77,6 +78,21 @@ def test_a_day_that_no_index_can_be_asked_for_is_refused(command: Command, small
 def test_tomorrow_is_no_day_that_has_been(command: Command, small: Small) -> None:
     tomorrow = certificate.today() + datetime.timedelta(days=1)
     assert command(small.root, "watch", "--dry-run", "--as-of", str(tomorrow)).code == 2
+
+
+@pytest.mark.parametrize("options", [["--config", "pipe"], ["--config", "my.yaml", "--model-config", "pipe"]])
+def test_a_pipe_is_not_waited_for(command: Command, small: Small, options: list[str]) -> None:
+    (small.root / "my.yaml").write_text("learning_rate: 1.0e-6\n")
+    os.mkfifo(small.root / "pipe")
+    answer = command(small.root, "certify", TINY, "--engine", "host", *options)
+    assert (answer.code, answer.out) == (3, "")
+    assert "vetted: pipe is not a file\n" in answer.err
+
+
+def test_a_package_that_is_not_there_is_named_beside_all(command: Command, small: Small) -> None:
+    answer = command(small.root, "lock", TINY, "--upgrade", "all", "--upgrade", "nope")
+    assert (answer.code, answer.out) == (3, "")
+    assert "nope" in answer.err and "next: vetted outdated tiny" in answer.err
 
 
 def test_a_misspelt_certificate_gets_the_nearest_one(command: Command, small: Small) -> None:

@@ -30,6 +30,12 @@ def test_the_command_answers_with_its_exit_code(command: Command, tmp_path: Path
     assert command(ROOT, "doctor", "--requirements", str(freeze), "--python", "x").code == 2
 
 
+def test_its_json_is_json_for_every_program(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "freeze.txt").write_text("left-pad==1.0\n")
+    answer = command(tmp_path, "doctor", "--requirements", "freeze.txt", "--error", "\udcff", "--json")
+    assert answer.json["run"]["error"] == "\ufffd"
+
+
 def test_the_environment_that_is_active_is_the_one_looked_at(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ RECORDS = re.compile(
 
 # Where other layers and the suite lie, and what the loader and every Python run unasked: never a file of Debian's.
 NOT_DEBIANS = re.compile(
-    r"(opt|vetted|etc/vetted|usr/local|home)(/.*)?|etc/ld\.so\.preload"
+    r"(opt|vetted|etc/vetted|usr/local/(s?bin|lib[0-9x]*|libexec)|home/vetted)(/.*)?|etc/ld\.so\.preload"
     r"|usr/lib/python3[.0-9]*/(site|user)customize(/.*|\.pyc?)"
 )
 

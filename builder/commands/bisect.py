@@ -69,14 +69,14 @@ def packages_(
         raise typer.BadParameter("name one probe, or a command after --, and not both", param_hint="--probe")
     if probe:
         usage.refuse(context, ("time_limit",), "is for a command: a probe has its own limit")
-    if not Path(good).is_file():
-        usage.refuse(context, ("python",), "is for a good end that is a file of pins: any other names its Python")
     question = Question(probe or "", tuple(command or ()), says, time_limit)
     catalogue.require(home.smoke, [question.probe] if question.probe else [])
     advisories = advisory.load_all(home)
     with home.holding(".bisect") as scratch, console.BisectionProgress("bisect") as progress:
         progress.say("reading the two ends")
         first = ends.read(home, good, scratch, python=python)
+        if not Path(good).is_file():
+            usage.refuse(context, ("python",), "is for a good end that is a file of pins: any other names its Python")
         between = Between(first, ends.read(home, bad, scratch, python=python, good=first), "")
         if not between.changes:
             raise errors.BadInputError(

@@ -78,6 +78,12 @@ class Line:
         """Show what is under way."""
         self.progress.update(self.task, description=text.line(what, WIDTH))
 
+    def step(self, step: BuildStep) -> None:
+        """Show a step of a build. It is no part of a suite that ended before it."""
+        self.progress.tasks[0].total = step.known or None  # update() would keep the suite's
+        what = text.line(step.current, WIDTH)
+        self.progress.update(self.task, description=what, completed=step.done, title=self._name)
+
     def leave(self, outcome: str, style: str, what: str) -> None:
         """Leave a line behind."""
         if terminal.err.is_terminal:
@@ -86,12 +92,6 @@ class Line:
 
 class Working(Line):
     """The steps of a build, then the probes of a suite. Every probe that ended leaves a line behind."""
-
-    def step(self, step: BuildStep) -> None:
-        """Show a step of a build."""
-        self.progress.update(
-            self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None
-        )
 
     def event(self, event: Event) -> None:
         """Show what the suite's runner reports."""
@@ -114,12 +114,6 @@ class Training(Line):
         super().__init__(title)
         self._seeds = seeds
         self._ended = 0
-
-    def step(self, step: BuildStep) -> None:
-        """Show a step of a build."""
-        self.progress.update(
-            self.task, description=text.line(step.current, WIDTH), completed=step.done, total=step.known or None
-        )
 
     def seed(self, seed: int, good: bool) -> None:
         """Show that a seed has ended."""

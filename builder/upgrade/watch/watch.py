@@ -115,6 +115,7 @@ def attempt(
         _conclude(tree, watched, identity, own)
         # Before the folders go, which takes a while.
         write(journal, json.dumps({"commit": watched.commit}) + "\n", scratch)
+        progress.say("removing the folders of the trials")
 
 
 def _again(home: Project, watched: Watched, known: str, identity: str, scratch: Path) -> bool:

@@ -64,6 +64,16 @@ def test_long_work_says_every_half_minute_what_it_does(clocks: list[Clock], caps
     )
 
 
+def test_what_follows_a_suite_is_no_part_of_it(clocks: list[Clock], capsys: pytest.CaptureFixture[str]) -> None:
+    """`watch` trains behind the suite, and removes what it tried."""
+    with console.Working("tiny") as work:
+        work.event({"event": "start", "probes": ["alpha", "beta"]})
+        work.step(BuildStep(0, 0, "compiling"))
+        work.say("training: seed 2 has ended")
+        clocks[0].tick()
+    assert capsys.readouterr() == ("", "tiny, training: seed 2 has ended: for 30 s\n")
+
+
 def test_work_without_known_steps_says_it_too(clocks: list[Clock], capsys: pytest.CaptureFixture[str]) -> None:
     with console.spinner("asking the index"):
         for _ in range(2):

@@ -237,7 +237,7 @@ def test_the_trials_of_a_bisection_are_forged(small: Small) -> None:
     assert opened("one").sets["a set"].trials == [Trial("green")]
     path = opened("one").path
     for file in path.parent.glob("one.*"):  # as those of another question
-        file.with_stem("other").write_bytes(file.read_bytes())
+        file.with_name(file.name.replace("one", "other")).write_bytes(file.read_bytes())
     path.write_text(path.read_text().replace("green", "red"))
     assert (opened("one").sets, opened("other").sets) == ({}, {})
     # Nor is its folder a link, in which drafts of advisories are replaced.

@@ -14,6 +14,7 @@ import pytest
 from markupsafe import Markup
 
 from builder.certify import certificate
+from builder.certify.certificate import Measurement
 from builder.site import charts, site
 from builder.site.site import Result
 from tests import commits, parts
@@ -60,7 +61,9 @@ def spoiled(value: Any) -> Any:
 
 def test_every_text_of_a_certificate_is_markup(small: Small, page: Path) -> None:
     """Elements, attributes, templates and addresses of scripts are in each of its texts."""
-    path = small.issue()
+    number = Measurement(name="n", value="v", unit="u", bound={"at_most": "b"}, why="`w`", headline=True)
+    told = {"measurements": [number], "reason": "r", "log_tail": "l"}
+    path = small.issue(probes=[GOOD_RESULTS[0].model_copy(update=told), GOOD_RESULTS[1]])
     path.write_text(certificate.Statement.model_validate(spoiled(json.loads(path.read_bytes()))).to_json())
     make(small, page)
     pages = list(page.rglob("*.html"))

@@ -204,3 +204,35 @@ def test_a_misspelt_run_is_no_image_without_a_key(small: Small, command: Command
     answer = command(small.root, "verify", reference)
     assert answer.code == 3
     assert f"{reference} is not the folder of a training run" in answer.err and "ls runs" in answer.err
+
+
+def test_a_run_of_a_script_of_ones_own_is_good(finished: Path) -> None:
+    """No run.json, streamed data, a model without a configuration, and arguments that JSON has no number for."""
+    (finished / "run.json").unlink()
+    summary = json.loads((finished / record.SUMMARY).read_text())
+    summary.update(
+        arguments={"delta": float("inf"), "beta": 0.0}, model={"name": "Policy"}, data={"reason": "streamed"}
+    )
+    (finished / record.SUMMARY).write_text(json.dumps(summary))
+    assert certificate.write(finished) == "PASSED"
+    verdict = training.judge(HOME, finished)
+    assert verdict.doubts == ()
+    assert verdict.notes == ("it ran in no image whose digest is known: what was installed is only listed",)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 3])
+def test_a_worst_number_is_what_json_can_say_of_it(finished: Path, value: float) -> None:
+    record.add(finished, 0, {"step": 4, "rank": 0, "gradient_angle": value})
+    summarise(finished)
+    assert certificate.write(finished) == "FAILED"
+    assert doubts(finished) == ""
+
+
+def test_weights_of_the_last_checkpoint_must_be_named(finished: Path) -> None:
+    (finished / "model.safetensors").unlink()
+    for step in (3, 12):
+        (finished / f"checkpoint-{step}").mkdir()
+        (finished / f"checkpoint-{step}" / "model.safetensors").write_bytes(b"weights")
+    assert "it says nothing about checkpoint-12/model.safetensors" in doubts(finished)
+    assert certificate.write(finished) == "PASSED"
+    assert doubts(finished) == ""

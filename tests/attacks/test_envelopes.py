@@ -54,6 +54,15 @@ def test_a_statement_that_two_readers_read_differently(document: bytes) -> None:
     assert envelope.statement == {}
 
 
+@pytest.mark.parametrize("document", [b"[]", b'["predicateType"]', b'"x"', b"1", b"null", b"true"])
+def test_a_statement_that_is_no_object(document: bytes) -> None:
+    """It is signed, and valid JSON: its type is asked for before anything else, and it has none."""
+    envelope = signing.parse(write(genuine(document, SIGNATURE)).encode())
+    assert envelope is not None
+    assert (envelope.statement, envelope.predicate_type) == ({}, "")
+    assert signing.parse(document) is None
+
+
 @given(
     st.recursive(
         st.none()

@@ -114,6 +114,15 @@ def test_a_file_is_planted_in_a_kept_environment(wheels: Small, name: str) -> No
     assert again == environment
 
 
+def test_a_kept_environment_is_a_link(wheels: Small, tmp_path: Path) -> None:
+    """It leads to the very files, in a folder of somebody who can change them after they were compared."""
+    environment, _ = prepared(wheels)
+    environment.rename(tmp_path / "theirs")
+    environment.symlink_to(tmp_path / "theirs")
+    again, _ = prepared(wheels)
+    assert again == environment and not environment.is_symlink()
+
+
 @pytest.mark.parametrize("how", ["written", "linked", "mode"])
 def test_a_file_of_a_kept_environment_is_changed(wheels: Small, how: str, tmp_path: Path) -> None:
     """The change keeps the size, and the times are set back."""

@@ -33,18 +33,17 @@ def script(file: Path, body: str) -> Path:
 def gone(mark: str) -> bool:
     """Has every process ended whose command line holds a mark?"""
     for _ in range(100):
-        lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if _there(file)]
-        if not any(mark.encode() in line for line in lines):
+        if not any(mark.encode() in _read(file) for file in Path("/proc").glob("[0-9]*/cmdline")):
             return True
         time.sleep(0.05)
     return False
 
 
-def _there(file: Path) -> bool:
+def _read(file: Path) -> bytes:
     try:
-        return bool(file.read_bytes())
-    except OSError:
-        return False
+        return file.read_bytes()
+    except OSError:  # the process has ended
+        return b""
 
 
 # What it runs.

@@ -133,7 +133,7 @@ def judged(verdict: Verdict, place: Path, around: Path | None, keys: Sequence[Pa
         fewest = min((check(around, key, scratch) for key in keys), key=len)
         doubts += fewest
         if added := folders.unsigned(around):
-            notes.append(f"{folders.RUNS}/ has {added} files, which are of this host: no signature covers them")
+            notes.append(f"{added} files in {folders.RUNS}/ and {CACHE}/ are of this host: no signature covers them")
     return dataclasses.replace(verdict, doubts=(*verdict.doubts, *doubts), notes=(*verdict.notes, *notes))
 
 

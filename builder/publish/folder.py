@@ -73,9 +73,9 @@ def check(folder: Path, key: Path, scratch: Path) -> list[str]:
 
 
 def unsigned(folder: Path) -> int:
-    """How many files are in runs/, where the host adds its own."""
-    runs = folder / RUNS
-    return 0 if runs.is_symlink() else sum(len(files) for _, _, files in os.walk(runs))
+    """How many files are where the host adds its own: results and downloads."""
+    free = [folder / name for name in FREE]
+    return sum(len(files) for path in free if not path.is_symlink() for _, _, files in os.walk(path))
 
 
 def _canonical(listing: _Listing) -> bytes:

@@ -51,7 +51,7 @@ HEAD = """\
 #   docker compose run --rm train --resume               go on with the last run, after Ctrl-C or a crash
 #   docker compose run --rm shell                        the stack's Python, in your folder
 #   docker compose up tensorboard                        http://127.0.0.1:6006
-#   docker compose up notebook                           JupyterLab in a folder below this, if the image has it
+#   VETTED_WORK=notebooks docker compose up notebook     JupyterLab, if the image has it; it may write notebooks/
 #
 # A container sees the folder where you are, also one below this file, as /here; VETTED_WORK=. shows it this file's.
 # Results are in runs/ beside this file. .env beside it, not committed, is for one machine: VETTED_USER=uid:gid if you

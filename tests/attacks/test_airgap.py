@@ -167,9 +167,9 @@ def test_everything_is_signed_anew_with_the_key_in_the_folder(
 def test_results_are_carried_along_that_nobody_signed(
     command: Command, certified: Stack, keys: Keys, real: Path
 ) -> None:
-    """runs/ is the host's own, also the cache of models in it: a note counts what lies there already."""
+    """runs/ and the cache of models are the host's own: a note counts what lies there already."""
     cache = real / airgap.CACHE / "hub" / "models--evil"
     cache.mkdir(parents=True)
     (cache / "model.safetensors").touch()
     answer = verify(command, certified, str(real), keys, "--offline")
-    assert "runs/ has 1 files, which are of this host: no signature covers them" in answer.out
+    assert "1 files in runs/ and .huggingface/ are of this host: no signature covers them" in answer.out

@@ -93,7 +93,7 @@ def test_code_in_a_notebook_changes_what_the_next_container_mounts(tmp_path: Pat
         env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (code, "" if code else "started\n")
-    assert ("next: mkdir -p notebooks; cd notebooks; docker compose up notebook" in done.stderr) == bool(code)
+    assert ("next: mkdir -p notebooks; VETTED_WORK=notebooks docker compose up notebook" in done.stderr) == bool(code)
 
 
 @pytest.mark.parametrize("value", ["./runs/.huggingface", "'./runs/.huggingface'", "runs/../runs/x", "linked/x"])

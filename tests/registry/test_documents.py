@@ -103,8 +103,7 @@ def test_what_oras_copies_from_a_registry_verifies_offline(
     command: Command, published: Stack, repository: Repository, keys: Keys, tmp_path: Path
 ) -> None:
     text = (ROOT / "docs" / "how-to" / "publish.md").read_text(encoding="utf-8")
-    (copy,) = re.findall(r'`(oras cp --recursive --to-oci-layout "\$IMAGE" carried/image:published)`', text)
-    (tmp_path / "carried").mkdir()
+    (copy,) = re.findall(r'`(oras cp --recursive --to-oci-layout "\$IMAGE" layout:published)`', text)
     env = {**os.environ, "IMAGE": by_name(repository, published.image)}
     subprocess.run(["sh", "-euc", copy], cwd=tmp_path, env=env, check=True, capture_output=True)
-    assert verify(command, published, str(tmp_path / "carried" / "image"), keys, "--offline").code == 0
+    assert verify(command, published, str(tmp_path / "layout"), keys, "--offline").code == 0

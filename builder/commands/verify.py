@@ -102,8 +102,9 @@ def verify_(
     home = project.find()
     with _temporary() as scratch:
         accepted = _rule(home, policy, scratch) if policy else None
-        public = keys.write(keys.trusted(home, accepted.keys if accepted else key or []), scratch)
-        checks = Checks(public, hardware, rebuild_, accepted)
+        named = accepted.keys if accepted else key or []
+        public = keys.write(keys.trusted(home, named), scratch)
+        checks = Checks(named, public, hardware, rebuild_, accepted)
         if image is None:
             verdict, rebuilt = _carried(home, reference, checks, scratch)
         else:
@@ -130,8 +131,12 @@ def _rule(home: Project, policy: Path, scratch: Path) -> Rule:
 
 @dataclass(frozen=True)
 class Checks:
-    """What an image is checked against: public keys and hardware, a policy's rule, or a build of one's own."""
+    """What an image is checked against: public keys and hardware, a policy's rule, or a build of one's own.
 
+    `public`: copies of the keys that were `named`, which nobody else can replace.
+    """
+
+    named: Sequence[Path]
     public: Sequence[Path]
     hardware: str | None
     rebuild: bool
@@ -145,7 +150,7 @@ def _carried(home: Project, reference: str, checks: Checks, scratch: Path) -> tu
     verdict = None
     if checks.public:
         verdict = verify.local(home, layout, image, checks.public, scratch, checks.hardware, checks.rule)
-        verdict = airgap.judged(verdict, layout, around, checks.public, scratch)
+        verdict = airgap.judged(verdict, layout, around, checks.named, checks.public, scratch)
     if not checks.rebuild:
         return verdict, None
     return verdict, rebuild.local(home, layout, verdict.image if verdict else image, _anew(home))

@@ -117,20 +117,25 @@ def _composed(folder: Path) -> bool:
     return any(path for pattern in READ_BY_COMPOSE for path in folder.glob(pattern))
 
 
-def judged(verdict: Verdict, place: Path, around: Path | None, keys: Sequence[Path], scratch: Path) -> Verdict:
-    """The verdict on the image of a layout, and on the carried folder around it. `place`: the layout."""
+def judged(
+    verdict: Verdict, place: Path, around: Path | None, named: Sequence[Path], public: Sequence[Path], scratch: Path
+) -> Verdict:
+    """The verdict on the image of a layout, and on the carried folder around it.
+
+    `place`: the layout. `named`: the keys where a person has them; `public`: the copies that are used.
+    """
     root = (around or place).resolve()
     doubts = [
         f"the key {key.name} lies in the folder that it is to prove: who changed the folder may have changed the key"
         "\nnext: the same command with --key and the copy of cosign.pub that you have from whoever signs"
-        for key in keys
+        for key in named
         if key.resolve().is_relative_to(root)
     ]
     notes = []
     if around is None:
         notes.append(ALONE)
     else:
-        fewest = min((check(around, key, scratch) for key in keys), key=len)
+        fewest = min((check(around, key, scratch) for key in public), key=len)
         doubts += fewest
         if added := folders.unsigned(around):
             notes.append(f"{added} files in {folders.RUNS}/ and {CACHE}/ are of this host: no signature covers them")

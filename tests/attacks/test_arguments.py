@@ -11,7 +11,9 @@ import pytest
 
 from builder.base import errors, project
 from builder.commands import verify
-from builder.publish import training
+from builder.publish import airgap, training
+from builder.publish import verify as verifying
+from builder.publish.verify import Verdict
 from runtime.monitor import certificate
 from tests.conftest import ROOT, Small
 from tests.unit.conftest import Command
@@ -30,6 +32,23 @@ def test_a_folder_that_is_named_like_a_digest_of_another(tmp_path: Path, monkeyp
     assert verify._folder(f"carried@{DIGEST}") == (tmp_path / "carried", DIGEST)
     assert verify._folder(f"carried@{DIGEST}@{DIGEST}") == (tmp_path / f"carried@{DIGEST}", DIGEST)
     assert verify._folder("carried") == (tmp_path / "carried", None)
+
+
+def test_the_key_that_is_named_lies_in_the_folder(
+    small: Small, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are copied before cosign gets them: what counts is where the one was that was typed."""
+    good = Verdict("carried", DIGEST)
+    monkeypatch.setattr(verifying, "local", lambda *_: good)
+    monkeypatch.setattr(airgap, "check", lambda *_: [])
+    carried = small.root / "carried"
+    (carried / airgap.IMAGE).mkdir(parents=True)
+    (carried / airgap.LOAD).touch()
+    for place in (carried, small.root):
+        (place / "cosign.pub").write_text(keyfiles.pem(keyfiles.OTHER))
+    doubt = "the key cosign.pub lies in the folder that it is to prove"
+    assert doubt in command(small.root, "verify", "carried", "--offline", "--key", "carried/cosign.pub").out
+    assert doubt not in command(small.root, "verify", "carried", "--offline", "--key", "cosign.pub").out
 
 
 @pytest.mark.parametrize("hardware", ["", " ", ",", '"', "(", "-"])

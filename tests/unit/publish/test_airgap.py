@@ -96,7 +96,9 @@ def test_without_its_list_a_carried_folder_is_no_layout_alone(
     for named in (folder, folder / airgap.IMAGE, *([] if gone else [tmp_path / "link"])):
         place, around = airgap.layout(small.project, named)
         assert around is not None and around.resolve() == folder and place.resolve() == folder / airgap.IMAGE
-        (doubt,) = airgap.judged(GOOD, place, around, [tmp_path / "cosign.pub"], tmp_path).doubts
+        (doubt,) = airgap.judged(
+            GOOD, place, around, [tmp_path / "cosign.pub"], [tmp_path / "cosign.pub"], tmp_path
+        ).doubts
         assert doubt.startswith("folder.dsse.json is not there: the folder's files are not signed")
         assert "\nusual cause: " in doubt and "\nnext: " in doubt
 
@@ -107,12 +109,12 @@ def test_a_layout_alone_says_that_no_file_beside_it_was_judged(small: Small, tmp
     (small.root / "compose.yaml").touch()
     (layout / "index.json").touch()
     assert airgap.layout(small.project, layout) == (layout, None)
-    verdict = airgap.judged(GOOD, layout, None, [tmp_path / "cosign.pub"], tmp_path)
+    verdict = airgap.judged(GOOD, layout, None, [tmp_path / "cosign.pub"], [tmp_path / "cosign.pub"], tmp_path)
     assert (verdict.doubts, verdict.notes) == ((), (airgap.ALONE,))
 
 
 def test_a_key_from_the_folder_proves_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link.pub").symlink_to(folder / "cosign.pub")
     for key in (folder / "cosign.pub", folder / "image" / ".." / "cosign.pub", tmp_path / "link.pub"):
-        first, _ = airgap.judged(GOOD, folder / airgap.IMAGE, folder, [key], tmp_path).doubts
+        first, _ = airgap.judged(GOOD, folder / airgap.IMAGE, folder, [key], [key], tmp_path).doubts
         assert "lies in the folder that it is to prove" in first and "\nnext: " in first

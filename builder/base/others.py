@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from builder.base import errors, reading
+
+
+def document(content: bytes) -> dict[str, object]:
+    """The JSON object in a file, by which ours are known; an empty one where there is none."""
+    try:
+        read = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def refuse(path: Path, is_ours: Callable[[bytes], bool], next_step: str) -> None:
@@ -24,7 +33,7 @@ def refuse(path: Path, is_ours: Callable[[bytes], bool], next_step: str) -> None
     if not stat.S_ISREG(mode):
         raise errors.StorageError(f"{path} is there and is not a file", next_step=next_step)
     try:
-        ours = is_ours(reading.content(path, shlex.quote(str(path))))
+        ours = is_ours(reading.content(path, str(path)))
     except errors.BadInputError:  # larger than any file of ours
         ours = False
     if not ours:

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from builder.base import reading, seal
 from builder.base.project import Project, remove, sha256, write
-from builder.certify import certificate, dates, judgement
+from builder.certify import certificate, dates, judgement, refusal
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
 from builder.intent.advisory import Advisory
@@ -110,11 +110,11 @@ class Assessments:
         answer = []
         for path, assessment in self.files(lock):
             if isinstance(assessment, ValueError | RecursionError):
-                raise certificate.unreadable(path, assessment) from assessment
+                raise refusal.unreadable(path, assessment) from assessment
             if isinstance(assessment, Exception):
                 raise assessment
             if assessment.differs:
-                raise certificate.misplaced(self._project.relative(path))
+                raise refusal.misplaced(self._project.relative(path))
             answer.append(assessment)
         return answer
 
@@ -135,7 +135,7 @@ class Assessments:
             if certificate.NAME.fullmatch(path.stem):
                 paths.append(path)
             else:
-                yield path, certificate.misnamed(path)
+                yield path, refusal.misnamed(path)
         if not paths:
             return
         terms = self.terms(lock)

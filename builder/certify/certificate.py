@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from builder.base import canonical, errors, reading, text
+from builder.base import canonical, reading
 from builder.base.machine import Hardware
 from builder.base.project import Project
-from builder.base.text import word
+from builder.certify import refusal
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
@@ -248,24 +248,7 @@ def read(path: Path) -> Statement:
     try:
         return parse(reading.content(path, str(path)))
     except (ValueError, RecursionError) as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: Path, error: Exception) -> errors.BadInputError:
-    """The refusal of a file that is no certificate."""
-    return errors.BadInputError(
-        f"{path} is not a certificate: {text.line(why(error), 300)}",
-        cause="the file was edited or cut short",
-        next_step=f"git checkout {word(path)}, or move it away if git does not have it; then certify again",
-    )
-
-
-def why(error: Exception) -> str:
-    """Why a file is no certificate, in one line: the first fault, and where it is."""
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-    return str(error).splitlines()[0]
+        raise refusal.unreadable(path, error) from error
 
 
 def files(project: Project, stack: str) -> list[Path]:
@@ -281,26 +264,8 @@ def of_stack(project: Project, stack: str) -> dict[str, Statement]:
 def read_of_stack(project: Project, file: Path) -> Statement:
     """Read a file among the certificates of a stack. Raises BadInputError when it is none."""
     if (statement := read(file)).resource(DIFFERENCES).annotations:
-        raise misplaced(project.relative(file))
+        raise refusal.misplaced(project.relative(file))
     return statement
-
-
-def misnamed(path: Path) -> errors.BadInputError:
-    """The refusal of a file with a name that no certificate has."""
-    return errors.BadInputError(
-        f"{text.line(str(path))} is not named as a certificate is, such as cpu-docker.json",
-        cause="an editor, a merge or somebody else put it there",
-        next_step=f"ls {word(path.parent)}, then remove it or give it such a name",
-    )
-
-
-def misplaced(where: str) -> errors.BadInputError:
-    """The refusal of a report in the place of a certificate."""
-    return errors.BadInputError(
-        f"{where} is a report: what ran was not exactly the lock",
-        cause="a report of a bundle was copied here",
-        next_step=f"git rm {word(where)}, or move it away",
-    )
 
 
 def schema() -> dict[str, Any]:

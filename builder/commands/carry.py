@@ -130,7 +130,8 @@ def _print(name: str, output: Path, written: bundle.Bundle) -> None:
         )
     for route, size in written.routes.items():
         console.out.print(f"  route {route}: {quantities.size(size)}{', chosen' if route == written.route else ''}")
-    command = f"python{'3' if contents.carried else word(contents.python)} {word(f'{output.name}/{earlier.ENTRY}')}"
+    entry = f"{output.absolute().name}/{earlier.ENTRY}"
+    command = f"python{'3' if contents.carried else word(contents.python)} {word(entry)}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
 
 
@@ -146,7 +147,7 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
         print_json({"stack": lock.name, "output": str(output), "image": written.image, "bytes": written.size})
         return
     console.out.print(f"{lock.name}: {written.image}\n  {quantities.size(written.size)} in {output}")
-    verify = f"vetted verify {word(output.name)} --offline --key YOUR-COPY/{airgap.KEY}"
+    verify = f"vetted verify {word(output.absolute().name)} --offline --key YOUR-COPY/{airgap.KEY}"
     console.out.print(
         f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"
         f"      before that, to check it, where Vetted is: {verify}\n"

@@ -14,6 +14,7 @@ import typer
 from builder import console
 from builder.base import machine, others, project, text
 from builder.base.project import Project
+from builder.certify import certificate
 from builder.commands import kube, remote, usage
 from builder.commands.common import AsJson, EngineName, answering_engine, print_json, refuse, selected
 from builder.fleet import collect, manifest, plan, slurm, unit
@@ -114,7 +115,7 @@ def fleet_(
     target = output or home.state / "fleet" / "statements"
     kube.refuse_other(manifest_file)
     for each in units:
-        others.refuse(collect.path(target, each), collect.is_statement, "choose another --output")
+        others.refuse(collect.path(target, each), _is_statement, "choose another --output")
     done = []
     with home.holding(".fleet") as scratch, console.spinner("fleet") as _:
         for outcome, forget in _runs(home, units, request, scratch):
@@ -136,11 +137,15 @@ def fleet_(
         raise typer.Exit(1)
 
 
+def _is_statement(content: bytes) -> bool:
+    return others.document(content).get("_type") == certificate.STATEMENT
+
+
 def _refuse_unused(context: typer.Context, place: Place, manifest_file: str) -> None:
     """Refuse what this place does not ask for."""
     if place is not Place.kubernetes:
-        others = ("manifest_file", "namespace", "queue", "memory", "gpu_label")
-        usage.refuse(context, others, "goes with --on kubernetes")
+        kubernetes = ("manifest_file", "namespace", "queue", "memory", "gpu_label")
+        usage.refuse(context, kubernetes, "goes with --on kubernetes")
     if place is not Place.slurm:
         usage.refuse(context, ("partition",), "goes with --on slurm")
     if place is Place.local:

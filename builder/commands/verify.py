@@ -36,7 +36,8 @@ PublicKeys = Annotated[
     list[Path] | None,
     typer.Option(
         "--key", metavar="FILE",
-        help="A public key such as cosign.pub; with several, any may have signed. Required without --policy or --rebuild.",
+        help="A public key such as cosign.pub; with several, any may have signed. "
+        "Required without --policy or --rebuild.",
         show_default=False,
     ),
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,15 +29,6 @@ class Collected:
 def path(output: Path, unit: Unit) -> Path:
     """The file of a unit's statement."""
     return output / f"{unit.name}-{unit.engine}.json"
-
-
-def is_statement(content: bytes) -> bool:
-    """Whether a file is a statement, which another may replace."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and document.get("_type") == certificate.STATEMENT
 
 
 def collect(home: Project, outcome: Outcome, output: Path, scratch: Path, *, place: bool) -> Collected:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import secrets
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -140,7 +139,7 @@ def _refusal(
     if number and NO_SUCH_GPU.search(message) and not OTHER_LACK.search(message):
         cause = f"no node has {number} GPU{'s' if number > 1 else ''} of the kind {gpu}"
         return errors.VettedError("\n".join(lines), cause=cause, next_step="sinfo --format=%G")
-    scripts = "".join(f"; sbatch --test-only {shlex.quote(home.relative(path))}" for path in folder.glob(".*.sh"))
+    scripts = "".join(f"; sbatch --test-only {word(home.relative(path))}" for path in folder.glob(".*.sh"))
     return errors.VettedError(
         "\n".join(lines),
         cause="an account, a partition, a time limit, or cores or memory that the cluster does not give",

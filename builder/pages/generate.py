@@ -94,7 +94,7 @@ def generated(project: Project) -> dict[Path, str]:
     texts = {}
     for path in _documents(project):
         where = project.relative(path)
-        text = reading.text(path, where, f"git checkout {where}")
+        text = reading.text(path, where, f"git checkout {word(where)}")
         parts = [match["part"] for match in MARK.finditer(text)]
         if unknown := [part for part in parts if part not in PARTS]:
             raise errors.BadInputError(

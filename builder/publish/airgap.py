@@ -104,7 +104,8 @@ def layout(project: Project, folder: Path) -> tuple[Path, Path | None]:
     # A link leads into a carried folder as well.
     for path in (folder, folder.resolve()):
         composed = path.name == IMAGE and path.parent != project.root and _composed(path.parent)
-        if composed or _has(path.parent, TRACES):
+        # Other folders have a `load` or a `judged` as well.
+        if composed or _has(path.parent, [folders.MANIFEST]) or all(_has(path.parent, [name]) for name in TRACES[:2]):
             return folder, path.parent
     return folder, None
 

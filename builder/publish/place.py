@@ -5,7 +5,6 @@ Code in a container can write to runs/, and replace what lies in it by a link: s
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,24 +77,16 @@ def keys(record: Path) -> list[Path]:
     return sorted(path for path in record.iterdir() if KEY.fullmatch(path.name)) if record.is_dir() else []
 
 
-def _object(content: bytes) -> dict[str, object]:
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
 def _is_verdict(content: bytes) -> bool:
-    return {"image", "stack", "lock", "certificates"} <= _object(content).keys()
+    return {"image", "stack", "lock", "certificates"} <= others.document(content).keys()
 
 
 def _is_advice(content: bytes) -> bool:
-    return {"stack", "lock", "advisories"} <= _object(content).keys()
+    return {"stack", "lock", "advisories"} <= others.document(content).keys()
 
 
 def _is_statement(content: bytes) -> bool:
-    return _object(content).get("_type") == certificate.STATEMENT
+    return others.document(content).get("_type") == certificate.STATEMENT
 
 
 def _is_key(content: bytes) -> bool:

@@ -104,7 +104,7 @@ def read(folder: Path) -> Written | None:
     another file would be replaced that is not ours.
     """
     path = folder / FILE
-    elsewhere = "choose a folder of its own for training: --into " + shlex.quote(str(folder / "training"))
+    elsewhere = f"choose a folder of its own for training: --into {word(folder / 'training')}"
     for name in OTHERS:
         if (folder / name).exists():
             raise errors.StorageError(

@@ -148,9 +148,15 @@ def _damaged(path: Path, reason: str) -> errors.BadInputError:
     return errors.BadInputError(
         f"{path} is no run certificate: {text.line(reason, 300)}",
         cause="the file was edited or cut short",
-        next_step="to write it again: "
-        f"docker compose run --rm shell python -m runtime.monitor.certificate {word(path.parent)}",
+        next_step=f"to write it again: {_again(path.parent)}",
     )
+
+
+def _again(folder: Path) -> str:
+    """The command that writes the certificate of a run again, in its image or beside one's own script."""
+    if (folder / runrecords.RUN).is_file():
+        return f"docker compose run --rm shell python -m runtime.monitor.certificate {word(folder)}"
+    return f"PYTHONPATH=vetted_monitor.zip python -m vetted_monitor.certificate {word(folder)}"
 
 
 def _files(folder: Path, statement: RunStatement, contents: dict[str, bytes]) -> Iterator[str]:
@@ -171,7 +177,8 @@ def _files(folder: Path, statement: RunStatement, contents: dict[str, bytes]) ->
             yield f"{shown} is not the file that the run wrote\nusual cause: the run was resumed, or it was edited"
     for name in runrecords.names(folder):
         if name not in named:
-            yield f"it says nothing about {text.line(name)}"
+            again = _again(folder)
+            yield f"it says nothing about {text.line(name)}\nusual cause: it was saved after training\nnext: {again}"
     if not (folder / "monitor.jsonl").is_file():
         yield "monitor.jsonl is not there: the numbers of the steps"
 

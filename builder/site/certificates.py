@@ -13,7 +13,7 @@ from typing import Literal
 from builder.base import errors, reading
 from builder.base.project import Project
 from builder.certify import assessment as assessing
-from builder.certify import certificate
+from builder.certify import refusal
 from builder.certify.assessment import Assessment, Assessments
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
@@ -133,7 +133,7 @@ def current(lock: Lock, judge: Assessments) -> tuple[list[Certificate], list[Unr
         if isinstance(assessment, errors.BadInputError):
             unreadable.append(Unreadable(lock.name, path.stem, assessment.what.replace(str(path), path.name)))
         elif isinstance(assessment, OSError | RecursionError | ValueError):
-            problem = certificate.why(assessment).replace(str(path), path.name)
+            problem = refusal.why(assessment).replace(str(path), path.name)
             unreadable.append(Unreadable(lock.name, path.stem, problem))
         elif isinstance(assessment, Exception):
             raise assessment

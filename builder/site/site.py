@@ -86,7 +86,7 @@ def replaceable(output: Path) -> None:
 
 def _others(output: Path) -> list[str]:
     """The files in an earlier site that are somebody else's."""
-    _, *listed = reading.text(output / MARK, str(output / MARK)).splitlines()
+    listed = set(reading.text(output / MARK, str(output / MARK)).splitlines()[1:])
     there = {
         path.relative_to(output): path.is_symlink()
         for path in output.rglob("*")

@@ -11,6 +11,10 @@ from typing import Any
 # What begins a command that is printed.
 MARK = re.compile(r"next: |(?:^|[ `(])(?:\./)?vetted [a-z]+ ")
 KEYWORDS = ("next_step", "fix")
+# Functions that take one by its position.
+POSITIONS = {"AuditFinding": 1} | dict.fromkeys(
+    ("reading.text", "reading.json_object", "reading.content", "tomlfile.parse", "tomlfile.read"), 2
+)
 QUOTING = ("word", "text.word", "shlex.join")
 JOINED = re.compile(r"'[, ]*'\.join\(map\((text\.)?word, .*\)\)", re.DOTALL)
 
@@ -33,8 +37,8 @@ def _given(tree: ast.Module) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in KEYWORDS:
             yield node.value
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "AuditFinding" and len(node.args) > 1:
-            yield node.args[1]
+        elif isinstance(node, ast.Call) and (place := POSITIONS.get(ast.unparse(node.func))):
+            yield from node.args[place : place + 1]
 
 
 def _names(value: ast.expr) -> Iterator[str]:

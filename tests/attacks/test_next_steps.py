@@ -46,6 +46,8 @@ SAFE = {
     ("fleet/slurm.py", "scripts"): "quotes by itself",
     ("lock/audit.py", "lock.stack.packages[name]"): "a requirement, which stack.toml has in one line; in quotes",
     ("lock/resolve.py", "package"): "in quotes, and for stack.toml, not for a shell",
+    ("publish/training.py", "again"): "quotes by itself",
+    ("publish/training.py", "_again(path.parent)"): "quotes by itself",
     ("lock/lockfile.py", "command"): "a whole command, quoted where it is made",
     ("upgrade/watch/request.py", "PROGRAMS[first]"): "a constant",
     ("upgrade/watch/request.py", "REMOTE"): "a constant",

@@ -75,7 +75,7 @@ class Document(_Kept):
 def read(path: Path) -> Document:
     """The file as people left it; an empty document where there is none. Raises BadInputError."""
     try:
-        content = reading.json_object(path, str(path), f"correct {path}")
+        content = reading.json_object(path, str(path), f"correct {word(path)}")
     except FileNotFoundError:
         return Document.model_validate({})
     try:

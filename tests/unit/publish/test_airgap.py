@@ -107,6 +107,7 @@ def test_a_layout_alone_says_that_no_file_beside_it_was_judged(small: Small, tmp
     layout = small.root / airgap.IMAGE  # beside the project's own compose.yaml
     layout.mkdir()
     (small.root / "compose.yaml").touch()
+    (small.root / airgap.LOAD).touch()  # of another project
     (layout / "index.json").touch()
     assert airgap.layout(small.project, layout) == (layout, None)
     verdict = airgap.judged(GOOD, layout, None, [tmp_path / "cosign.pub"], [tmp_path / "cosign.pub"], tmp_path)

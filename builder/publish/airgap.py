@@ -105,7 +105,11 @@ def layout(project: Project, folder: Path) -> tuple[Path, Path | None]:
     for path in (folder, folder.resolve()):
         composed = path.name == IMAGE and path.parent != project.root and _composed(path.parent)
         # Other folders have a `load` or a `judged` as well.
-        if composed or _has(path.parent, [folders.MANIFEST]) or all(_has(path.parent, [name]) for name in TRACES[:2]):
+        if (
+            composed
+            or _has(path.parent, [folders.MANIFEST])
+            or all(_has(path.parent, [name]) for name in (LOAD, JUDGED))
+        ):
             return folder, path.parent
     return folder, None
 

@@ -16,8 +16,8 @@ from typing import Literal, TypedDict
 
 from pydantic import BaseModel, ValidationError
 
-from builder.base import errors, reading, seal
-from builder.base.project import Project, sha256, write
+from builder.base import errors, reading, sealed
+from builder.base.project import Project
 
 # "other": it failed in another way than the failure that is looked for; "unclear": it could not be tried;
 # "unresolvable": the set cannot exist; "flaky": many trials did not decide.
@@ -113,7 +113,7 @@ class Journal:
             stored = _Stored.model_validate_json(content)
         except (OSError, errors.BadInputError, ValidationError, RecursionError):
             return journal
-        if not seal.intact(journal._seal(content), journal._sealed, sha256(content)):
+        if not sealed.intact(path, journal._sealed, content):
             return journal
         journal.lead = max(lead, stored.lead)
         for name, row in stored.rows.items():
@@ -128,9 +128,6 @@ class Journal:
     @property
     def _sealed(self) -> str:
         return f"trials of {self.path.stem}"
-
-    def _seal(self, content: bytes) -> Path:
-        return self.path.with_suffix(f".{sha256(content).removeprefix('sha256:')[:12]}.seal")
 
     def decide(self, key: str, changes: Sequence[str], run: Callable[[], Trial]) -> Verdict:
         """The verdict on a set: from the journal, or by as many trials as it takes."""
@@ -196,12 +193,7 @@ class Journal:
             for key, tried in self.sets.items()
         }
         content = json.dumps({"lead": self.lead, "rows": rows}, indent=1) + "\n"
-        sealed = self._seal(content.encode())
-        seal.put(sealed, self._sealed, sha256(content.encode()), self.scratch)  # first: a kill between leaves both
-        write(self.path, content, self.scratch)
-        for earlier in self.path.parent.glob(f"{self.path.stem}.*.seal"):
-            if earlier != sealed:
-                earlier.unlink(missing_ok=True)
+        sealed.replace(self.path, self._sealed, content.encode(), self.scratch)
 
     def tried(self) -> list[TriedRow]:
         """All sets as JSON, in the order in which they were tried."""

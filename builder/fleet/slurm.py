@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base import errors, process, seal, sources
-from builder.base.project import Project, sha256, write
+from builder.base import errors, process, sealed, sources
+from builder.base.project import Project, sha256
 from builder.base.text import word
 from builder.fleet import plan, unit
 from builder.fleet.unit import Outcome, Unit
@@ -32,6 +32,10 @@ from builder.lock import lockfile
 POLL = 5.0  # seconds
 GRACE = 60.0  # seconds that a shared disk may need to show the answer of a job that has left the queue
 JOURNAL, SEALED = "jobs.json", "jobs of a fleet on Slurm"
+UNSEALED = (
+    "has no seal of yours (an earlier version wrote it, or it comes from elsewhere): its jobs are not followed, and "
+    "are submitted again; next: squeue --me, and scancel those of the earlier fleet"
+)
 FORGOTTEN = "Invalid job id"  # what squeue says of a job that ended minutes ago
 # Slurm's reason for a job whose node could not start it: Slurm drains the node, and the job waits until it is released.
 NOT_LAUNCHED = "launch failed requeued held"
@@ -65,7 +69,7 @@ def submit(
     """
     submitit = _submitit()
     logs, journal = folder / "logs", folder / JOURNAL
-    known = _known(journal)
+    known = _known(journal, lambda: say(f"{home.relative(journal)} {UNSEALED}"))
     identities = {each: _identity(home, each) for each in units}
     jobs = {each: _job(submitit, logs, known[key]) for each, key in identities.items() if key in known}
     queue = _queue(jobs.values()) if jobs else {}
@@ -269,19 +273,18 @@ def _job(submitit: Any, logs: Path, place: str) -> Any:
 
 def _note(journal: Path, known: Mapping[str, str], scratch: Path) -> None:
     """Write the journal. It is sealed: an answer is a pickle, whose reading runs code, and it is found by this file."""
-    content = json.dumps(known, indent=1) + "\n"
-    seal.put(journal.with_suffix(".seal"), SEALED, sha256(content.encode()), scratch)
-    write(journal, content, scratch)
+    sealed.replace(journal, SEALED, (json.dumps(known, indent=1) + "\n").encode(), scratch)
 
 
-def _known(journal: Path) -> dict[str, str]:
-    """The jobs of earlier commands of this user, by identity: FOLDER/NUMBER."""
+def _known(journal: Path, say: Callable[[], None] = lambda: None) -> dict[str, str]:
+    """The jobs of earlier commands of this user, by identity: FOLDER/NUMBER. `say`: called when its jobs are not
+    followed, because it has no seal."""
     try:
         raw = journal.read_bytes()
-        if not seal.intact(journal.with_suffix(".seal"), SEALED, sha256(raw)):
-            return {}
-        content = json.loads(raw)
-    except (OSError, ValueError):
+    except OSError:
         return {}
-    places = content.items() if isinstance(content, dict) else ()
-    return {key: place for key, place in places if isinstance(place, str) and PLACE.fullmatch(place)}
+    if not sealed.intact(journal, SEALED, raw):
+        if raw.strip() != b"{}":
+            say()
+        return {}
+    return {key: place for key, place in json.loads(raw).items() if PLACE.fullmatch(place)}

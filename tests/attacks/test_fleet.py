@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from builder.base import seal
-from builder.base.project import Project, sha256
+from builder.base import sealed
+from builder.base.project import Project
 from builder.certify import certificate
 from builder.fleet import manifest, slurm
 from builder.fleet.unit import Outcome
@@ -147,9 +147,9 @@ class Runs:
         return Path.touch, (self.path,)
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("by_them", [False, True])
 def test_the_state_brings_a_job_of_slurm_and_its_answer(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: bool
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_them: bool
 ) -> None:
     """A cache of CI has the journal of a fleet that never ran here, and an answer whose reading would run code."""
     programs = tmp_path / "programs"
@@ -162,18 +162,15 @@ def test_the_state_brings_a_job_of_slurm_and_its_answer(
     (folder / "logs" / own / "7_0_result.pkl").write_bytes(answer)
     journal = folder / slurm.JOURNAL
     journal.write_text(json.dumps({slurm._identity(small.project, unit): f"{own}/7"}))
-    if sealed:
+    if by_them:
         with monkeypatch.context() as theirs:
             theirs.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
-            seal.put(journal.with_suffix(".seal"), "jobs of a fleet on Slurm", digest(journal), tmp_path)
+            sealed.replace(journal, slurm.SEALED, journal.read_bytes(), tmp_path)
+            assert sealed.intact(journal, slurm.SEALED, journal.read_bytes())
     jobs = submit(small.project, folder, small.scratch())
     assert jobs[unit].paths.folder.name != own and not (tmp_path / "ran").exists()
     assert jobs[unit].job_id == "1", "it is submitted, as if there were no journal"
     assert submit(small.project, folder, small.scratch())[unit].paths.folder == jobs[unit].paths.folder
-
-
-def digest(path: Path) -> str:
-    return sha256(path.read_bytes())
 
 
 def submit(home: Project, folder: Path, scratch: Path) -> dict[Any, Any]:

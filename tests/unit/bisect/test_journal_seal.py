@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from builder.bisect import journal
+from builder.base import sealed
 from builder.bisect.journal import Journal, Trial
 from tests.conftest import Small
 
@@ -15,7 +15,7 @@ def test_a_kill_between_a_journal_and_its_seal_loses_nothing(small: Small, monke
     opened = Journal.open(small.project, "key", small.scratch())
     opened.decide("one", ["a"], lambda: Trial("green"))
     with monkeypatch.context() as patched:
-        patched.setattr(journal, "write", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(sealed, "write", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             opened.decide("other", ["b"], lambda: Trial("red"))
     again = Journal.open(small.project, "key", opened.scratch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,42 @@ def test_a_damaged_journal_is_one_without_jobs(fleet: Fleet, content: str) -> No
     journal.write_text(content.replace("KEY", key))
     fleet.submit(UNIT)
     assert fleet.submitted() == 2
+
+
+def test_a_kill_between_the_journal_and_its_seal_loses_no_job(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.submit(UNIT)
+    replace = Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if target.name == slurm.JOURNAL:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fleet.submit(OTHER)
+    assert fleet.submit(UNIT)[UNIT].job_id == "1" and fleet.submitted() == 2
+
+
+def saying(fleet: Fleet) -> list[str]:
+    """What is said while the unit is submitted."""
+    said: list[str] = []
+    small = fleet.small
+    slurm.submit(small.project, [UNIT], slurm.Limits(), fleet.folder, small.scratch(), said.append)
+    return said
+
+
+def test_jobs_of_an_earlier_version_are_not_followed_and_that_is_said(fleet: Fleet) -> None:
+    """Its journal had no seal. One without jobs is no matter."""
+    fleet.submit(UNIT)
+    for seal in fleet.folder.glob("*.seal"):
+        seal.unlink()
+    said = saying(fleet)
+    assert said[0].startswith(".vetted/fleet/jobs.json has no seal of yours") and "squeue --me" in said[0]
+    assert fleet.submitted() == 2 and len(saying(fleet)) == 1
+    (fleet.folder / slurm.JOURNAL).write_text("{}\n")
+    assert len(saying(fleet)) == 1
 
 
 def test_too_many_cores_are_no_matter_of_gpus(fleet: Fleet) -> None:

@@ -82,10 +82,12 @@ def parse(text: str) -> Source:
     package, _, address = text.partition("=")
     if not package or not address:
         raise errors.BadInputError(f"{text!r} is not PACKAGE=REPOSITORY", next_step="--main trl=https://HOST/PATH")
-    if WITH_PASSWORD.search(address):
+    if found := WITH_PASSWORD.search(address):
+        alone = ":" not in found[0].partition("//")[2]
+        what = "a name before an @, which may be a token" if alone else "a password or a token in it"
         raise errors.BadInputError(
-            f"the address of {package} has a password or a token in it, which others could read",
-            next_step="put it into ~/.netrc or git's credential helper",
+            f"the address of {package} has {what}, and others could read it",
+            next_step="remove what is between // and @, and the @; git's credential helper or ~/.netrc knows them",
         )
     folder = Path(address)
     return Source(canonicalize_name(package), folder.resolve().as_uri() if folder.is_dir() else address)
@@ -124,7 +126,11 @@ def _fetch(repository: Path, source: Source, scratch: Path) -> None:
     refs = (f"+HEAD:{HEAD}", "+refs/tags/*:refs/tags/*")
     as_it_is = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # nothing changes it afterwards
     argv = ["git", "-C", str(repository), *as_it_is, "fetch", "--quiet", "--no-tags", "--", source.address, *refs]
-    result = process.run(argv, env=QUIET, tool=FETCH)
+    try:
+        result = process.run(argv, env=QUIET, tool=FETCH)
+    finally:  # a fetch that fails leaves these alone: without them, the seal of what was there before holds
+        for path in (repository / "FETCH_HEAD", *repository.glob("objects/pack/tmp_*")):
+            path.unlink(missing_ok=True)
     if result.returncode != 0:
         raise errors.NetworkError(
             f"{source.package}: the repository did not answer\n{result.output.strip()[-400:]}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from builder.base import errors
+from builder.base import errors, process
 from builder.upgrade import mainline
 from tests.conftest import TINY, make_wheel
 from tests.unit.lock.test_commit import Repository
@@ -162,12 +163,52 @@ def test_a_main_branch_with_the_version_of_a_release_is_not_mistaken_for_it(
     [
         ("trl", "is not PACKAGE=REPOSITORY"), ("=x", "is not PACKAGE=REPOSITORY"),
         ("trl=https://me:secret@host.test/trl", "has a password"),
+        ("trl=https://secret@host.test/trl", "a name before an @"),
     ],
 )  # fmt: skip
 def test_what_is_no_repository_is_refused(text: str, words: str) -> None:
     with pytest.raises(errors.BadInputError, match=words) as caught:
         mainline.parse(text)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("user", ["org", "me:planted"])
+def test_what_is_before_the_at_is_to_be_removed(user: str) -> None:
+    """Forges give addresses with a name in them, https://org@dev.azure.com/… for one."""
+    with pytest.raises(errors.BadInputError) as caught:
+        mainline.parse(f"trl=https://{user}@host.test/trl")
+    assert caught.value.next_step.startswith("remove what is between // and @")
+    assert "git's credential helper" in caught.value.next_step
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_failure_of_the_network_costs_no_clone(
+    tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, broken_off: bool
+) -> None:
+    kept, scratch = tmp_path / "tiny-lib.git", tmp_path / "scratch"
+    scratch.mkdir()
+    source = mainline.parse(f"tiny-lib={upstream.folder}")
+    mainline._fetch(kept, source, scratch)
+
+    def fails(*_argv: object, **_more: object) -> process.Result:
+        (kept / "FETCH_HEAD").touch()
+        (kept / "objects" / "pack" / "tmp_pack_a").touch()
+        return process.Result(("git",), 128, "", "fatal: early EOF")
+
+    with monkeypatch.context() as patched:
+        if broken_off:
+            patched.setattr(process, "run", fails)
+        else:
+            upstream.folder.rename(tmp_path / "away")
+        with pytest.raises(errors.NetworkError):
+            mainline._fetch(kept, source, scratch)
+    if not broken_off:
+        (tmp_path / "away").rename(upstream.folder)
+    newest = upstream.write("1.1.dev0")
+    monkeypatch.setattr(mainline, "remove", removed := Mock())
+    mainline._fetch(kept, source, scratch)
+    assert not removed.called
+    assert mainline._git(kept, "rev-parse", mainline.HEAD) == newest
 
 
 def test_a_folder_is_named_by_its_address(tmp_path: Path) -> None:

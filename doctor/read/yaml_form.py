@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import re
 
-_REST = r"(?:[^\n#]|(?<=\S)#)*?"  # of a key: a # is a comment's only after a blank
-KEY = re.compile(
-    rf"""(?:"[^"\n]*"|'[^'\n]*'|[^\s#&*!|>'"%@`\-?:,\[\]{{}}]{_REST}|[\-?:][^\s#]{_REST})[ \t]*:(?=[ \t]|$)"""
-)
-BLOCK = re.compile(r"(?:[&!]\S+[ \t]+)*[|>][-+0-9]*(?:[ \t]+#.*)?")  # the text of a value follows, as it is
+_BLANK = r"[ \t]"  # and no other: YAML takes the blanks of Unicode for letters
+_QUOTED = r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'"""
+_START = r"""[^ \t\r\n#&*!|>'"%@`\-?:,\[\]{}]|[\-?:](?=[^ \t\r\n])"""
+_REST = r"(?:[^\n#]|(?<=[^ \t])#)*?"  # of a key: a # is a comment's only after a blank
+KEY = re.compile(rf"(?:{_QUOTED}|(?:{_START}){_REST}){_BLANK}*:(?={_BLANK}|$)")
+BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?")  # the text of a value follows, as it is
+PROPERTIES = re.compile(r"\A(?:[&!][^ \t]*(?:[ \t]+|$))*")  # an anchor, a tag: the value follows
+PROPERTY = re.compile(r"!<[^>\n]*>|[&!][^ \t,\[\]{}]*")  # within brackets
+LONG_KEY = re.compile(r"[?:](?:[ \t]|$)|-\t")  # and an item that a tab follows, which not every parser takes
+BREAK = re.compile("[\r\x85\u2028\u2029]")  # ends a line for some parsers, and not for all
 LONGEST = 2000  # characters of a line; a file with a longer one is not judged, because patterns are slow on it
 OPENING, CLOSING = "[{", "]}"
 
 
 def fault(text: str) -> str:
     """The first thing that is wrong, as a phrase for the file's name; "" where nothing is known to be."""
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    if max(map(len, lines)) > LONGEST:
+    lines = text.lstrip("\ufeff").replace("\r\n", "\n").split("\n")
+    if max(map(len, lines)) > LONGEST or any(map(BREAK.search, lines)):
         return ""
     form = _Form()
     for number, line in enumerate(lines, start=1):
@@ -36,7 +41,8 @@ class _Form:
     def __init__(self) -> None:
         self.fault, self.unjudged = "", False  # unjudged: what follows is beyond this reader
         self.columns: list[int] = []  # of the blocks that are open
-        self.literal = -1  # the column of a key whose text follows line by line
+        self.literal: int | None = None  # the column of a block whose text follows line by line
+        self.plain: int | None = None  # the column of a block whose value has no quotes: deeper lines may be more of it
         self.closed = -1  # the column of a key that has its value already
         self.flow = _Flow()
 
@@ -46,35 +52,39 @@ class _Form:
         column = len(line) - len(content)
         if self.flow.open:
             self._flow(content, number)
-        elif not content.strip() or content.startswith("#") or (0 <= self.literal < column):
+        elif not content.strip(" \t") or content.startswith("#"):
             return
-        else:
-            self.literal = -1
+        elif self.literal is None or column <= self.literal:
+            self.literal = None
             self._block(content, column, number)
 
     def _block(self, content: str, column: int, number: int) -> None:
         if column == 0 and content.startswith(("---", "...", "%")):
             self.unjudged = bool(content[3:].strip()) or content.startswith("%")
-            self.columns, self.closed = [], -1
+            self.columns, self.closed, self.plain = [], -1, None
             return
+        more = self.plain is not None and column > self.plain  # of that value, unless it is a key
         if content.startswith("\t"):
             inner = content.lstrip("\t ")
-            if KEY.match(inner) or inner.startswith("- "):
+            if KEY.match(inner) or (inner.startswith("- ") and not more):
                 self.fault = f"is no YAML: line {number} is indented with a tab"
             self.unjudged = True
             return
+        if more and not KEY.match(content):
+            return
+        self.plain = None
         item = column
         while content.startswith("- ") or content == "-":
             _open(self.columns, item)
             rest = content[1:].lstrip(" ")
             item += len(content) - len(rest)
             content, self.closed = rest, -1
-        if content[:1] in ("&", "*", "!") or re.match(r"[?:](?: |$)", content):
+        if content[:1] in ("&", "*", "!") or LONG_KEY.match(content):
             self.unjudged = True  # anchors, tags and long keys
         elif key := KEY.match(content):
-            self._key(item, content[key.end() :].strip(), number)
+            self._key(item, content[key.end() :].strip(" \t"), number)
         else:
-            self._other(content, column, item, number)
+            self._other(content.strip(" \t"), column, item, number)
 
     def _key(self, column: int, value: str, number: int) -> None:
         if column > self.closed >= 0:
@@ -82,27 +92,29 @@ class _Form:
         elif self.columns and column < self.columns[-1] and column not in self.columns:
             self.fault = f"is no YAML: line {number} is indented like no key above it"
         _open(self.columns, column)
-        self.literal = column if BLOCK.fullmatch(value) else -1
         self.closed = column if value and not value.startswith(("#", "&", "*", "!", "|", ">")) else -1
-        self._value(value, number)
+        self._value(value, column, number)
 
     def _other(self, content: str, column: int, item: int, number: int) -> None:
-        """A line without a key: a value of a list, or more of what the line before began."""
-        if item > column:
-            self.literal = column if BLOCK.fullmatch(content) else -1
-            self._value(content, number)
-        elif BLOCK.fullmatch(content.rstrip()):
-            self.literal = column - 1
-        elif column == 0 and self.columns == [0] and content[0] not in "\"'[{]}|>":
+        """A line without a key: a value of a list, or one that begins in the line below its key."""
+        if column == item == 0 and self.columns == [0] and content[0] not in "\"'[{]}|>":
             self.fault = f"is no YAML: line {number} is neither `key: value` nor a `- value` of a list"
+        self._value(content, max((each for each in self.columns if each <= item), default=-1), number)
 
-    def _value(self, value: str, number: int) -> None:
+    def _value(self, value: str, block: int, number: int) -> None:
+        """A value that begins here, in the block of that column."""
+        value = PROPERTIES.sub("", value)
         if value.startswith(("[", "{", '"', "'")):
             self._flow(value, number)
+        elif BLOCK.fullmatch(value):
+            self.literal, self.unjudged = block, block < 0
+        elif value and not value.startswith("#"):
+            self.plain = block
 
     def _flow(self, text: str, number: int) -> None:
         if letter := self.flow.read(text, number):
             self.fault = f"is no YAML: line {number} closes a bracket ({letter}) that is not open"
+        self.unjudged = self.flow.unjudged
 
 
 def _open(columns: list[int], column: int) -> None:
@@ -117,6 +129,8 @@ class _Flow:
 
     def __init__(self) -> None:
         self.brackets, self.quote, self.since = "", "", 0
+        self.unjudged = False
+        self.before = ""  # what the next letter follows: nothing of a value yet, a "word", or the "end" of a value
 
     @property
     def open(self) -> bool:
@@ -131,26 +145,46 @@ class _Flow:
 
     def read(self, text: str, number: int) -> str:
         """Read on, to the end of the value; the bracket that closes what is not open, or ""."""
-        self.since = self.since if self.open else number
+        if not self.open:
+            self.since, self.before = number, ""
         place = 0
-        while place < len(text):
+        while place < len(text) and not self.unjudged:
             letter = text[place]
             if self.quote:
                 place += self._quoted(text, place)
-            elif letter in "\"'" and _begins(text, place):
-                self.quote = letter
             elif letter == "#" and text[place - 1 : place] in ("", " ", "\t"):
                 return ""
             elif letter in OPENING:
-                self.brackets += letter
+                self.brackets, self.before = self.brackets + letter, ""
             elif letter in CLOSING:
                 if OPENING.index(self.brackets[-1]) != CLOSING.index(letter):
                     return letter
-                self.brackets = self.brackets[:-1]
-            if not self.open:
-                return ""
+                self.brackets, self.before = self.brackets[:-1], "end"
+            else:
+                place += self._letter(text, place)
             place += 1
+            if not self.open:  # a colon may follow, of a key in quotes or brackets
+                rest = text[place:].strip(" \t")
+                self.unjudged = bool(rest) and not rest.startswith("#")
+                return ""
         return ""
+
+    def _letter(self, text: str, place: int) -> int:
+        """Read a letter in brackets and outside of quotes; how many more belong to it."""
+        letter, apart = text[place], text[place + 1 : place + 2] in ("", " ", "\t", ",", "[", "]", "{", "}")
+        if letter in "\"'" and not self.before:  # within a word it is a letter
+            self.quote = letter
+        elif letter in "&!" and not self.before:
+            end = found.end() if (found := PROPERTY.match(text, place)) else place
+            self.unjudged = text[end : end + 1] not in ("", " ", "\t")  # some parsers take more for a tag than others
+            return end - place - 1
+        elif letter == "," or (letter == ":" and (apart or self.before == "end")):
+            self.before = ""
+        elif letter in "?:" and not self.before:
+            self.unjudged = not apart  # the beginning of a word, but not for every parser
+        elif letter not in " \t":
+            self.before = "word"
+        return 0
 
     def _quoted(self, text: str, place: int) -> int:
         """Read a letter in quotes; how many more belong to it."""
@@ -160,11 +194,5 @@ class _Flow:
             return 0
         if self.quote == "'" and text[place + 1 : place + 2] == "'":
             return 1
-        self.quote = ""
+        self.quote, self.before = "", "end"
         return 0
-
-
-def _begins(text: str, place: int) -> bool:
-    """Does a quote begin there, and is no letter of a word?"""
-    before = text[place - 1] if place else " "
-    return before in " \t[{," or (before == ":" and text[place - 2 : place - 1] in ('"', "'"))

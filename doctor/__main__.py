@@ -114,7 +114,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="a training, accelerate or DeepSpeed configuration, or the script")  # fmt: skip
     parser.add_argument("--launch", metavar="COMMAND", default="", help="the launch command, as you type it")
     parser.add_argument("--error", metavar="TEXT", default="", help="the error, as it was printed")
-    parser.add_argument("--log", metavar="FILE", help="a log of the run, of any size")
+    parser.add_argument("--log", metavar="FILE", action="append", default=[],
+                        help="a log of the run, of any size")  # fmt: skip
     parser.add_argument("--measure", action="store_true",
                         help="also run the quick probes there: about a minute; nothing is written there")  # fmt: skip
     parser.add_argument("--measure-all", action="store_true", help="also run the long probes: some minutes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -58,7 +59,9 @@ LaunchOption = Annotated[
 ErrorOption = Annotated[
     str | None, typer.Option(metavar="TEXT", help="The error, as it was printed.", show_default=False)
 ]
-LogOption = Annotated[str | None, typer.Option(metavar="FILE", help="A log of the run.", show_default=False)]
+LogOption = Annotated[
+    list[str] | None, typer.Option(metavar="FILE", help="A log of the run; may be repeated.", show_default=False)
+]
 LockOption = Annotated[
     str | None, typer.Option(metavar="STACK", help="Print the lock of a stack, and nothing else.", hidden=True)
 ]
@@ -137,7 +140,7 @@ def doctor_(
     for option, value in (("--launch", launch), ("--error", error), ("--lock-of", lock_of)):
         arguments += [f"{option}={value}"] if value is not None else []
     paths = [f"./{path}" if path.startswith("-") else path for path in paths or ()]
-    files = [*(("--config", path) for path in config or ()), *([("--log", log)] if log is not None else [])]
+    files = [*(("--config", path) for path in config or ()), *(("--log", path) for path in log or ())]
     if image is not None:
         raise typer.Exit(_in_image(image, [*files, *_for_image(paths)], arguments))
     arguments += [f"{option}={path}" for option, path in files]
@@ -233,8 +236,9 @@ def _in_image(image: str, files: list[tuple[str, str]], arguments: list[str]) ->
         for place, (option, path) in enumerate(files):
             if not Path(path).is_file():
                 raise errors.BadInputError(f"{path} is not a file", next_step=f"ls -l {word(path)}")
-            mounts += _mount(Path(path).absolute(), f"/vetted/{place}")
-            arguments = [*arguments, f"{option}=/vetted/{place}"]
+            name = re.sub(r"[^\w.-]", "_", Path(path).name)  # its suffix says how a configuration is read
+            mounts += _mount(Path(path).absolute(), f"/vetted/{place}/{name}")
+            arguments = [*arguments, f"{option}=/vetted/{place}/{name}"]
         container = f"vetted-doctor-{secrets.token_hex(8)}"
         argv = ["docker", "run", "--rm", "--name", container, *CONTAINER,
                 "--env", f"VETTED_DOCTOR={_command()}", *mounts,

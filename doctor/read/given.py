@@ -44,8 +44,9 @@ class UndecidedError(UnreadableError):
 
 
 def merged(
-    paths: Sequence[str], python: str | None, requirements: str | None, configurations: Sequence[str], log: str | None
-) -> Sources:
+    paths: Sequence[str], python: str | None, requirements: str | None, configurations: Sequence[str],
+    logs: Sequence[str],
+) -> Sources:  # fmt: skip
     """What options and paths name together. Raises UnreadableError for a path that is none, and two environments."""
     given = [of(path) for path in paths]
     named = [Given(option, path) for option, path in (("python", python), ("requirements", requirements)) if path]
@@ -58,7 +59,7 @@ def merged(
     return Sources(
         environments[0] if environments else None,
         [*configurations, *(each.path for each in given if each.option == "config")],
-        [*([log] if log else []), *(each.path for each in given if each.option == "log")],
+        [*logs, *(each.path for each in given if each.option == "log")],
         given,
     )
 

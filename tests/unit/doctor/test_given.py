@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from builder.commands import doctor
 from doctor import __main__ as program
 from doctor.read import contents, given
 from doctor.read.files import UnreadableError
@@ -154,6 +157,8 @@ def test_paths_mean_what_their_options_mean(tmp_path: Path, capsys: pytest.Captu
     assert said["packages"] == options["packages"] == {"trl": "0.14.0", "transformers": "4.52.4"}
     assert said["run"]["options"] == options["run"]["options"] == {"use_vllm": "true"}
     assert "KeyError: 1" in said["run"]["error"] and "RuntimeError: y" in said["run"]["error"]
+    both = ask(capsys, "--log", paths["log"], "--log", paths["other"], "--requirements", paths["freeze"])
+    assert both["run"]["error"] == said["run"]["error"]
     program.main([paths["log"], paths["freeze"]])
     assert f"Given: {paths['log']} (a log), {paths['freeze']} (a list of packages)" in capsys.readouterr().out
 
@@ -170,6 +175,8 @@ def test_the_command_takes_paths(command: Command, tmp_path: Path) -> None:
     answer = command(ROOT, "doctor", paths["freeze"], paths["log"], "--json")
     assert answer.json["findings"][0]["rule"] == "VETTED-0001"
     assert [row["as"] for row in answer.json["given"]] == ["requirements", "log"]
+    answer = command(ROOT, "doctor", paths["freeze"], "--log", paths["log"], "--log", paths["other"], "--json")
+    assert "KeyError: 1" in answer.json["run"]["error"] and "RuntimeError: y" in answer.json["run"]["error"]
     (tmp_path / "empty").touch()
     answer = command(ROOT, "doctor", str(tmp_path / "empty"))
     assert (answer.code, answer.out) == (3, "")
@@ -187,6 +194,43 @@ def test_an_image_is_an_environment_already(command: Command, tmp_path: Path) ->
     answer = command(ROOT, "doctor", "--image", "x", paths["freeze"])
     assert answer.code == 3
     assert f"{paths['freeze']} (a list of packages) and the image both say what is installed" in answer.err
+
+
+@pytest.fixture
+def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder that stands for the root of a container: what is mounted there lies there, and a Python runs."""
+    root = tmp_path / "root"
+
+    def run(argv: list[str], *_: object) -> doctor.Answer:
+        for place, word in enumerate(argv):
+            if word == "--mount":
+                source, target = next(csv.reader([argv[place + 1]]))[1:3]
+                inside = root / target.removeprefix("target=/")
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source.removeprefix("source="), inside)
+        script = argv.index("/vetted/doctor.py")
+        words = [word.replace("=/vetted/", f"={root}/vetted/") for word in argv[script + 1 :]]
+        done = subprocess.run([sys.executable, "-I", str(root / "vetted/doctor.py"), *words],
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        return doctor.Answer(done.returncode, done.stdout, done.stderr)
+
+    monkeypatch.setattr("builder.image.daemon.docker", lambda: None)
+    monkeypatch.setattr(doctor, "_run", run)
+    return root
+
+
+def test_everything_that_is_given_is_read_in_an_image_and_has_its_name_there(
+    command: Command, tmp_path: Path, container: Path
+) -> None:
+    paths = written(tmp_path)
+    odd = tmp_path / 'my, "own" \u8bad\u7ec3.yaml'
+    odd.write_text("use_vllm: true\nstop: [a\n")
+    answer = command(ROOT, "doctor", "--image", "x", paths["log"], paths["other"], "--config", str(odd), "--json")
+    assert answer.code == 1, answer.err
+    run = answer.json["run"]
+    assert "KeyError: 1" in run["error"] and "RuntimeError: y" in run["error"]
+    damage = "is cut off, or line 2 opens a bracket ([) that nothing closes"
+    assert run["damaged"] == [f"{container}/vetted/0/my___own__\u8bad\u7ec3.yaml {damage}"]
 
 
 def test_the_single_file_takes_paths(command: Command, tmp_path: Path) -> None:

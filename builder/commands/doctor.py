@@ -86,8 +86,8 @@ FileOption = Annotated[
 
 
 DIAGNOSIS = (
-    "python", "requirements", "image", "config", "launch", "error", "log", "measure", "measure_all", "device",
-    "lock_of", "everything",
+    "paths", "python", "requirements", "image", "config", "launch", "error", "log", "measure", "measure_all", "device",
+    "everything",
 )  # fmt: skip
 
 
@@ -126,9 +126,11 @@ def doctor_(
     if not measure and not measure_all:
         usage.refuse(context, ("device",), "goes with --measure or --measure-all")
     if single_file:
-        usage.refuse(context, DIAGNOSIS, "does not go with --single-file, which diagnoses nothing")
+        usage.refuse(context, (*DIAGNOSIS, "lock_of"), "does not go with --single-file, which diagnoses nothing")
         _write(single_file, as_json)
         return
+    if lock_of is not None:
+        usage.refuse(context, DIAGNOSIS, "does not go with --lock-of, which prints a lock and diagnoses nothing")
     arguments = [*(["--json"] if as_json else []), *(["--all"] if everything else [])]
     if measure or measure_all:
         if image is not None:

@@ -48,14 +48,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def refuse(context: typer.Context, parameters: Iterable[str], reason: str) -> None:
-    """Raise for the first of these options that was typed: what has no effect is refused, and not ignored.
+    """Raise for the first of these options and arguments that was typed: what has no effect is refused, not ignored.
 
-    `reason` continues a sentence that begins with the option.
+    `reason` continues a sentence that begins with the option, or with the name that the help has for an argument.
     """
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if parameter.name in parameters and source is not None and source.name == "COMMANDLINE":
-            raise ERROR(f"{'/'.join((*parameter.opts, *parameter.secondary_opts))} {reason}", ctx=context)
+            option = parameter.param_type_name == "option"
+            names = (*parameter.opts, *parameter.secondary_opts) if option else (str(parameter.metavar),)
+            raise ERROR(f"{'/'.join(names).strip('[].')} {reason}", ctx=context)
 
 
 def explain(error: Any) -> None:

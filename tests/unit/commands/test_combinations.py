@@ -52,6 +52,9 @@ REFUSED = [
     ),
     (("doctor", "--device", "cpu"), "--device goes with --measure or --measure-all"),
     (("doctor", "--single-file", "d.py", "--python", "."), "--python does not go with --single-file"),
+    (("doctor", "train.log", "--single-file", "d.py"), "PATH does not go with --single-file, which diagnoses nothing"),
+    (("doctor", "train.log", "--lock-of", TINY), "PATH does not go with --lock-of, which prints a lock"),
+    (("doctor", "--python", ".", "--lock-of", TINY), "--python does not go with --lock-of"),
     (("doctor", "--single-file", "d.py", "--all"), "--all does not go with --single-file"),
     (
         ("bisect", "packages", "--good", TINY, "--bad", "a==1", "--probe", "alpha", "--time-limit", "9"),

@@ -260,8 +260,8 @@ def test_hardware_is_asked_for_by_whole_words(
 ) -> None:
     on_another_machine(certificate.path(certified.small.project, TINY, "cpu", "docker"))
     publish(command, certified, repository, keys)
-    for hardware, code in (("9754", 0), ("amd epyc", 0), ("128", 0), ("975", 1), ("7763", 1), ("cores", 0), (".*", 1)):
+    for hardware, code in (("9754", 0), ("amd epyc", 0), ("128", 0), ("975", 1), ("7763", 1), ("cores", 0), (".*", 2)):
         answer = verify(command, certified, f"{repository}:{TINY}", keys, "--hardware", hardware)
         assert answer.code == code, hardware
-        if code:
+        if code == 1:
             assert f"doubt: no certificate was earned on {hardware}, only on: AMD EPYC 9754, 128 cores" in answer.out

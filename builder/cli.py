@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 import tempfile
@@ -141,9 +140,6 @@ def vetted(
 
 
 def main() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no letter for ≤ or for a name
-            stream.reconfigure(errors="backslashreplace")
     try:
         code = _run()
     except errors.OutputError as error:  # of the answer, or of an error in its place

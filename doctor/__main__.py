@@ -19,22 +19,22 @@ from doctor.base import terminal
 from doctor.case import Case
 from doctor.know import cuda, data
 from doctor.read import (
+    argument,
     context,
     damage,
     files,
-    given,
     interpreters,
     machine,
-    named,
+    mention,
     pythons,
     requirements,
     suite,
     symptoms,
 )
+from doctor.read.argument import Given
 from doctor.read.context import RunContext
 from doctor.read.environment import Environment, Problem
 from doctor.read.files import UnreadableError
-from doctor.read.given import Given
 from doctor.read.machine import Machine
 from doctor.read.suite import Result
 
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _case(options: argparse.Namespace, usual: Usual) -> Case:
-    sources = given.merged(options.paths, options.python, options.requirements, options.config, options.log)
+    sources = argument.merged(options.paths, options.python, options.requirements, options.config, options.log)
     run = _context(sources.configurations, options.launch)
     errors = [symptoms.plain(options.error)] if options.error else []
     errors += [symptoms.read(log) for log in sources.logs]
@@ -163,7 +163,7 @@ def _silent(error: interpreters.SilentError, run: RunContext) -> Environment:
 
 def _unnamed(error: str, run: RunContext, usual: Usual) -> Environment:
     """The usual environment, unless the error is of another one on this machine."""
-    other, run.unreadable = named.of_error(error)
+    other, run.unreadable = mention.of_error(error)
     try:
         own = usual()
     except interpreters.SilentError as silent:
@@ -174,7 +174,7 @@ def _unnamed(error: str, run: RunContext, usual: Usual) -> Environment:
         if other is None:
             raise
         own = None
-    if own is not None and any(named.has(own, folder) for folder in symptoms.package_folders(error)):
+    if own is not None and any(mention.has(own, folder) for folder in symptoms.package_folders(error)):
         run.unreadable = None
         return own
     if other is None and own is None:

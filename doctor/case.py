@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from doctor.know.data import Knowledge
 from doctor.read import symptoms
+from doctor.read.argument import Given
 from doctor.read.context import RunContext
 from doctor.read.environment import Environment
-from doctor.read.given import Given
 from doctor.read.machine import Machine
 from doctor.read.suite import Result
 

@@ -195,7 +195,7 @@ def from_os(error: OSError) -> VettedError:
     """The error that fits one of the operating system."""
     named = str(error.filename2 or error.filename or "")  # of a rename, what it would have made
     where, why = named or "a file", error.strerror or str(error)
-    said = f"{named}: {why}" if named else why
+    message = f"{named}: {why}" if named else why
     # Without a name there is nothing to list but where this runs, and who it is.
     look = f"ls -ld {word(named)}" if named else "id; ls -la . .vetted"
     if isinstance(error, ConnectionError | TimeoutError) or error.errno in UNREACHABLE:
@@ -220,14 +220,14 @@ def from_os(error: OSError) -> VettedError:
         return disk_full(where)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StorageError(
-            said,
+            message,
             cause="the file belongs to another user, or the disk is mounted read-only",
             next_step=look,
         )
     if error.errno in MISPLACED:
         return StorageError(
-            said,
+            message,
             cause="a folder stands where a file belongs, or a file where a folder does, or links lead in a circle",
             next_step=f"ls -ld {word(named)}; then name another path" if named else look,
         )
-    return StorageError(said)
+    return StorageError(message)

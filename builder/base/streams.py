@@ -85,7 +85,7 @@ def _failing() -> Iterator[None]:
 
 
 def _like(stream: object, kind: type[io.TextIOWrapper]) -> io.TextIOWrapper:
-    """The stream as another class."""
+    """The stream as another class. A terminal may have no letter for ≤ or for a name."""
     assert isinstance(stream, io.TextIOWrapper)
     encoding, lines, through = stream.encoding, stream.line_buffering, stream.write_through
     return kind(stream.detach(), encoding, "backslashreplace", line_buffering=lines, write_through=through)

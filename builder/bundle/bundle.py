@@ -16,7 +16,7 @@ from pathlib import Path
 
 from builder.base import errors, sources
 from builder.base.project import Project, sha256_file, write
-from builder.bundle import archive, earlier, interpreter, routes, selection, unbundle
+from builder.bundle import archive, destination, interpreter, routes, selection, unbundle
 from builder.bundle.contents import CONTENTS, Contents
 from builder.bundle.routes import Progress
 from builder.bundle.selection import TOOL
@@ -67,7 +67,7 @@ def make(
             + ".".join(map(str, OLDEST_PYTHON)),
             next_step="leave --python out: the bundle then has the stack's own",
         )
-    earlier.refuse_other(project, output)
+    destination.refuse_other(project, output)
     stack = lock.stack.model_copy(update={"python": request.python or lock.stack.python})
     loads = []
     if request.route != routes.IMAGE:
@@ -96,7 +96,7 @@ def make(
         tree[name] = scratch / name.replace("/", "-")
         tree[name].write_text(text)
     sizes = {other.route: other.size for other in loads}
-    earlier.refuse_other(project, output)  # the downloads took a while
+    destination.refuse_other(project, output)  # the downloads took a while
     return _write(project, lock, contents, tree, sizes, output, scratch, part_size, progress)
 
 
@@ -133,9 +133,9 @@ def _write(
     progress: Progress,
 ) -> Bundle:
     output.mkdir(parents=True, exist_ok=True)
-    manifest, leftover = output / manifests.MANIFEST, earlier.parts(project, output)
+    manifest, leftover = output / manifests.MANIFEST, destination.parts(project, output)
     manifest.unlink(missing_ok=True)  # it is written last: without it, a bundle is not whole
-    for partial in earlier.unfinished(project, output):
+    for partial in destination.unfinished(project, output):
         partial.unlink()
     parts = []
     for part in archive.split(archive.pack(tree, lock.epoch), output, lock.name, part_size):
@@ -144,7 +144,7 @@ def _write(
     for path in leftover:
         if path.name not in {part.name for part in parts}:
             path.unlink()  # of an earlier bundle
-    write(output / earlier.ENTRY, entry_script(), scratch)
+    write(output / destination.ENTRY, entry_script(), scratch)
     size = sum(part.size for part in parts)
     data = {
         "format": manifests.FORMAT, "stack": lock.name, "device": lock.stack.device, "python": contents.python,

@@ -14,7 +14,7 @@ from builder import console
 from builder.base import machine, project, quantities
 from builder.base.project import Project
 from builder.base.text import word
-from builder.bundle import archive, bundle, earlier, inside, offline, present, routes
+from builder.bundle import archive, bundle, destination, inside, offline, present, routes
 from builder.bundle.contents import read_unpacked
 from builder.bundle.journal import Journal
 from builder.certify import certificate
@@ -130,7 +130,7 @@ def _print(name: str, output: Path, written: bundle.Bundle) -> None:
         )
     for route, size in written.routes.items():
         console.out.print(f"  route {route}: {quantities.size(size)}{', chosen' if route == written.route else ''}")
-    entry = f"{output.absolute().name}/{earlier.ENTRY}"
+    entry = f"{output.absolute().name}/{destination.ENTRY}"
     command = f"python{'3' if contents.carried else word(contents.python)} {word(entry)}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from builder.base import errors, others, process, project, quantities
+from builder.base import errors, ownership, process, project, quantities
 from builder.base.project import write
 from builder.base.text import word
 from builder.commands import usage
@@ -184,14 +184,14 @@ def _here(arguments: list[str]) -> int:
 def _for_image(paths: list[str]) -> list[tuple[str, str]]:
     """Paths as options of the doctor in a container. Raises BadInputError for an environment: the image is one."""
     from doctor.base import terminal
-    from doctor.read import given
+    from doctor.read import argument
     from doctor.read.files import UnreadableError
 
     try:
-        known = [given.of(path) for path in paths]
+        known = [argument.of(path) for path in paths]
     except UnreadableError as unreadable:
         raise errors.BadInputError(terminal.line(str(unreadable)), next_step=f"{_command()} --help") from unreadable
-    if own := next((each for each in known if each.option in given.ENVIRONMENTS), None):
+    if own := next((each for each in known if each.option in argument.ENVIRONMENTS), None):
         raise errors.BadInputError(
             terminal.line(f"{own} and the image both say what is installed"),
             next_step=f"{_command()} {word(own.path)}, or --image without it",
@@ -214,7 +214,7 @@ def _usual_python() -> str | None:
 def _write(target: Path, as_json: bool) -> None:
     home = project.find()
     data = doctorfile.content(home)
-    others.refuse(target, doctorfile.is_one, "name another file with --single-file")
+    ownership.refuse(target, doctorfile.is_one, "name another file with --single-file")
     with home.holding(".doctor") as scratch:
         write(target.absolute(), data, scratch)
     if as_json:

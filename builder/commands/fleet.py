@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import machine, others, project, text
+from builder.base import machine, ownership, project, text
 from builder.base.project import Project
 from builder.certify import certificate
 from builder.commands import kube, remote, usage
@@ -115,7 +115,7 @@ def fleet_(
     target = output or home.state / "fleet" / "statements"
     kube.refuse_other(manifest_file)
     for each in units:
-        others.refuse(collect.path(target, each), _is_statement, "choose another --output")
+        ownership.refuse(collect.path(target, each), _is_statement, "choose another --output")
     done = []
     with home.holding(".fleet") as scratch, console.spinner("fleet") as _:
         for outcome, forget in _runs(home, units, request, scratch):
@@ -138,7 +138,7 @@ def fleet_(
 
 
 def _is_statement(content: bytes) -> bool:
-    return others.document(content).get("_type") == certificate.STATEMENT
+    return ownership.document(content).get("_type") == certificate.STATEMENT
 
 
 def _refuse_unused(context: typer.Context, place: Place, manifest_file: str) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from builder import console
-from builder.base import errors, others, sources
+from builder.base import errors, ownership, sources
 from builder.base.project import Project, write
 from builder.base.text import word
 from builder.fleet import kubernetes, manifest, plan
@@ -48,7 +48,7 @@ def refuse_other(where: str) -> None:
     """Raise StorageError when the file of a manifest is somebody else's."""
     if where and where != "-":
         mark = MARK.encode()
-        others.refuse(Path(where), lambda content: content.startswith(mark), "name another file with --manifest")
+        ownership.refuse(Path(where), lambda content: content.startswith(mark), "name another file with --manifest")
 
 
 def write_manifest(home: Project, where: str, jobs: Sequence[Job], namespace: str, scratch: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import appearing, errors, project, quantities
+from builder.base import errors, output_folder, project, quantities
 from builder.base.project import Project
 from builder.base.text import word
 from builder.commands import remote, usage
@@ -132,7 +132,7 @@ def build_(
     """Build the image of a lock, reproducible bit for bit."""
     home = project.find()
     if output is not None:
-        appearing.refuse(output)
+        output_folder.refuse(output)
     if platform is PlatformName.all:
         usage.refuse(context, ("prove", "record"), "is for one platform, and not for --platform all")
         _build_all(home, name, output, as_json)
@@ -200,8 +200,8 @@ def _build_all(home: Project, name: str, output: Path | None, as_json: bool) -> 
 
 
 def _copy(layout: Path, output: Path) -> None:
-    appearing.refuse(output)  # the build took a while
-    with appearing.folder(output) as partial:
+    output_folder.refuse(output)  # the build took a while
+    with output_folder.folder(output) as partial:
         shutil.copytree(layout, partial, dirs_exist_ok=True)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from builder import console
-from builder.base import others, project
+from builder.base import ownership, project
 from builder.commands.common import AsJson, print_json
 from builder.publish import keys
 from builder.publish.policy import history, manifests, policyfile, rego, rule
@@ -63,7 +63,9 @@ def _files(resolved: Rule) -> dict[str, str]:
 def _write(output: Path, files: dict[str, str]) -> None:
     """Write the rules. Raises StorageError before that when a file is somebody else's."""
     for name in files:
-        others.refuse(output / name, lambda content: MARK in content[:200], "choose another --output, or move the file")
+        ownership.refuse(
+            output / name, lambda content: MARK in content[:200], "choose another --output, or move the file"
+        )
     with tempfile.TemporaryDirectory(prefix="vetted-") as scratch:
         for name, text in files.items():
             project.write(output / name, text, Path(scratch))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, machine, others, project
+from builder.base import errors, machine, ownership, project
 from builder.base.project import Project, write
 from builder.base.text import word
 from builder.certify.certify import Options
@@ -87,9 +87,9 @@ def trajectories_(
     settings = Settings(seeds, steps or (band.steps if band else STEPS), threads, first)
     _require_task(home, band, settings)
     where = output or record.path(home, name, place)
-    others.refuse(where, lambda _: True, "name another file with --output")  # one that is no record ends with 3
+    ownership.refuse(where, lambda _: True, "name another file with --output")  # one that is no record ends with 3
     if picture:
-        others.refuse(picture, pictures.is_one, "name another file with --picture")
+        ownership.refuse(picture, pictures.is_one, "name another file with --picture")
     old = _read(home, where)
     with home.holding(name) as scratch:
         if old and not force and _answers(home, old, lock, place, settings):

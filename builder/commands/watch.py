@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from builder import console
-from builder.base import errors, machine, others, project
+from builder.base import errors, machine, ownership, project
 from builder.base.project import Project
 from builder.base.text import word
 from builder.certify import certificate
@@ -94,7 +94,7 @@ def _check(file: Path, folder: Path | None) -> None:
     """What can be said of the file of statements before any work begins."""
     if not folder:
         raise typer.BadParameter("it needs --osv", param_hint="--vex")
-    others.refuse(file, lambda _: True, "name the file itself with --vex")
+    ownership.refuse(file, lambda _: True, "name the file itself with --vex")
 
 
 def _refuse_day(day: datetime.datetime | None) -> None:

@@ -93,7 +93,7 @@ def _log(path: str) -> Iterator[IO[str]]:
 
 def _followed(argv: list[str], cwd: Path, env: Mapping[str, str], log: IO[str]) -> subprocess.CompletedProcess[str]:
     """Run a command. What it says is in the log as soon as it is said: a suite runs for minutes, or hangs."""
-    said = []
+    lines = []
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as answer,
         subprocess.Popen(
@@ -103,14 +103,14 @@ def _followed(argv: list[str], cwd: Path, env: Mapping[str, str], log: IO[str]) 
         try:
             assert child.stderr is not None
             for line in child.stderr:
-                said.append(line)
+                lines.append(line)
                 print(text.printable(line), end="", file=log, flush=True)
             child.wait()
         except BaseException:
             child.kill()
             raise
         answer.seek(0)
-        return subprocess.CompletedProcess(argv, child.returncode, answer.read(), "".join(said))
+        return subprocess.CompletedProcess(argv, child.returncode, answer.read(), "".join(lines))
 
 
 def _project(home: Project, stack: str, target: Path) -> Path:

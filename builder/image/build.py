@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.base import errors, seal
 from builder.base.project import Project, write
 from builder.base.text import word
-from builder.image import buildx, compare, daemon, elf, laid, oci, origin, render, target
+from builder.image import buildx, compare, daemon, elf, oci, origin, render, shadowing, target
 from builder.image.buildx import BuildStep, Reporter
 from builder.image.origin import Origin
 from builder.intent.platform import AMD64
@@ -167,7 +167,7 @@ def keep(project: Project, lock: Lock, layout: Path, docker: daemon.Docker, scra
 
     Raises BadInputError when the layer of an extension changes what its parent was certified with.
     """
-    laid.refuse(lock, oci.read(layout))
+    shadowing.refuse(lock, oci.read(layout))
     images = project.state / "images"
     images.mkdir(parents=True, exist_ok=True)
     final = images / lock.image

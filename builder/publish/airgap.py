@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jinja2 import StrictUndefined, Template
 
-from builder.base import appearing, errors, quantities, sources
+from builder.base import errors, output_folder, quantities, sources
 from builder.base.project import Project
 from builder.base.text import word
 from builder.certify import verdict as verdicts
@@ -55,7 +55,7 @@ def make(
     project: Project, lock: Lock, built: Built, key: str, output: Path, scratch: Path, progress: Progress
 ) -> CarriedImage:
     """Write the folder. Raises VettedError when there is no valid certificate, StorageError when something is there."""
-    appearing.refuse(output)
+    output_folder.refuse(output)
     image = built.image.manifest
     certificates = publish.valid(project, lock, image)
     public = signing.public(key, scratch)
@@ -65,7 +65,7 @@ def make(
         signing.sign(statement, key, scratch)
         for statement in publish.statements(project, lock, built, certificates, ours=())
     ]
-    with appearing.folder(output) as partial:
+    with output_folder.folder(output) as partial:
         progress(f"copying the image, {quantities.size(built.image.size)}")
         shutil.copytree(built.image.layout, partial / IMAGE)
         attached.add(partial / IMAGE, built.image, envelopes)

@@ -76,13 +76,13 @@ def _number(content: bytes) -> int:
 
 def _elements(content: bytes, *tags: int) -> list[bytes]:
     """The contents of exactly these elements, one after the other."""
-    found = []
+    contents = []
     for tag in tags:
         element, content = _split(content, tag)
-        found.append(element)
+        contents.append(element)
     if content:
         raise ValueError("bytes follow where it ends")
-    return found
+    return contents
 
 
 def _only(content: bytes, tag: int) -> bytes:

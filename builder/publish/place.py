@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.base import errors, others
+from builder.base import errors, ownership
 from builder.base.project import Project
 from builder.base.text import word
 from builder.certify import certificate, conditional, verdict
@@ -30,7 +30,7 @@ def refuse_other(folder: Path, next_step: str) -> None:
         raise errors.StorageError(f"{record} is not a folder of Vetted's, so it stays as it is", next_step=next_step)
     whole = (record / verdict.VERDICT).is_file()
     for path in _written(record):
-        others.refuse(path, _OURS.get(path.name, _is_key if KEY.fullmatch(path.name) else _is_statement), next_step)
+        ownership.refuse(path, _OURS.get(path.name, _is_key if KEY.fullmatch(path.name) else _is_statement), next_step)
         if KEY.fullmatch(path.name) and not whole:  # a key says not who put it there
             raise errors.StorageError(f"{path} is not Vetted's, so it stays as it is", next_step=next_step)
 
@@ -78,15 +78,15 @@ def keys(record: Path) -> list[Path]:
 
 
 def _is_verdict(content: bytes) -> bool:
-    return {"image", "stack", "lock", "certificates"} <= others.document(content).keys()
+    return {"image", "stack", "lock", "certificates"} <= ownership.document(content).keys()
 
 
 def _is_advice(content: bytes) -> bool:
-    return {"stack", "lock", "advisories"} <= others.document(content).keys()
+    return {"stack", "lock", "advisories"} <= ownership.document(content).keys()
 
 
 def _is_statement(content: bytes) -> bool:
-    return others.document(content).get("_type") == certificate.STATEMENT
+    return ownership.document(content).get("_type") == certificate.STATEMENT
 
 
 def _is_key(content: bytes) -> bool:

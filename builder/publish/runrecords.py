@@ -123,10 +123,10 @@ def _described(predicate: Predicate, expected: list[tuple[str, RunResource]]) ->
     if len(claimed) != len(expected):
         yield f"it describes {len(claimed)} things of the run, and its records {len(expected)}"
         return
-    for number, ((record, true), said) in enumerate(zip(expected, claimed, strict=True)):
+    for number, ((record, true), claim) in enumerate(zip(expected, claimed, strict=True)):
         kind = true.name if number else "image"
         # The digest of the monitor is that of its bounds, which this project's are compared with.
-        here = said.model_copy(update={"digest": None}) if kind == "monitor" else said
+        here = claim.model_copy(update={"digest": None}) if kind == "monitor" else claim
         if here != true or _canonical(here.annotations) != _canonical(true.annotations):
             yield f"{kind}: it says {_shown(here)}, and {record} says {_shown(true)}"
 
@@ -143,19 +143,19 @@ def _shown(resource: RunResource) -> str:
 def _judged(predicate: Predicate, summary: Mapping[str, Any], table: Table) -> Iterator[str]:
     """The outcome of every check, what the monitor could not see, and whether it failed."""
     if predicate.monitorFailure != summary["failure"]:
-        said = text.line(predicate.monitorFailure, LONGEST)
-        claim = f"that the monitor failed: {said}" if said else "that the monitor did not fail"
+        failure = text.line(predicate.monitorFailure, LONGEST)
+        claim = f"that the monitor failed: {failure}" if failure else "that the monitor did not fail"
         yield f"it says {claim}, and {SUMMARY} says: {text.line(str(summary['failure']), LONGEST) or 'it did not'}"
     outcomes, absent = summary["outcomes"], summary["absent"]
     claimed = {**dict.fromkeys(predicate.notRun, "not-run"), **{c.name: c.outcome for c in predicate.checks}}
     for row in table.rows:
-        said, true = claimed.get(row.name, "nothing"), str(outcomes.get(row.name, "nothing"))
-        if said != true:
-            yield f"{row.name}: it says {said}, and {SUMMARY} says {text.line(true, LONGEST)}"
+        outcome, true = claimed.get(row.name, "nothing"), str(outcomes.get(row.name, "nothing"))
+        if outcome != true:
+            yield f"{row.name}: it says {outcome}, and {SUMMARY} says {text.line(true, LONGEST)}"
         reason = absent.get(row.needs) or NOTHING
-        if (given := predicate.notRun.get(row.name, reason)) != reason:
-            given, reason = text.line(given, LONGEST), text.line(str(reason), LONGEST)
-            yield f"{row.name}: it says that it does not apply: {given}; by its records: {reason}"
+        if (claim := predicate.notRun.get(row.name, reason)) != reason:
+            claim, reason = text.line(claim, LONGEST), text.line(str(reason), LONGEST)
+            yield f"{row.name}: it says that it does not apply: {claim}; by its records: {reason}"
     yield from _unseen(predicate, (*table.blind, *(f"{name}: {why}" for name, why in predicate.notRun.items())))
 
 

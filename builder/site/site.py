@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base import appearing, errors, process, reading
+from builder.base import errors, output_folder, process, reading
 from builder.base.project import Project, remove
 from builder.base.text import word
 from builder.certify import certificate
@@ -75,7 +75,9 @@ def complete() -> None:
 
 def replaceable(output: Path) -> None:
     """Raises StorageError when a folder has files that are not of an earlier site."""
-    appearing.refuse(output, lambda folder: (folder / MARK).is_file(), "neither an empty folder nor an earlier site")
+    output_folder.refuse(
+        output, lambda folder: (folder / MARK).is_file(), "neither an empty folder nor an earlier site"
+    )
     if (output / MARK).is_file() and (names := _others(output)):
         raise errors.StorageError(
             f"{output} has {names[0]}, which is not of the earlier site there, so all of it stays as it is",
@@ -105,7 +107,7 @@ def make(content: Content, output: Path, report: Report) -> Result:
     """Write the site. What was there before stays until the new one is complete, and is removed when that is there."""
     replaceable(output)
     output = output.absolute()
-    with appearing.folder(output) as partial:
+    with output_folder.folder(output) as partial:
         loads = _write(content, partial, report)
         report("indexing for the search")
         _index(partial)

@@ -82,8 +82,8 @@ def parse(text: str) -> Source:
     package, _, address = text.partition("=")
     if not package or not address:
         raise errors.BadInputError(f"{text!r} is not PACKAGE=REPOSITORY", next_step="--main trl=https://HOST/PATH")
-    if found := WITH_PASSWORD.search(address):
-        alone = ":" not in found[0].partition("//")[2]
+    if user := WITH_PASSWORD.search(address):
+        alone = ":" not in user[0].partition("//")[2]
         what = "a name before an @, which may be a token" if alone else "a password or a token in it"
         raise errors.BadInputError(
             f"the address of {package} has {what}, and others could read it",

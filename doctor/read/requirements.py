@@ -44,17 +44,17 @@ def of_file(path: str) -> Environment:
 
 def _of_tables(text: str, problems: list[Problem]) -> str:
     """The pins in a lock with a table for each package (uv, Poetry, pylock); any other text as it is."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for name, version in TABLE.findall(text):
-        found.setdefault(name, []).append(version)
-    if not found:
+        versions.setdefault(name, []).append(version)
+    if not versions:
         return text
     problems += [
         Problem(name, f"is locked in several versions ({', '.join(own)}): which one is installed is not known")
-        for name, own in found.items()
+        for name, own in versions.items()
         if len(own) > 1
     ]
-    return "".join(f"{name}=={own[0]}\n" for name, own in found.items() if len(own) == 1)
+    return "".join(f"{name}=={own[0]}\n" for name, own in versions.items() if len(own) == 1)
 
 
 def _with_included(path: str, problems: list[Problem], included: list[str]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from builder.base import machine
-from builder.bundle import earlier
+from builder.bundle import destination
 from builder.certify import assessment as assessing
 from builder.certify import certificate, hostenv, judgement
 from tests.engine.conftest import DOWNLOADS, ENVIRONMENT, ROOT, STACK, Workshop, copy_of_project, link_state
@@ -51,7 +51,7 @@ class Host:
 
     def start(self, to: Path, *argv: str) -> subprocess.Popen[str]:
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
-        entry = [str(self.python), str(self.carried / earlier.ENTRY), "--to", str(to), *argv]
+        entry = [str(self.python), str(self.carried / destination.ENTRY), "--to", str(to), *argv]
         return subprocess.Popen(
             ["unshare", *root, "--net", sys.executable, "-c", ALONE, *entry],
             cwd=self.carried, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from builder.base import machine
-from builder.bundle import bundle, earlier, inside, interpreter, routes
+from builder.bundle import bundle, destination, inside, interpreter, routes
 from builder.bundle.bundle import Request
 from builder.certify import certificate, judgement
 from builder.image import oci, target
@@ -204,7 +204,7 @@ def test_a_host_whose_root_may_not_mount_is_told_the_other_route(
     home, lock, carried = workshop.project, workshop.lock, tmp_path / "carried"
     with home.holding(lock.name) as scratch:
         bundle.make(home, lock, Request(route="image"), carried, scratch, 500 << 20, lambda _: None)
-    argv = [sys.executable, str(carried / earlier.ENTRY), "--to", str(tmp_path / "to")]
+    argv = [sys.executable, str(carried / destination.ENTRY), "--to", str(tmp_path / "to")]
     done = subprocess.run(["setpriv", "--bounding-set=-sys_admin", *argv], capture_output=True, text=True, check=False)
     assert (done.returncode, "--route host" in done.stderr) == (4, True), done.stderr
     assert "Traceback" not in done.stderr

@@ -17,7 +17,7 @@ import pytest
 
 from builder.base import quantities
 from builder.base.project import Project
-from builder.bundle import archive, earlier, unbundle
+from builder.bundle import archive, destination, unbundle
 from builder.bundle.contents import read_unpacked
 from builder.bundle.unbundle import parts as unpacking
 from builder.bundle.unbundle import stop, work
@@ -192,7 +192,7 @@ def test_parts_that_are_no_archive_are_refused(tmp_path: Path) -> None:
 
 def entry(folder: Path, to: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(folder / earlier.ENTRY), "--to", str(to), *argv],
+        [sys.executable, str(folder / destination.ENTRY), "--to", str(to), *argv],
         capture_output=True,
         text=True,
         cwd=folder,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from builder.base import appearing, errors, machine
+from builder.base import errors, machine, output_folder
 from builder.base.project import remove
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.site import markup, numbers, site
@@ -169,7 +169,7 @@ def test_an_earlier_site_is_removed_when_the_new_one_is_there(
             seen.append((output / "index.html").stat().st_ino != first)
         remove(folder)
 
-    monkeypatch.setattr(appearing, "remove", removed)
+    monkeypatch.setattr(output_folder, "remove", removed)
     make(small.project)
     assert seen == [True]
     assert [path.name for path in output.parent.iterdir() if path.name.startswith(".")] == []

@@ -19,10 +19,10 @@ def of_error(text: str) -> tuple[Environment | None, Problem | None]:
     """The environment of the first folder that can be read, and else the first that is here and cannot be."""
     problem: Problem | None = None
     for folder in symptoms.package_folders(text)[:MOST]:
-        found = _of_folder(text, folder)
-        if isinstance(found, Environment):
-            return found, None
-        problem = problem or found
+        result = _of_folder(text, folder)
+        if isinstance(result, Environment):
+            return result, None
+        problem = problem or result
     return None, problem
 
 
@@ -56,17 +56,17 @@ def _exists(path: str) -> bool:
 
 def _environment(folder: Path) -> Environment:
     """What is installed in a folder of packages, and in those that belong to it. Raises UnreadableError."""
-    found = _of_root(folder)
-    if found is None:
-        found = pythons.of_path(str(folder))
-        found.complete = False  # there may be other folders, which the log does not name
-    if not found.packages:
-        why = found.broken[0].what if found.broken else "nothing is installed in it"
+    environment = _of_root(folder)
+    if environment is None:
+        environment = pythons.of_path(str(folder))
+        environment.complete = False  # there may be other folders, which the log does not name
+    if not environment.packages:
+        why = environment.broken[0].what if environment.broken else "nothing is installed in it"
         raise UnreadableError(why)
     # An environment that a log names is never run, neither here nor by --measure.
-    found.command_python = found.executable or found.command_python
-    found.executable = None
-    return found
+    environment.command_python = environment.executable or environment.command_python
+    environment.executable = None
+    return environment
 
 
 def _of_root(folder: Path) -> Environment | None:
@@ -75,12 +75,12 @@ def _of_root(folder: Path) -> Environment | None:
         if not files.exists(root / "pyvenv.cfg") and not files.is_folder(root / "lib"):
             continue
         try:
-            found = pythons.of_path(str(root))  # of a folder: its Python is not run
+            environment = pythons.of_path(str(root))  # of a folder: its Python is not run
         except UnreadableError:
             continue
-        if has(found, str(folder)):
-            found.title = f"the environment that the error names, {root}"
-            return found
+        if has(environment, str(folder)):
+            environment.title = f"the environment that the error names, {root}"
+            return environment
     return None
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from builder.commands import doctor
 from doctor import __main__ as program
-from doctor.read import contents, given
+from doctor.read import argument, contents
 from doctor.read.files import UnreadableError
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
@@ -67,7 +67,7 @@ CASES = [(option, text) for option, texts in KINDS.items() for text in texts]
 def test_what_is_in_a_file_decides_what_it_is(tmp_path: Path, option: str, text: str) -> None:
     for name in ("a.txt", "grpo.yaml", "requirements.txt", "run.log"):
         (tmp_path / name).write_text(text)
-        assert given.of(str(tmp_path / name)) == (option, str(tmp_path / name))
+        assert argument.of(str(tmp_path / name)) == (option, str(tmp_path / name))
 
 
 UNCLEAR = [
@@ -89,17 +89,17 @@ def test_what_is_not_clear_is_said(tmp_path: Path, text: str, looks: str) -> Non
     assert "--log FILE" in kind.looks or "give the output of" in kind.looks
     if text.strip("\0\n"):
         (tmp_path / "x").write_text(text)
-        with pytest.raises(given.UndecidedError, match=r"x (looks|is) "):
-            given.of(str(tmp_path / "x"))
+        with pytest.raises(argument.UndecidedError, match=r"x (looks|is) "):
+            argument.of(str(tmp_path / "x"))
 
 
 def test_the_end_of_a_long_log_counts(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("a: 1\n" * 400_000 + TRACEBACK)
-    assert given.of(str(tmp_path / "x")).option == "log"
+    assert argument.of(str(tmp_path / "x")).option == "log"
     with (tmp_path / "large").open("wb") as file:
         file.write(b"a: 1\n" * 100_000)
-        file.truncate(given.LARGEST + 1)
-    assert given.of(str(tmp_path / "large")).option == "log"
+        file.truncate(argument.LARGEST + 1)
+    assert argument.of(str(tmp_path / "large")).option == "log"
 
 
 def folders(root: Path) -> dict[str, Path]:
@@ -118,22 +118,22 @@ def folders(root: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize("name", ["venv", "conda", "packages", "shim", "binary"])
 def test_an_environment_is_a_folder_of_one_or_a_python(tmp_path: Path, name: str) -> None:
-    assert given.of(str(folders(tmp_path)[name])).option == "python"
+    assert argument.of(str(folders(tmp_path)[name])).option == "python"
 
 
 def test_what_is_no_environment_is_never_run(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_bytes(b"\x7fELF")
-    with pytest.raises(given.UndecidedError, match=f"is a program whose name is no Python's.*--python {tool}"):
-        given.of(str(tool))
+    with pytest.raises(argument.UndecidedError, match=f"is a program whose name is no Python's.*--python {tool}"):
+        argument.of(str(tool))
     (tmp_path / "project" / ".venv").mkdir(parents=True)
     (tmp_path / "project" / ".venv" / "pyvenv.cfg").touch()
-    with pytest.raises(given.UndecidedError, match=f"{tmp_path}/project/.venv is one: name that"):
-        given.of(str(tmp_path / "project"))
-    with pytest.raises(given.UndecidedError, match="neither pyvenv"):
-        given.of(str(tmp_path))
+    with pytest.raises(argument.UndecidedError, match=f"{tmp_path}/project/.venv is one: name that"):
+        argument.of(str(tmp_path / "project"))
+    with pytest.raises(argument.UndecidedError, match="neither pyvenv"):
+        argument.of(str(tmp_path))
     with pytest.raises(UnreadableError, match="does not exist"):
-        given.of(str(tmp_path / "none"))
+        argument.of(str(tmp_path / "none"))
 
 
 def ask(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:

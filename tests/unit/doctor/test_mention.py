@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from doctor import __main__ as program
-from doctor.read import named
+from doctor.read import mention
 from tests.conftest import ROOT
 from tests.unit.conftest import Command
 from tests.unit.doctor.kit import install
@@ -117,13 +117,13 @@ def test_a_folder_of_the_same_name_without_the_files_of_the_error_is_another_mac
 
 def test_one_on_another_machine_is_no_problem() -> None:
     text = LOG.format("/nowhere/lib/python3.11/site-packages") + LOG.format("lib/python3.11/site-packages")
-    assert named.of_error(text + LOG.format(r"C:\env\Lib\site-packages")) == (None, None)
+    assert mention.of_error(text + LOG.format(r"C:\env\Lib\site-packages")) == (None, None)
 
 
 def test_a_folder_alone_is_not_taken_for_all_that_is_installed(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     install(site, "trl", "0.14.0", files={"trl/x.py": b""})
-    found, problem = named.of_error(LOG.format(site))
+    found, problem = mention.of_error(LOG.format(site))
     assert found is not None and problem is None
     assert (found.complete, found.executable, found.version("trl")) == (False, None, "0.14.0")
 

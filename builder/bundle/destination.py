@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
-from builder.base import errors, others
+from builder.base import errors, ownership
 from builder.base.project import Project
 from builder.bundle.unbundle.manifest import MANIFEST, PART_NAME
 from builder.intent import stack
@@ -24,8 +24,8 @@ def refuse_other(project: Project, output: Path) -> None:
         if output.exists() or output.is_symlink():
             raise errors.StorageError(f"{output} exists and is not a folder", next_step=NEXT)
         return
-    others.refuse(output / MANIFEST, lambda content: bool(_listed(content)), NEXT)
-    others.refuse(output / ENTRY, lambda content: b"unbundle/run.py" in content, NEXT)
+    ownership.refuse(output / MANIFEST, lambda content: bool(_listed(content)), NEXT)
+    ownership.refuse(output / ENTRY, lambda content: b"unbundle/run.py" in content, NEXT)
     ours = {path.name for path in (*parts(project, output), *unfinished(project, output))} | {MANIFEST, ENTRY}
     if strange := sorted(path.name for path in output.iterdir() if path.name not in ours or path.is_symlink()):
         raise errors.StorageError(f"{output} holds something else than a bundle: {strange[0]}", next_step=NEXT)

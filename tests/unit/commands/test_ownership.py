@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base import others
+from builder.base import ownership
 from builder.base.errors import StorageError
 from builder.trajectory import record
 from tests.conftest import ROOT, TINY, Small
@@ -84,5 +84,5 @@ def test_what_was_written_is_written_again(command: Command, project: Small, whi
 def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(StorageError, match="is there and is not a file"):
-        others.refuse(tmp_path / "folder", lambda _: True, "")
-    others.refuse(tmp_path / "none", lambda _: False, "")
+        ownership.refuse(tmp_path / "folder", lambda _: True, "")
+    ownership.refuse(tmp_path / "none", lambda _: False, "")

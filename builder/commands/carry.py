@@ -130,9 +130,14 @@ def _print(name: str, output: Path, written: bundle.Bundle) -> None:
         )
     for route, size in written.routes.items():
         console.out.print(f"  route {route}: {quantities.size(size)}{', chosen' if route == written.route else ''}")
-    entry = f"{output.absolute().name}/{destination.ENTRY}"
+    entry = f"{_name(output)}/{destination.ENTRY}"
     command = f"python{'3' if contents.carried else word(contents.python)} {word(entry)}"
     console.out.print(f"next: copy the folder to the host, and there: {command}")
+
+
+def _name(output: Path) -> str:
+    """The name of a folder, which the path `.` does not say."""
+    return output.absolute().name
 
 
 def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bool) -> None:
@@ -147,7 +152,7 @@ def _bundle_image(home: Project, lock: Lock, key: str, output: Path, as_json: bo
         print_json({"stack": lock.name, "output": str(output), "image": written.image, "bytes": written.size})
         return
     console.out.print(f"{lock.name}: {written.image}\n  {quantities.size(written.size)} in {output}")
-    verify = f"vetted verify {word(output.absolute().name)} --offline --key YOUR-COPY/{airgap.KEY}"
+    verify = f"vetted verify {word(_name(output))} --offline --key YOUR-COPY/{airgap.KEY}"
     console.out.print(
         f"next: copy the folder, and in it: sh {airgap.LOAD}; docker compose run --rm train\n"
         f"      before that, to check it, where Vetted is: {verify}\n"

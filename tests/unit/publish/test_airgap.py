@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.publish import airgap, dotenv
+from builder.publish import folder as folders
 from builder.publish.verify import Verdict
 from tests.conftest import Small
 
@@ -80,6 +81,13 @@ def test_a_link_in_the_place_of_a_folder_that_a_container_gets_is_not_followed(
     assert not (folder / ".env").exists()
     after = (tmp_path / "private").stat()
     assert (after.st_uid, list((tmp_path / "private").iterdir())) == (before.st_uid, [])
+
+
+def test_files_of_the_host_are_counted_among_results_and_downloads(folder: Path) -> None:
+    for name in ("runs/a", ".huggingface/hub/b", ".huggingface/datasets/c/d"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    assert folders.unsigned(folder) == 3
 
 
 GOOD = Verdict("folder", "sha256:" + "1" * 64)

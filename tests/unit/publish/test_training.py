@@ -228,11 +228,22 @@ def test_a_worst_number_is_what_json_can_say_of_it(finished: Path, value: float)
     assert doubts(finished) == ""
 
 
+def test_an_own_script_writes_its_certificate_again_without_an_image(finished: Path) -> None:
+    (finished / "run.json").unlink()
+    certificate.write(finished)
+    (finished / "model.safetensors").unlink()
+    certificate.write(finished)
+    (finished / "model.safetensors").write_bytes(b"saved later")
+    assert f"next: PYTHONPATH=vetted_monitor.zip python -m vetted_monitor.certificate {finished}" in doubts(finished)
+
+
 def test_weights_of_the_last_checkpoint_must_be_named(finished: Path) -> None:
     (finished / "model.safetensors").unlink()
     for step in (3, 12):
         (finished / f"checkpoint-{step}").mkdir()
         (finished / f"checkpoint-{step}" / "model.safetensors").write_bytes(b"weights")
-    assert "it says nothing about checkpoint-12/model.safetensors" in doubts(finished)
+    doubt = doubts(finished)
+    assert "it says nothing about checkpoint-12/model.safetensors\nusual cause: it was saved after training" in doubt
+    assert f"next: docker compose run --rm shell python -m runtime.monitor.certificate {finished}" in doubt
     assert certificate.write(finished) == "PASSED"
     assert doubts(finished) == ""

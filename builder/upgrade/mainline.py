@@ -84,10 +84,10 @@ def parse(text: str) -> Source:
         raise errors.BadInputError(f"{text!r} is not PACKAGE=REPOSITORY", next_step="--main trl=https://HOST/PATH")
     if user := WITH_PASSWORD.search(address):
         alone = ":" not in user[0].partition("//")[2]
-        what = "a name before an @, which may be a token" if alone else "a password or a token in it"
+        what = "a user name, which may be a token" if alone else "a password or a token"
         raise errors.BadInputError(
-            f"the address of {package} has {what}, and others could read it",
-            next_step="remove what is between // and @, and the @; git's credential helper or ~/.netrc knows them",
+            f"the address of {package} contains {what}: every user of this machine could read it",
+            next_step="remove the user from the address, up to the @; git takes it from its credential helper or ~/.netrc",
         )
     folder = Path(address)
     return Source(canonicalize_name(package), folder.resolve().as_uri() if folder.is_dir() else address)

@@ -163,7 +163,7 @@ def test_a_main_branch_with_the_version_of_a_release_is_not_mistaken_for_it(
     [
         ("trl", "is not PACKAGE=REPOSITORY"), ("=x", "is not PACKAGE=REPOSITORY"),
         ("trl=https://me:secret@host.test/trl", "has a password"),
-        ("trl=https://secret@host.test/trl", "a name before an @"),
+        ("trl=https://secret@host.test/trl", "contains a user name"),
     ],
 )  # fmt: skip
 def test_what_is_no_repository_is_refused(text: str, words: str) -> None:
@@ -177,7 +177,7 @@ def test_what_is_before_the_at_is_to_be_removed(user: str) -> None:
     """Forges give addresses with a name in them, https://org@dev.azure.com/… for one."""
     with pytest.raises(errors.BadInputError) as caught:
         mainline.parse(f"trl=https://{user}@host.test/trl")
-    assert caught.value.next_step.startswith("remove what is between // and @")
+    assert caught.value.next_step.startswith("remove the user from the address")
     assert "git's credential helper" in caught.value.next_step
 
 

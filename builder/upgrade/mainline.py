@@ -87,7 +87,7 @@ def parse(text: str) -> Source:
         what = "a user name, which may be a token" if alone else "a password or a token"
         raise errors.BadInputError(
             f"the address of {package} contains {what}: every user of this machine could read it",
-            next_step="remove the user from the address, up to the @; git takes it from its credential helper or ~/.netrc",
+            next_step="remove the user from the address, up to the @; git's credential helper or ~/.netrc has it",
         )
     folder = Path(address)
     return Source(canonicalize_name(package), folder.resolve().as_uri() if folder.is_dir() else address)

@@ -186,7 +186,7 @@ def test_a_file_on_another_port_of_the_indexs_host_asks_for_its_password(monkeyp
 @pytest.mark.parametrize("user", ["planted-secret-one", "me:planted-secret-one", "me:planted@secret-one"])
 def test_the_token_of_a_main_branch_is_in_its_address(user: str) -> None:
     """`vetted watch --main` gives git the address as an argument, which every user of the machine may read."""
-    with pytest.raises(errors.BadInputError, match="others could read it") as refused:
+    with pytest.raises(errors.BadInputError, match="every user of this machine could read it") as refused:
         mainline.parse(f"trl=https://{user}@host.test/trl")
     assert "secret" not in str(refused.value)
 

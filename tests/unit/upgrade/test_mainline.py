@@ -162,7 +162,7 @@ def test_a_main_branch_with_the_version_of_a_release_is_not_mistaken_for_it(
     ("text", "words"),
     [
         ("trl", "is not PACKAGE=REPOSITORY"), ("=x", "is not PACKAGE=REPOSITORY"),
-        ("trl=https://me:secret@host.test/trl", "has a password"),
+        ("trl=https://me:secret@host.test/trl", "contains a password"),
         ("trl=https://secret@host.test/trl", "contains a user name"),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 from builder.base import errors, project
 from builder.pages import evidence
 from builder.pages.trajectories import Pair
-from builder.trajectory import band, comparison, record, verdict
+from builder.trajectory import band, comparison, record
 from builder.trajectory.band import Result
 from builder.trajectory.record import Record
 
@@ -24,22 +24,19 @@ from builder.trajectory.record import Record
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and write the evidence; the exit code is 1 when there was a false alarm."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trajectories", description=__doc__)
-    parser.add_argument("pool", type=Path)
-    parser.add_argument("other", type=Path, nargs="*")
+    parser.add_argument("pool", type=Path, nargs="+")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--size", type=int, default=30, help="seeds in a group")
     parser.add_argument("--record", action="store_true", help="write docs/evidence/trajectories.json")
     options = parser.parse_args(arguments)
     home = project.find()
-    pool = record.read(options.pool, str(options.pool))
-    others = [record.read(file, str(file)) for file in options.other]
+    pool = together([record.read(file, str(file)) for file in options.pool])
     pairs = list(groups(pool, options.pairs, options.size))
     results: list[Result] = []
     for number, (before, after) in enumerate(pairs, 1):
         results.append(band.compare(before, after))
         print(f"pair {number}: p = {results[-1].p:.3g}", file=sys.stderr)
-    verdicts = [verdict.judge(pairs[0][0], other) for other in others]
-    verdicts += [each for each in comparison.pairs(comparison.all_records(home)) if not isinstance(each, str)]
+    verdicts = [each for each in comparison.pairs(comparison.all_records(home)) if not isinstance(each, str)]
     for each in verdicts:
         print(each)
     alarms = sum(result.alarm for result in results)
@@ -59,6 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with home.holding("documents") as scratch:
             print(home.relative(evidence.record(home, "trajectories", command, measured, scratch)), file=sys.stderr)
     return 1 if alarms else 0
+
+
+def together(records: Sequence[Record]) -> Record:
+    """One record with the seeds of all. Raises BadInputError if they are not of one training, or share a seed."""
+    first = records[0]
+    for other in records[1:]:
+        if any(getattr(other, what) != getattr(first, what) for what in ("lock", "task", "steps", "place")):
+            raise errors.BadInputError(
+                f"a record of {other.stack} and one of {first.stack} are not of one training",
+                cause="they differ in lock, task, steps or place",
+                next_step="name records that one command made, each with other seeds (--first)",
+            )
+    seeds = [seed for each in records for seed in each.seeds]
+    if len({seed.seed for seed in seeds}) < len(seeds):
+        raise errors.BadInputError("a seed is in two of the records", next_step="record others with --first")
+    return first.model_copy(
+        update={"seeds": seeds, "failed": {k: v for each in records for k, v in each.failed.items()}}
+    )
 
 
 def disjoint(pool: Record, pairs: int, size: int) -> bool:

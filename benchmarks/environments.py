@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from builder.base import machine, sources
 from builder.base.project import Project
@@ -15,6 +19,24 @@ from builder.certify.suite import Request
 
 TORCH = "2.13.0+cpu"
 PYTHON = "3.11"
+# Releases of TRL, and the day up to which everything else was published.
+DATES = {
+    "0.16.1": "2025-04-06",
+    "0.17.0": "2025-04-26",
+    "0.18.2": "2025-06-17",
+    "0.19.1": "2025-07-10",
+    "0.21.0": "2025-08-07",
+    "0.23.1": "2025-10-04",
+    "0.25.1": "2025-11-14",
+    "0.27.2": "2026-02-05",
+    "0.29.0": "2026-02-27",
+    "1.2.0": "2026-04-19",
+    "1.4.0": "2026-05-10",
+    "1.6.0": "2026-06-13",
+    "1.9.0": "2026-07-24",
+    "1.12.0": "2026-08-28",
+    "1.14.2": "2026-10-08",
+}
 
 
 def make(environment: Path, *arguments: str, **env: str) -> None:
@@ -26,6 +48,18 @@ def make(environment: Path, *arguments: str, **env: str) -> None:
         ["pip", "install", "--quiet", "--python", python, f"torch=={TORCH}", *arguments],
     ):
         subprocess.run([uv, *argv], env=env, check=True)
+
+
+@contextmanager
+def release(trl: str, scratch: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A release as it was installed on its day, and its versions; it lies in the scratch folder and goes with it."""
+    environment = scratch / "environment"
+    # A list of torch's own wheels has no dates.
+    when = ("--exclude-newer", DATES[trl], "--exclude-newer-package", "torch=false")
+    make(environment, *when, f"trl=={trl}", "peft", "jinja2", "rich", "setuptools")
+    argv = [machine.uv_binary(), "pip", "list", "--format", "json", "--python", str(environment / "bin" / "python")]
+    listed = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    yield environment, {canonicalize_name(row["name"]): row["version"] for row in listed}
 
 
 def probed(

@@ -140,12 +140,21 @@ def run(python: Path, work: Iterable[Mapping[str, Any]], variables: Mapping[str,
 
 def outcome(result: Mapping[str, Any]) -> str:
     """A run in a few words."""
-    if "crashed" in result:
-        return f"crashed with {result['crashed']}"
+    if reason := failed(result):
+        return reason
     seen = [
         f"{finding['check']} ({finding['outcome']}, step {finding['first']})" for finding in result.get("findings", [])
     ]
-    return result.get("failure") or ", ".join(seen) or "nothing"
+    return ", ".join(seen) or "nothing"
+
+
+def failed(result: Mapping[str, Any]) -> str:
+    """Why a run or its monitor did not come to its end; "" if both did."""
+    if "crashed" in result:
+        return f"the process ended with {result['crashed']}"
+    if result.get("failure"):
+        return f"the monitor failed: {result['failure']}"
+    return str(result.get("refused") or result.get("stopped") or "")
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -161,7 +170,7 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "idle": {name: outcome(result) for name, result in idle.items()},
         "pairs": len(alone),
         "runtimes": dict(Counter(str(result["runtime"]) for result in results.values())),
-        "crashed": [name for name, result in results.items() if "crashed" in result or result.get("failure")],
+        "crashed": [name for name, result in results.items() if failed(result)],
         "alarms": [f"{name}: {outcome(result)}" for name, result in watched.items() if _of(result, judge.ALARM)],
         "advice": sum(1 for result in watched.values() if _of(result, judge.ADVICE)),
         "unequal": [name for name, result in alone.items() if _bits(result) != _bits(watched[name])],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,10 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from benchmarks import environments
-from builder.base import machine, project, sources
+from benchmarks.environments import DATES, release
+from builder.base import project, sources
 from builder.base.project import Project
 from builder.certify import control, hostenv
 from builder.certify.certificate import ProbeResult
@@ -30,24 +28,6 @@ from builder.intent.advisory import Advisory
 from builder.pages import evidence
 from builder.pages.old_environments import OldEnvironments
 
-# Releases of TRL, and the day up to which everything else was published.
-DATES = {
-    "0.16.1": "2025-04-06",
-    "0.17.0": "2025-04-26",
-    "0.18.2": "2025-06-17",
-    "0.19.1": "2025-07-10",
-    "0.21.0": "2025-08-07",
-    "0.23.1": "2025-10-04",
-    "0.25.1": "2025-11-14",
-    "0.27.2": "2026-02-05",
-    "0.29.0": "2026-02-27",
-    "1.2.0": "2026-04-19",
-    "1.4.0": "2026-05-10",
-    "1.6.0": "2026-06-13",
-    "1.9.0": "2026-07-24",
-    "1.12.0": "2026-08-28",
-    "1.14.2": "2026-10-08",
-}
 SHOWN = ("trl", "transformers", "accelerate", "peft")
 
 
@@ -77,7 +57,7 @@ def run(home: Project, name: str, known: Iterable[Advisory]) -> dict[str, Any]:
     """Make an environment, run the suite in it, and say what is red, and which advisories say why."""
     with home.holding("old-environments") as scratch:
         begin = time.monotonic()
-        with _release(name, scratch) if name in DATES else _twin(home, name, scratch) as (environment, versions):
+        with release(name, scratch) if name in DATES else _twin(home, name, scratch) as (environment, versions):
             results = environments.probed(versions, (), environment, home, scratch / "work")
         return {
             "name": f"TRL {name}" if name in DATES else f"twin of {name}",
@@ -88,18 +68,6 @@ def run(home: Project, name: str, known: Iterable[Advisory]) -> dict[str, Any]:
             "red": red(results, versions, known),
             "seconds": round(time.monotonic() - begin, 1),
         }
-
-
-@contextmanager
-def _release(release: str, scratch: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A release as it was installed on its day, and its versions; it lies in the scratch folder and goes with it."""
-    environment = scratch / "environment"
-    # A list of torch's own wheels has no dates.
-    when = ("--exclude-newer", DATES[release], "--exclude-newer-package", "torch=false")
-    environments.make(environment, *when, f"trl=={release}", "peft", "jinja2", "rich", "setuptools")
-    argv = [machine.uv_binary(), "pip", "list", "--format", "json", "--python", str(environment / "bin" / "python")]
-    listed = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
-    yield environment, {canonicalize_name(row["name"]): row["version"] for row in listed}
 
 
 @contextmanager

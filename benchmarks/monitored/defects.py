@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
+
+from runtime.monitor.engine import owner, sync_name
 
 
 def nothing(*_: Any) -> None:
@@ -59,10 +62,12 @@ def in_loss(change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> Callable
     return after
 
 
-def half_masked(_: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+def half_masked(trainer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     mask = inputs["completion_mask"].clone()
     mask[::2] = 0
-    return {**inputs, "tool_mask": mask}
+    # Older releases of TRL have no mask beside that of the completions.
+    known = "tool_mask" in inspect.getsource(type(trainer))
+    return {**inputs, "tool_mask" if known else "completion_mask": mask}
 
 
 def zeroed(_: Any, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -88,6 +93,8 @@ def first_batch_again(trainer: Any) -> None:
 
 def generates_early(trainer: Any) -> None:
     """Only the first micro-batch of a generation is used."""
+    if not hasattr(trainer.args, "steps_per_generation"):
+        raise NotImplementedError("this release generates for each micro-batch")
 
     def wrong(right: Any, inputs: Any) -> Any:
         if trainer.model.training:
@@ -160,7 +167,7 @@ def greedy(trainer: Any) -> None:
 
 
 def same_seed(trainer: Any) -> None:
-    trainer.vllm_generation.llm.seed = 7
+    owner(trainer).llm.seed = 7
 
 
 def stale_policy(trainer: Any) -> None:
@@ -181,7 +188,8 @@ def stale_policy(trainer: Any) -> None:
 
 
 def never_synced(trainer: Any) -> None:
-    trainer.vllm_generation.sync_weights = nothing
+    keeper = owner(trainer)
+    setattr(keeper, str(sync_name(keeper)), nothing)
 
 
 def sync_skipped(trainer: Any) -> None:
@@ -191,11 +199,12 @@ def sync_skipped(trainer: Any) -> None:
         trainer._last_loaded_step = trainer.state.global_step
         return right(*args, **kwargs)
 
-    wrap(trainer, "_generate_single_turn", wrong)
+    names = ("_generate_single_turn", "_generate_and_score_completions")
+    wrap(trainer, next(name for name in names if hasattr(trainer, name)), wrong)
 
 
 def one_tensor_left_out(trainer: Any) -> None:
-    inside = trainer.vllm_generation.llm.inside
+    inside = owner(trainer).llm.inside
     load = inside.load_weights
     inside.load_weights = lambda weights: load([(n, t) for n, t in weights if "lm_head" not in n])
 
@@ -204,24 +213,26 @@ def asleep(trainer: Any) -> None:
     """What TRL 0.28 to 1.9 did with vLLM's sleep mode: after the sync, the initial checkpoint is loaded again."""
     import torch
 
-    inside, keeper = trainer.vllm_generation.llm.inside, trainer.vllm_generation
+    keeper = owner(trainer)
+    inside = keeper.llm.inside
     first = {name: parameter.detach().clone() for name, parameter in inside.model.named_parameters()}
-    sync = keeper.sync_weights
 
-    def wrong() -> None:
-        sync()
+    def wrong(right: Any) -> None:
+        right()
         with torch.no_grad():
             for name, parameter in inside.model.named_parameters():
                 parameter.copy_(first[name])
 
-    keeper.sync_weights = wrong
+    wrap(keeper, str(sync_name(keeper)), wrong)
 
 
 def scored_without_temperature(trainer: Any) -> None:
     """vLLM's log-probabilities are from before the temperature (TRL 0.23, VETTED-0025)."""
     import torch
 
-    engine = trainer.vllm_generation.llm
+    if "sampling_per_token_logps" not in inspect.getsource(type(trainer)):
+        raise NotImplementedError("this release asks vLLM for no log-probabilities")
+    engine = owner(trainer).llm
     generate = engine.generate
 
     def wrong(prompts: Any, sampling_params: Any = None, **rest: Any) -> Any:
@@ -239,7 +250,7 @@ def scored_without_temperature(trainer: Any) -> None:
 
 
 def engine_twice_as_cold(trainer: Any) -> None:
-    trainer.vllm_generation.llm.temperature_twice = True
+    owner(trainer).llm.temperature_twice = True
 
 
 def end_unknown(trainer: Any) -> None:

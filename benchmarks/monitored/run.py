@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import random
@@ -13,6 +14,7 @@ from typing import Any
 
 from benchmarks.monitored import faults, standin
 from smoke.kit import adapter, tiny
+from smoke.probe import NotApplicable
 
 STEPS = 10
 OPTIONS: dict[str, Any] = {
@@ -87,11 +89,17 @@ class Signal:
 
 
 def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Run a job: name, and optionally seed, options, model, rewards, lora, sampler, fault, monitor, data."""
+    """Run a job: name, and optionally seed, options, model, rewards, lora, sampler, fault, monitor, data.
+
+    The answer has `refused` where no trainer can be made, and `stopped` where training ends with an error.
+    """
     import torch
 
     signal = Signal()
-    trainer = make(job, folder, signal)
+    try:
+        trainer = make(job, folder, signal)
+    except Exception as error:
+        return {"name": job["name"], "refused": said(error)}
     if job.get("monitor", True):
         from runtime.monitor import hooks, watch
 
@@ -99,7 +107,10 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         vars(hooks)["time"] = SimpleNamespace(perf_counter=time.thread_time)
         watch(trainer, folder=folder / "out")
     started = time.process_time()
-    trainer.train()
+    try:
+        trainer.train()
+    except Exception as error:
+        return {"name": job["name"], "stopped": said(error), **_seen(folder / "out")}
     seconds = time.process_time() - started
     state = trainer.accelerator.unwrap_model(trainer.model).state_dict()
     digest = hashlib.sha256()
@@ -111,6 +122,12 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     watching = [callback for callback in trainer.callback_handler.callbacks if type(callback).__name__ == "Monitor"]
     answer["share"] = sum(callback.guard.seconds for callback in watching) / seconds
     return {**answer, **_seen(folder / "out")}
+
+
+def said(error: Exception) -> str:
+    """An error in one line."""
+    message = " ".join(str(error).split())[:200]
+    return message if isinstance(error, NotImplementedError | NotApplicable) else f"{type(error).__name__}: {message}"
 
 
 def _rng() -> str:
@@ -139,6 +156,19 @@ def _seen(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def options_of_release(wished: dict[str, Any]) -> dict[str, Any]:
+    """The options that this release of TRL knows; one whose value it does not know is left out."""
+    from trl import GRPOConfig
+
+    known = {field.name: field for field in dataclasses.fields(GRPOConfig)}
+    options = {name: value for name, value in wished.items() if name in known}
+    if options.get("loss_type") not in adapter.losses():
+        options.pop("loss_type", None)
+    if "scale_rewards" in options and isinstance(known["scale_rewards"].default, bool):  # until 0.22
+        options["scale_rewards"] = options["scale_rewards"] != "none"
+    return options
+
+
 def make(job: dict[str, Any], folder: Path, signal: Signal) -> Any:
     """The trainer of a job, whose rewards `signal` sees."""
     from transformers import PrinterCallback
@@ -148,12 +178,9 @@ def make(job: dict[str, Any], folder: Path, signal: Signal) -> Any:
     model = folder / "model"
     shape = job.get("model", {})
     tiny.save(model, seed, shape.get("architecture", "qwen2"), tied=shape.get("tied", False))
-    known = adapter.known_options()
-    wished = {**OPTIONS, "seed": seed, **job.get("options", {})}
     sampler = job.get("sampler")
-    if sampler:
-        wished |= {"use_vllm": True, "vllm_mode": "colocate"}
-    arguments = GRPOConfig(output_dir=str(folder / "out"), **{k: v for k, v in wished.items() if k in known})
+    wished = {**OPTIONS, "seed": seed, **job.get("options", {}), **(adapter.colocated("cpu") if sampler else {})}
+    arguments = GRPOConfig(output_dir=str(folder / "out"), **options_of_release(wished))
     rewards = [signal.watched(REWARDS[name]) for name in job.get("rewards", ["share_of_letters"])]
     extra: dict[str, Any] = {}
     if job.get("lora"):
@@ -166,6 +193,8 @@ def make(job: dict[str, Any], folder: Path, signal: Signal) -> Any:
         standin.install(model)
     fault = faults.FAULTS[job["fault"]] if job.get("fault") else None
     if fault:
+        if unknown := job.get("options", {}).keys() - adapter.known_options():
+            raise NotImplementedError(f"this release has no {', '.join(sorted(unknown))}")
         fault.before()
     trainer = GRPOTrainer(
         model=str(model), reward_funcs=rewards, args=arguments, train_dataset=tiny.make_prompts(32), **extra

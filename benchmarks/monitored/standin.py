@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from smoke.kit import adapter
+
 FUSED = {"q_proj": ("qkv_proj", 0), "k_proj": ("qkv_proj", 1), "v_proj": ("qkv_proj", 2),
          "gate_proj": ("gate_up_proj", 0), "up_proj": ("gate_up_proj", 1)}  # fmt: skip
 
@@ -48,8 +50,9 @@ class Engine:
     """What `vllm.LLM` is to TRL."""
 
     def __init__(self, folder: Path, **_: Any) -> None:
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.inside = Inside(AutoModelForCausalLM.from_pretrained(folder).eval())
         runner = SimpleNamespace(model=self.inside)
         worker = SimpleNamespace(model_runner=runner)
@@ -67,7 +70,7 @@ class Engine:
         model, parameters = self.inside.model, sampling_params
         outputs = []
         for prompt in prompts:
-            ids = list(prompt["prompt_token_ids"])
+            ids = self._tokens(prompt)
             tokens: list[int] = []
             scores: list[dict[int, Any]] = []
             if self.seed is not None:
@@ -86,6 +89,12 @@ class Engine:
             outputs.append(SimpleNamespace(prompt_token_ids=ids, outputs=[completion]))
         return outputs
 
+    def _tokens(self, prompt: Any) -> list[int]:
+        """Older releases of TRL hand text over."""
+        if isinstance(prompt, str):
+            return list(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        return list(prompt["prompt_token_ids"] if isinstance(prompt, dict) else prompt)
+
     def reset_prefix_cache(self) -> None:
         """There is none."""
 
@@ -97,13 +106,9 @@ class Engine:
 
 
 def install(folder: Path) -> None:
-    """Have TRL start the stand-in in place of vLLM."""
-    module: Any = adapter_module()
+    """Have TRL start the stand-in in place of vLLM, which need not be installed."""
+    module: Any = adapter.engine_module()
     module.LLM = lambda *_, **__: Engine(folder)
-
-
-def adapter_module() -> Any:
-    """The module where TRL looks up vLLM's LLM."""
-    from smoke.kit import adapter
-
-    return adapter.engine_module()
+    if not hasattr(module, "SamplingParams"):
+        module.is_vllm_available = lambda *_, **__: True
+        module.SamplingParams = module.GuidedDecodingParams = SimpleNamespace

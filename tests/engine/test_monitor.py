@@ -16,7 +16,7 @@ from benchmarks import monitor
 from benchmarks.monitored import faults, healthy
 from builder.base import project
 from builder.publish import training
-from runtime.monitor import pack
+from runtime.monitor import judge, pack, record
 from tests.conftest import ROOT
 from tests.engine import hosted
 
@@ -86,6 +86,50 @@ def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int)
     assert [finding for finding in watched["findings"] if finding["outcome"] == "alarm"] == []
     assert [row["step"] for row in watched["rows"]] == list(range(1, 11))
     assert "rows" not in alone
+
+
+def on_two_ranks(python: Path, folder: Path, *fault: str, watch: bool = True) -> list[dict[str, str]]:
+    """Train on two ranks; the digests that each rank ends with."""
+    (folder / "out").mkdir(parents=True)
+    if watch:
+        (folder / "watch").touch()
+    script = str(Path(__file__).with_name("monitored_ranks.py"))
+    torchrun = [str(python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, script, str(folder), *fault],
+        env={**monitor.VARIABLES, "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
+
+
+def alarms_of_ranks(folder: Path) -> dict[int, set[str]]:
+    absent = json.loads((folder / "out" / record.SUMMARY).read_text())["absent"]
+    rows = record.read(folder / "out")
+    assert {(row["rank"], row["step"]) for row in rows} == {(rank, step) for rank in range(2) for step in range(1, 11)}
+    return {
+        rank: {
+            result.check.name
+            for result in judge.results([row for row in rows if row["rank"] == rank], absent)
+            if result.outcome == judge.ALARM
+        }
+        for rank in range(2)
+    }
+
+
+def test_two_ranks_are_watched_and_end_with_the_same_bits(python: Path, tmp_path: Path) -> None:
+    watched = on_two_ranks(python, tmp_path / "watched")
+    assert alarms_of_ranks(tmp_path / "watched") == {0: set(), 1: set()}
+    assert training.judge(project.Project(ROOT), tmp_path / "watched" / "out").doubts == ()
+    assert on_two_ranks(python, tmp_path / "alone", watch=False) == watched
+
+
+def test_a_fault_of_one_rank_is_an_alarm_of_that_rank(python: Path, tmp_path: Path) -> None:
+    on_two_ranks(python, tmp_path, "advantage-zeroed")
+    alarms = alarms_of_ranks(tmp_path)
+    assert (alarms[0], "gradient-reaches" in alarms[1]) == (set(), True)
+    assert not training.judge(project.Project(ROOT), tmp_path / "out").good
 
 
 @pytest.mark.parametrize("spread", [(), ("--spread",)])

@@ -178,6 +178,8 @@ def make(job: dict[str, Any], folder: Path, signal: Signal) -> Any:
     model = folder / "model"
     shape = job.get("model", {})
     tiny.save(model, seed, shape.get("architecture", "qwen2"), tied=shape.get("tied", False))
+    if "options" in shape:
+        tiny.make_model(seed, **shape["options"]).save_pretrained(model)
     sampler = job.get("sampler")
     wished = {**OPTIONS, "seed": seed, **job.get("options", {}), **(adapter.colocated("cpu") if sampler else {})}
     arguments = GRPOConfig(output_dir=str(folder / "out"), **options_of_release(wished))
@@ -190,7 +192,7 @@ def make(job: dict[str, Any], folder: Path, signal: Signal) -> Any:
     if "eval_strategy" in job.get("options", {}):
         extra["eval_dataset"] = tiny.make_prompts(8)
     if sampler == "standin":
-        standin.install(model)
+        standin.install(model, job.get("engine_type", "float32"))
     fault = faults.FAULTS[job["fault"]] if job.get("fault") else None
     if fault:
         if unknown := job.get("options", {}).keys() - adapter.known_options():

@@ -49,11 +49,12 @@ class Inside:
 class Engine:
     """What `vllm.LLM` is to TRL."""
 
-    def __init__(self, folder: Path, **_: Any) -> None:
+    def __init__(self, folder: Path, kind: str) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.inside = Inside(AutoModelForCausalLM.from_pretrained(folder).eval())
+        model = AutoModelForCausalLM.from_pretrained(folder, **adapter.dtype(kind))
+        self.inside = Inside(model.eval())
         runner = SimpleNamespace(model=self.inside)
         worker = SimpleNamespace(model_runner=runner)
         self.llm_engine = SimpleNamespace(
@@ -105,10 +106,10 @@ class Engine:
         """Nothing slept."""
 
 
-def install(folder: Path) -> None:
-    """Have TRL start the stand-in in place of vLLM, which need not be installed."""
+def install(folder: Path, kind: str) -> None:
+    """Have TRL start the stand-in in place of vLLM, which need not be installed, with weights of this type."""
     module: Any = adapter.engine_module()
-    module.LLM = lambda *_, **__: Engine(folder)
+    module.LLM = lambda *_, **__: Engine(folder, kind)
     if not hasattr(module, "SamplingParams"):
         module.is_vllm_available = lambda *_, **__: True
         module.SamplingParams = module.GuidedDecodingParams = SimpleNamespace

@@ -32,7 +32,6 @@ TABLE = [
         "broken": "{value} completions have an advantage and no gradient",
         "cause": "the loss masks them, or multiplies them by zero",
         "needs": "logprobs",
-        "advisories": [],
     },
     {
         "name": "samples-missing",
@@ -54,7 +53,6 @@ TABLE = [
         "broken": "{value} completions in the loss were not generated with this advantage, or are used too often",
         "cause": "completions and advantages are shuffled apart, or a buffer is used again",
         "needs": "grpo",
-        "advisories": [],
     },
     {
         "name": "advantages-sum",
@@ -65,7 +63,6 @@ TABLE = [
         "broken": "the advantages of a group sum to {value} of their size, and should to 0",
         "cause": "the baseline is missing, or groups are not what was generated together",
         "needs": "groups",
-        "advisories": [],
     },
     {
         "name": "advantages-rewards",
@@ -76,7 +73,6 @@ TABLE = [
         "broken": "an advantage is {value} away from what its rewards give, as a share of the largest",
         "cause": "rewards are weighted, grouped or scaled in another way than the configuration says",
         "needs": "rewards",
-        "advisories": [],
     },
     {
         "name": "rewards-finite",
@@ -87,7 +83,6 @@ TABLE = [
         "broken": "{value} rewards are infinite",
         "cause": "a reward function divides by zero or takes the logarithm of zero",
         "needs": "rewards",
-        "advisories": [],
     },
     {
         "name": "rewards-vary",
@@ -99,7 +94,6 @@ TABLE = [
         "broken": "no group has had two different rewards, in {value} generations since the start",
         "cause": "the reward function is constant (wrong column, a parser that never matches), or the task is too hard",
         "needs": "groups",
-        "advisories": [],
     },
     {
         "name": "rewards-still-vary",
@@ -110,7 +104,6 @@ TABLE = [
         "broken": "no group has had two different rewards in the last {value} generations: nothing is learned any more",
         "cause": "the task is solved, or the policy has collapsed",
         "needs": "groups",
-        "advisories": [],
     },
     {
         "name": "loss-has-tokens",
@@ -155,7 +148,6 @@ TABLE = [
         "broken": "equal completions that chance gives once in e^{value}",
         "cause": "the sampler is greedy, or starts every completion from the same seed",
         "needs": "logprobs",
-        "advisories": [],
     },
     {
         "name": "sampled-from-policy",
@@ -170,7 +162,7 @@ TABLE = [
     },
     {
         "name": "sampler-trainer",
-        "column": "sampler_diff",
+        "column": "sampler_unexplained",
         "at_most": 0.1,
         "level": "alarm",
         "asks": "does vLLM give its tokens the log-probabilities that the trainer gives them?",
@@ -178,6 +170,16 @@ TABLE = [
         "cause": "vLLM has old weights, or its log-probabilities are without the temperature",
         "needs": "sampler",
         "advisories": ["VETTED-0024", "VETTED-0025", "VETTED-0099", "VETTED-0116"],
+    },
+    {
+        "name": "sampler-rounding",
+        "column": "sampler_rounding",
+        "at_most": 0.1,
+        "level": "advice",
+        "asks": "does rounding leave vLLM and trainer close together?",
+        "broken": "log-probabilities of vLLM and trainer are {value} nats apart by rounding: their weights are equal",
+        "cause": "the model amplifies rounding, or dropout; leave vllm_importance_sampling_correction on",
+        "needs": "engine",
     },
     {
         "name": "weights-in-engine",
@@ -210,7 +212,6 @@ TABLE = [
         "broken": "log-probabilities of old and new policy are {value} nats apart before any update",
         "cause": "they are computed in different ways: temperature, mask, padding, dropout",
         "needs": "ratio",
-        "advisories": [],
     },
     {
         "name": "kl-starts-at-zero",
@@ -254,7 +255,6 @@ TABLE = [
         "broken": "the first update went up the gradient",
         "cause": "the sign of the optimizer's step, or maximize=True",
         "needs": "gradient",
-        "advisories": [],
     },
     {
         "name": "numbers-finite",
@@ -265,7 +265,6 @@ TABLE = [
         "broken": "{value} numbers of this step are not finite",
         "cause": "an overflow: float16, a learning rate that is too high, a ratio that is not clipped",
         "needs": "",
-        "advisories": [],
     },
 ]
 
@@ -282,7 +281,7 @@ class Check:
     broken: str
     cause: str
     needs: str
-    advisories: tuple[str, ...]
+    advisories: tuple[str, ...] = ()
     recovers: bool = False
 
     def sentence(self, value: float) -> str:
@@ -291,7 +290,7 @@ class Check:
 
 
 def _check(row: dict[str, object]) -> Check:
-    return Check(**{**row, "advisories": tuple(row["advisories"])})  # type: ignore[arg-type]
+    return Check(**{**row, "advisories": tuple(row.get("advisories", ()))})  # type: ignore[arg-type]
 
 
 CHECKS = tuple(_check(row) for row in TABLE)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .loss import fetched
+
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 TENSORS, ROWS, COLUMNS = 32, 4, 64  # of a comparison
 PEFT = "base_model.model."
@@ -68,7 +70,9 @@ def parts(name: str) -> list[str]:
 def stale(weights: Weights, engine: Mapping[str, Any], turn: int) -> tuple[int, int]:
     """How many of vLLM's tensors differ from the trainer's, and how many were compared."""
     names = [name for name in engine if all(part in weights.parameters for part in parts(name))]
-    differ = compared = 0
+    flags: list[Any] = []
+    places: list[int] = []
+    compared = 0
     for place in range(min(TENSORS, len(names))):
         name = names[(turn * TENSORS + place) % len(names)]
         theirs, sources = engine[name].detach(), [weights.parameters[part] for part in parts(name)]
@@ -77,13 +81,17 @@ def stale(weights: Weights, engine: Mapping[str, Any], turn: int) -> tuple[int, 
         # vLLM pads vocabularies, so it may have more rows.
         if not same_width or not theirs.is_floating_point() or not all(lengths) or sum(lengths) > theirs.shape[0]:
             continue
+        differ = _differ(weights, parts(name), lengths, theirs, turn)
+        flags += differ
+        places += [compared] * len(differ)
         compared += 1
-        differ += _differs(weights, parts(name), lengths, theirs, turn)
-    return differ, compared
+    # Together: each fetch waits for the GPU.
+    return len({place for place, flag in zip(places, fetched(flags)) if flag}), compared
 
 
-def _differs(weights: Weights, names: list[str], lengths: list[int], theirs: Any, turn: int) -> bool:
-    start = 0
+def _differ(weights: Weights, names: list[str], lengths: list[int], theirs: Any, turn: int) -> list[Any]:
+    """Whether each part of a tensor differs, as a tensor of one element."""
+    start, flags = 0, []
     for name, length in zip(names, lengths):
         number = min(ROWS if theirs.dim() > 1 else COLUMNS, length)
         first = (turn * 7919) % (length - number + 1)
@@ -93,11 +101,9 @@ def _differs(weights: Weights, names: list[str], lengths: list[int], theirs: Any
         there = (there[:, :COLUMNS] if theirs.dim() > 1 else there).float()
         rounded = mine.to(theirs.dtype).float()
         if added is None:
-            differs = bool((there != rounded).any())
+            flags.append((there != rounded).any())
         else:  # merged and rounded in the base model's type: equal up to that, and to a tenth of what is added
             coarse = mine.abs().max() * (2**-6 if theirs.element_size() < 4 else 1e-5)
-            differs = bool((there - rounded).abs().max() > coarse + 0.1 * added.abs().max().to(theirs.device))
-        if differs:
-            return True
+            flags.append((there - rounded).abs().max() > coarse + 0.1 * added.abs().max().to(theirs.device))
         start += length
-    return False
+    return flags

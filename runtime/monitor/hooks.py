@@ -14,11 +14,19 @@ from typing import Any
 LOGPS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")  # since TRL 0.20; before
 
 
+def until_idle() -> None:
+    """Wait until the GPU has done what it was given."""
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 class Guard:
     """Calls observers until one fails: then none any more. `seconds`: how long they have taken, all together."""
 
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
-        self.failed = failed
+    def __init__(self, failed: Callable[[Exception], None], wait: Callable[[], None] = until_idle) -> None:
+        self.failed, self.wait = failed, wait
         self.on = True
         self.seconds = 0.0
 
@@ -32,6 +40,12 @@ class Guard:
             self.on = False
             self.failed(error)
         self.seconds += time.perf_counter() - started
+
+    def settle(self) -> None:
+        """Before an observer fetches numbers: wait for the run's own work, which is not the observer's time."""
+        started = time.perf_counter()
+        self.wait()
+        self.seconds -= time.perf_counter() - started
 
 
 def after(owner: Any, name: str, guard: Guard, observer: Callable[..., None]) -> bool:

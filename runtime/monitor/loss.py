@@ -1,8 +1,9 @@
 """What one micro-batch of the loss shows: log-probabilities, their ratio, KL and entropy, and their gradient.
 
-The gradient of the loss with respect to the log-probability of each token is known without the library: before the
-first update after a generation every variant of the loss (GRPO, BNPO, Dr. GRPO, DAPO, CISPO, SAPO, GSPO) has a ratio of
-1, so it is a positive multiple of -advantage + beta * (1 - exp(reference - policy)) for every token of a completion.
+The gradient of the loss with respect to the log-probability of each token is known without the library: it is a
+positive multiple of -slope * advantage + beta * (1 - exp(reference - policy)) for every token of a completion. The
+slope is what the loss (GRPO, BNPO, Dr. GRPO, DAPO, CISPO, SAPO, GSPO) makes of the importance ratio: `objective`. It
+is judged before the first update after a generation, where few tokens are clipped.
 All numbers stay on their device as tensors of one element: `Pending` fetches them together at the end of a step.
 """
 
@@ -10,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+
+from . import objective
+from .objective import Objective
 
 SMALL = 1e-3  # an advantage below this gives no direction that float32 could be judged by
 
@@ -25,7 +29,7 @@ class Pending:
         """Fetch all numbers, with one transfer from each device."""
         tables = [(max, self.largest), (sum, self.total)]
         flat = [value.detach() for _, table in tables for values in table.values() for value in values]
-        numbers = iter(_fetched(flat))
+        numbers = iter(fetched(flat))
         row = {
             column: how([next(numbers) for _ in values])  # type: ignore[operator]
             for how, table in tables
@@ -43,7 +47,7 @@ class Pending:
         self.total.setdefault(column, []).append(value)
 
 
-def _fetched(values: list[Any]) -> list[float]:
+def fetched(values: list[Any]) -> list[float]:
     """The numbers in tensors of one element. A model may be spread over several GPUs, which cannot be stacked."""
     import torch
 
@@ -63,8 +67,7 @@ class Terms:
     beta: float
     biased_kl: bool  # use_bias_correction_kl: the KL term is weighted by the ratio
     some_tokens: bool  # top_entropy_quantile below 1: only some tokens have a gradient
-    corrected: bool  # the policy term is multiplied by vLLM's importance ratio
-    policy: float  # the factor of the policy term: 1, and what CISPO clamps the ratio to, if that is less
+    objective: Objective  # of the policy term
     exact: bool  # the direction is known: policy and KL term have the same tokens, and a factor that is known
     fresh: bool
     first: bool  # no update since the start of the run
@@ -80,24 +83,15 @@ def observe(pending: Pending, inputs: Any, logps: Any, entropies: Any, terms: Te
     """Numbers of the log-probabilities of a micro-batch: (rows, tokens), in nats."""
     mask = mask_of(inputs)
     new = logps.detach().float()
-    count = mask.sum().clamp(min=1)
-
-    def mean(values: Any) -> Any:
-        return values.masked_fill(~mask, 0.0).sum() / count
-
     pending.add("tokens_in_loss", mask.sum())
     pending.add("not_finite", (~new.isfinite() & mask).sum())
-    reference, old = inputs.get("ref_per_token_logps"), inputs.get("old_per_token_logps")
-    if reference is not None:
-        distance = (reference.float() - new).abs()
-        pending.keep("kl_distance", mean(distance))
-        if terms.first:
-            pending.keep("kl_start", mean(distance))
+    old = inputs.get("old_per_token_logps")
+    observe_reference(pending, inputs, new, terms)
     if old is not None:
         log_ratio = new - old.float()
-        pending.keep("log_ratio", mean(log_ratio.abs()))
+        pending.keep("log_ratio", mean(log_ratio.abs(), mask))
         if terms.fresh:
-            pending.keep("ratio_error", mean(log_ratio.abs()))
+            pending.keep("ratio_error", mean(log_ratio.abs(), mask))
     if not terms.fresh:
         return
     if (sampled := inputs.get("sampling_per_token_logps")) is not None and sampled.shape == new.shape:
@@ -112,6 +106,21 @@ def observe(pending: Pending, inputs: Any, logps: Any, entropies: Any, terms: Te
         pending.add("excess_tokens", mask.sum())
 
 
+def observe_reference(pending: Pending, inputs: Any, new: Any, terms: Terms) -> None:
+    """How far the reference is from the policy's log-probabilities `new`, if the loss has been given it."""
+    reference = inputs.get("ref_per_token_logps")
+    if reference is not None:
+        distance = mean((reference.float() - new).abs(), mask_of(inputs))
+        pending.keep("kl_distance", distance)
+        if terms.first:
+            pending.keep("kl_start", distance)
+
+
+def mean(values: Any, mask: Any) -> Any:
+    """The mean over the tokens that count."""
+    return values.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
+
+
 def surprisals(inputs: Any, logps: Any) -> Any:
     """How unlikely each completion is under the policy, in nats. Shape (rows,)."""
     return -logps.detach().float().masked_fill(~mask_of(inputs), 0.0).sum(-1)
@@ -122,28 +131,25 @@ def direction(inputs: Any, logps: Any, terms: Terms) -> Any:
     import torch
 
     mask = mask_of(inputs)
-    advantages = inputs["advantages"].detach().float()
-    advantages = advantages.unsqueeze(1) if advantages.dim() == 1 else advantages
-    push = -terms.policy * advantages.expand(mask.shape)
-    ratio = inputs.get("importance_sampling_ratio") if terms.corrected else None
-    if ratio is not None:
-        push = push * ratio.detach().float()
+    push = -objective.push(terms.objective, inputs, logps, mask)
     reference = inputs.get("ref_per_token_logps")
     if terms.beta and reference is not None:
         log_ratio = reference.detach().float() - logps.detach().float()
         pull = 1 - torch.exp(log_ratio)
         if terms.biased_kl:
             pull = pull + torch.exp(log_ratio) - log_ratio - 1
+            pull = pull * objective.log_ratio(inputs, logps).float().exp()
         push = push + terms.beta * pull
     return push.masked_fill(~mask, 0.0)
 
 
-def on_gradient(pending: Pending, inputs: Any, push: Any, gradient: Any, terms: Terms) -> None:
+def on_gradient(pending: Pending, inputs: Any, logps: Any, gradient: Any, terms: Terms) -> None:
     """Numbers of the gradient of the loss with respect to the log-probabilities, against `direction`."""
     got, mask = gradient.detach().float(), mask_of(inputs)
     pending.add("not_finite", (~got.isfinite()).sum())
     if not terms.fresh or not terms.exact:
         return
+    push = direction(inputs, logps, terms)
     size = inputs["advantages"].detach().float().abs()
     size = size if size.dim() == 1 else size.amax(-1)
     judged = (size > SMALL) & mask.any(-1) & (push.abs().amax(-1) > SMALL)

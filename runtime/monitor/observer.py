@@ -11,6 +11,7 @@ from . import engine, judge, loss, run, samples, weights
 from .checks import CHECKS
 from .completions import Completions, Generated, Surprised, Used
 from .hooks import LOGPS, Guard, after, around, before, logps_and_entropies
+from .rounding import Rounding
 
 WINDOW = 10  # steps over which sampler and policy are compared
 VISIBLE = 1e-3  # a share of the weights whose change shows in log-probabilities, even in bfloat16
@@ -24,8 +25,10 @@ class Observer:
         self.trainer, self.guard = trainer, guard
         self.absent = run.absent(trainer)
         self.pending = loss.Pending()
+        self.rounding = Rounding()
         self.completions = Completions()
         self.inputs: Any = None  # of the loss that is being computed
+        self.policy: Any = None  # its log-probabilities and terms, once they are known
         self.rewards: Any = None
         self.generated_at, self.synced_at = -1, 0
         self.resumed = False
@@ -80,6 +83,7 @@ class Observer:
     def _about_to_generate(self) -> None:
         if not self.training:
             return
+        self.guard.settle()
         policy = self.trainer.accelerator.unwrap_model(self.trainer.model)
         mine = engine.Weights(policy)
         theirs = dict(engine.model_of(engine.owner(self.trainer).llm).named_parameters())
@@ -123,7 +127,9 @@ class Observer:
     # --- the loss ----------------------------------------------------------------------------------------------------
 
     def _enter_loss(self, _model: Any = None, inputs: Any = None, *_: Any) -> None:
-        self.inputs = inputs if self.training and isinstance(inputs, dict) and "completion_ids" in inputs else None
+        self.policy = None
+        watched = self.training and isinstance(inputs, dict) and "completion_ids" in inputs
+        self.inputs = dict(inputs) if watched else None
         if self.inputs is not None:
             marks = samples.fingerprints(inputs["prompt_ids"], inputs["completion_ids"], run.pad(self.trainer))
             self.completions.events.append(Used(marks, inputs["advantages"].detach()))
@@ -131,27 +137,38 @@ class Observer:
                 self.pending.add("tokens_in_loss", loss.mask_of(inputs).sum())
 
     def _leave_loss(self) -> None:
-        self.inputs = None
+        self.inputs = self.policy = None
 
-    def _scored(self, result: Any, *_: Any) -> None:
+    def _scored(self, result: Any, *arguments: Any) -> None:
         inputs = self.inputs
         if inputs is None or "logprobs" in self.absent:
             return
-        self.inputs = None  # only the first pass in a loss is the policy's
         logps, entropies = logps_and_entropies(result)
         if logps.shape != inputs["completion_mask"].shape:
             return
+        if self.policy is not None:  # only the first pass in a loss is the policy's
+            self._referred(inputs, logps, *self.policy)
+            return
         terms = run.terms(self.trainer, self.generated_at == self.step, self.step == 0 and not self.resumed)
+        self.policy = logps.detach(), terms
         loss.observe(self.pending, inputs, logps, None if "calibrated" in self.absent else entropies, terms)
         if terms.fresh:
+            if "engine" not in self.absent:
+                self.rounding.keep(inputs, arguments)
             marks = samples.fingerprints(inputs["prompt_ids"], inputs["completion_ids"], run.pad(self.trainer))
             self.completions.events.append(Surprised(marks, loss.surprisals(inputs, logps)))
         if logps.requires_grad:
-            push = loss.direction(inputs, logps, terms)
-            logps.register_hook(lambda gradient: self._pushed(inputs, push, gradient, terms))
+            policy = logps.detach()
+            logps.register_hook(lambda gradient: self._pushed(inputs, policy, gradient, terms))
 
-    def _pushed(self, inputs: Any, push: Any, gradient: Any, terms: loss.Terms) -> None:
-        self.guard(loss.on_gradient, self.pending, inputs, push, gradient, terms)
+    def _referred(self, inputs: Any, logps: Any, policy: Any, terms: loss.Terms) -> None:
+        """A later pass in a loss that was given no reference is that of the reference: so in TRL 0.18."""
+        if terms.beta and inputs.get("ref_per_token_logps") is None and not logps.requires_grad:
+            inputs["ref_per_token_logps"] = logps
+            loss.observe_reference(self.pending, inputs, policy.float(), terms)
+
+    def _pushed(self, inputs: Any, logps: Any, gradient: Any, terms: loss.Terms) -> None:
+        self.guard(loss.on_gradient, self.pending, inputs, logps, gradient, terms)
 
     # --- the update --------------------------------------------------------------------------------------------------
 
@@ -169,6 +186,7 @@ class Observer:
 
     def row(self) -> dict[str, float]:
         """The numbers of the step that has ended."""
+        self.guard.settle()
         if self.before is not None:
             moved = weights.moved(self.before, weights.values(self.places), self.gradient)
             for name, value in moved.items():
@@ -177,6 +195,9 @@ class Observer:
         self.extra = {}
         if "grpo" not in self.absent:
             numbers.update(self.completions.account(self.trainer, self.absent, resumed=self.resumed))
+        self.rounding.judge(numbers, self.trainer)
+        if self.rounding.reason:
+            self.absent["rounding"] = f"rounding could not be measured: {self.rounding.reason}"
         self._calibrate(numbers)
         self._streaks(numbers)
         dropped = {check.column for check in CHECKS if check.needs in self.absent}

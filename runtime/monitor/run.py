@@ -8,6 +8,7 @@ from . import engine
 from .groups import Rule
 from .hooks import LOGPS
 from .loss import Terms
+from .objective import Objective
 
 
 def absent(trainer: Any) -> dict[str, str]:
@@ -38,6 +39,8 @@ def _of_logprobs(trainer: Any, args: Any) -> dict[str, str]:
         return dict.fromkeys(("logprobs", "calibrated", "ratio", "reference", "fixed_reference", "sampler"), reason)
     if reason := uncalibrated(trainer, args):
         missing["calibrated"] = reason
+    elif not hasattr(trainer, LOGPS[0]):
+        missing["calibrated"] = "this TRL computes no entropies with its log-probabilities"
     if not getattr(args, "beta", 0.0):
         missing["reference"] = missing["fixed_reference"] = "beta is 0: there is no reference"
     elif getattr(args, "sync_ref_model", False):
@@ -117,17 +120,42 @@ def terms(trainer: Any, fresh: bool, first: bool) -> Terms:
     beta = float(getattr(trainer, "beta", 0.0))
     biased = bool(getattr(args, "use_bias_correction_kl", False))
     some = getattr(trainer, "top_entropy_quantile", getattr(args, "top_entropy_quantile", 1.0)) < 1.0
-    sequence = getattr(trainer, "importance_sampling_level", "token") == "sequence"
+    losses = objective(trainer, str(kind))
     return Terms(
         beta=beta,
         biased_kl=biased,
         some_tokens=some,
-        corrected=bool(getattr(trainer, "vllm_importance_sampling_correction", False)) and kind != "vespo",
-        policy=min(1.0, float(trainer.epsilon_high)) if kind == "cispo" else 1.0,
+        objective=losses,
         # The entropy mask is on the policy term only, VESPO has a factor of its own, a sequence's ratio weights all KL.
-        exact=not beta or not (some or kind == "vespo" or (biased and sequence)),
+        exact=not beta or not (some or kind == "vespo" or (biased and losses.level != "token")),
         fresh=fresh,
         first=first,
+    )
+
+
+def objective(trainer: Any, kind: str) -> Objective:
+    """What the loss makes of ratios: the trainer's own attributes, where TRL looks them up, or its arguments."""
+    args, usual = trainer.args, Objective()
+
+    def known(name: str, default: Any) -> Any:
+        value = getattr(trainer, name, None)
+        value = getattr(args, name, None) if value is None else value
+        return default if value is None else value
+
+    def pair(sign: str, power: float, rate: float) -> tuple[float, float]:
+        return known(f"vespo_k_{sign}", power), known(f"vespo_lambda_{sign}", rate)
+
+    low = float(known("epsilon_low", known("epsilon", usual.low)))
+    return Objective(
+        kind=kind or usual.kind,
+        level=known("importance_sampling_level", usual.level),
+        low=low,
+        high=float(known("epsilon_high", low)),
+        delta=known("delta", None),
+        soft=(known("sapo_temperature_pos", usual.soft[0]), known("sapo_temperature_neg", usual.soft[1])),
+        gamma=(pair("pos", *usual.gamma[0]), pair("neg", *usual.gamma[1])),
+        off_policy=known("off_policy_mask_threshold", None),
+        corrected=bool(getattr(trainer, "vllm_importance_sampling_correction", False)),
     )
 
 

@@ -23,14 +23,21 @@ Scores = Mapping[Tokens, tuple[Any, Any]]
 
 def _evaluations(run: Run) -> Iterator[tuple[str, dict[str, float], list[list[Generation]]]]:
     """The name of each set that was evaluated on, what was logged of it, and its batches of all ranks."""
-    names = itertools.cycle(journal.eval_sets(run.row))
-    logged = [entry for entry in run.journals[0].log if "eval_reward" in entry]
+    sets = journal.eval_sets(run.row)
+    names = itertools.cycle(sets)
+    logged = [entry for entry in run.journals[0].log if any(_key(name, "reward", entry) in entry for name in sets)]
     rounds = [
         list(batch) for batch in zip(*([g for g in j.generations if g.evaluates] for j in run.journals), strict=True)
     ]
     size = len(rounds) // max(1, len(logged))
     for i, entry in enumerate(logged):
         yield next(names), entry, rounds[i * size : (i + 1) * size]
+
+
+def _key(name: str, metric: str, entry: Mapping[str, float]) -> str:
+    """The key of a metric of a set: TRL's metrics lack the set's name, or have it as the Trainer's do."""
+    whole = "_".join(filter(None, ("eval", name, metric)))
+    return whole if whole in entry else f"eval_{metric}"
 
 
 def reward_errors(training: Training, run: Run) -> dict[str, float]:
@@ -47,7 +54,10 @@ def reward_errors(training: Training, run: Run) -> dict[str, float]:
             errors[f"evaluation {i}: the prompts"] = 1.0
         # The mean over batches of the mean of those that were judged.
         expected = metrics.mean(metrics.mean(sample.total for sample in batch) for batch in batches)
-        errors[f"evaluation {i}"] = metrics.distance(entry["eval_reward"], expected)
+        errors[f"evaluation {i}"] = metrics.distance(entry.get(_key(name, "reward", entry)), expected)
+        # The Trainer's own name of it, by which the best checkpoint is chosen.
+        if (loss := "_".join(filter(None, ("eval", name, "loss")))) not in entry:
+            errors[f"evaluation {i}: no {loss}"] = 1.0
     # At the start, and at the end of every generation's steps; a resumed run has two such starts.
     expected_count = (2 if run.row["saving"] == "resumed" else 3) * len(prompts)
     if len(evaluations) != expected_count:

@@ -92,7 +92,7 @@ class Training:
 
     def _stretch(self, start: int, stop: int | None = None) -> Stretch:
         # A reward model in some of the rows of one process: it needs no option that could be a level.
-        judge = self.row["embedding"] == "tied" and self.context.ranks == 1
+        judge = self.context.ranks == 1 and (self.row["embedding"] == "tied" or self.row["evaluation"] != "never")
         functions = rewards.make(self.row["rewards"], self.context.directory if judge else None)
         handover = self._handover() if "correction" in self.row else None
         with standin.in_place_of_vllm(handover) if handover else contextlib.nullcontext():

@@ -32,9 +32,9 @@ class Generation:
 
     `step` is the number of steps begun before it, and `micro_batch` that of the micro-batches trained on. `rewards` are
     those of every function for a completion, None as the function gave it. `texts` are the completions, and `tags` the
-    column of the data, as the functions saw them. `judged` are the texts that a reward model saw. `scores` are the
-    logits after the sampling options, (rows, tokens, vocabulary); a stand-in for vLLM gives `logprobs` instead, those
-    of the tokens that it drew.
+    column of the data, as the first function saw them; `shown` are both as every other function did. `judged` are the
+    texts that a reward model saw, None if there is none. `scores` are the logits after the sampling options, (rows,
+    tokens, vocabulary); a stand-in for vLLM gives `logprobs` instead, those of the tokens that it drew.
     """
 
     step: int
@@ -44,7 +44,8 @@ class Generation:
     rewards: list[list[float | None]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    judged: list[str] = field(default_factory=list)
+    shown: list[tuple[list[str], list[str]]] = field(default_factory=list)
+    judged: list[str] | None = None
     scores: Any = None
     logprobs: list[list[float]] = field(default_factory=list)
 
@@ -167,7 +168,8 @@ def finish(journal: Journal, trainer: Any, functions: Sequence[Any], snapshot: C
     for calls in zip(*(function.calls for function in functions), strict=True):
         generation = next(generation for generation in journal.generations if not generation.rewards)
         generation.tags, generation.texts, _ = calls[0]
-        generation.judged = next((texts for tags, texts, _ in calls if not tags), [])
+        generation.shown = [(tags, texts) for tags, texts, _ in calls[1:] if tags is not None]
+        generation.judged = next((texts for tags, texts, _ in calls if tags is None), None)
         generation.rewards = [list(row) for row in zip(*(results for _, _, results in calls), strict=True)]
     for function in functions:
         function.calls.clear()

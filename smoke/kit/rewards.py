@@ -1,4 +1,4 @@
-"""The rewards of a row: functions, one of them asynchronous in some rows, or a function and a reward model."""
+"""The rewards of a row: functions, one of them a coroutine in some rows, or a function and a reward model."""
 
 from __future__ import annotations
 
@@ -37,11 +37,22 @@ class Reward:
 
 
 class AsyncReward(Reward):
-    """The same as a coroutine, which TRL awaits in a thread of its own."""
+    """The same as a coroutine, which TRL awaits in a thread of its own: an object, which it has to look into."""
 
     async def __call__(self, completions: list[Any], **columns: Any) -> Any:
         """The rewards of the completions."""
         return self._judge(completions, columns["tag"])
+
+
+def coroutine(reward: Reward) -> Any:
+    """The same as a plain coroutine function."""
+
+    async def asynchronous(completions: list[Any], **columns: Any) -> Any:
+        return reward(completions, **columns)
+
+    asynchronous.__name__ = reward.__name__
+    vars(asynchronous)["calls"] = reward.calls
+    return asynchronous
 
 
 def rounded(score: float) -> float:
@@ -55,9 +66,10 @@ def lower_half(text: str) -> float:
 
 
 def make(level: str, model: Path | None = None) -> list[Any]:
-    """The rewards of a level of the factor `rewards`; of two weighted ones the second is a coroutine.
+    """The rewards of a level of the factor `rewards`; of two weighted ones the second is an asynchronous object.
 
-    Or it is a reward model, if there is a `model` directory that its tokenizer can be written to.
+    Or it is a reward model, if there is a `model` directory that its tokenizer can be written to. Where some prompts
+    get none, the second is a coroutine function.
     """
 
     def by_tag(tag: str, _: str) -> bool:
@@ -72,7 +84,10 @@ def make(level: str, model: Path | None = None) -> list[Any]:
     functions: list[Any] = [Reward("spelling", grpo.Reward.score, first)]
     if level == "two weighted":
         return [*functions, AsyncReward(SECOND, lower_half, never) if model is None else _make_model(model)]
-    return functions if level == "one" else [*functions, Reward(SECOND, lower_half, second)]
+    if level == "one":
+        return functions
+    other = Reward(SECOND, lower_half, second)
+    return [*functions, coroutine(other) if level == "none for some prompts" else other]
 
 
 def _make_model(directory: Path) -> Any:
@@ -89,13 +104,13 @@ def _make_model(directory: Path) -> Any:
         def __init__(self) -> None:
             # TRL loads the tokenizer from there, and names the reward after the last part of it.
             super().__init__(PretrainedConfig(name_or_path=str(directory / SECOND)))
-            self.calls: list[tuple[list[str], list[str], list[float]]] = []
+            self.calls: list[tuple[None, list[str], list[float]]] = []  # it is shown no column of the data
             self.weight = torch.nn.Parameter(torch.ones(()))  # as a model without any has no device
 
         def forward(self, input_ids: Any, attention_mask: Any, **_: Any) -> Any:
             texts = [_spelled(*row) for row in zip(input_ids.tolist(), attention_mask.tolist(), strict=True)]
             scores = [rounded(lower_half(text)) for text in texts]
-            self.calls.append(([], texts, scores))
+            self.calls.append((None, texts, scores))
             return SequenceClassifierOutput(logits=self.weight * torch.tensor(scores, device=input_ids.device)[:, None])
 
     return Model()

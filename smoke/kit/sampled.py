@@ -33,10 +33,8 @@ def data_wrong(training: Training, run: Run) -> Iterator[str]:
         if run.uses * len(generations) != record.micro_batches:
             yield f"rank {rank}: {record.micro_batches} micro-batches of {len(generations)} generations"
         for generation in record.generations:
-            yield from (f"rank {rank}: {what}" for what in _wrong(generation, tags))
-            for prompt, text, judged in zip(generation.prompts, generation.texts, generation.judged, strict=False):
-                if judged != shown.get(prompt, "") + text + end:
-                    yield f"rank {rank}: the reward model saw {judged!r} for {tiny.spell(prompt)!r} and {text!r}"
+            of_generation = (*_wrong(generation, tags), *_model_shown(generation, shown, end))
+            yield from (f"rank {rank}: {what}" for what in of_generation)
     for i, batch in enumerate(run.batches):
         counts = Counter(sample.prompt for sample in batch)
         if set(counts.values()) != {factors.generations(run.row)}:
@@ -54,6 +52,18 @@ def _wrong(generation: Generation, tags: dict[tuple[int, ...], str]) -> Iterator
             yield f"the reward saw {text!r} for {tiny.decode(list(completion))!r}"
         if len(completion) > factors.LENGTH:
             yield f"a completion of {len(completion)} tokens"
+    for tags_shown, texts in generation.shown:
+        if (tags_shown, texts) != (generation.tags, generation.texts):
+            yield f"another reward saw {texts!r} with the tags {tags_shown}, and the first {generation.texts!r}"
+
+
+def _model_shown(generation: Generation, shown: dict[tuple[int, ...], str], end: str) -> Iterator[str]:
+    """What a reward model saw in place of prompt and completion."""
+    if generation.judged is None:
+        return
+    for prompt, text, judged in zip(generation.prompts, generation.texts, generation.judged, strict=True):
+        if judged != shown.get(prompt, "") + text + end:
+            yield f"the reward model saw {judged!r} for {tiny.spell(prompt)!r} and {text!r}"
 
 
 def ordered_wrong(training: Training, batches: Sequence[Sequence[samples.Sampled]]) -> list[str]:

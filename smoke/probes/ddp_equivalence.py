@@ -53,8 +53,8 @@ PROBE = Probe(
         Bound(
             "groups_mixed",
             f"of {PROMPTS} prompts, each {GENERATIONS} times in a row, the pairs in a batch that lack one or are not "
-            "of one prompt: 0 over 12 seeds; 1 or more when what fills the last batch does not begin with the "
-            "first sample",
+            "of one prompt: 0 over 12 seeds; 1 or more when the last batch is not filled, or begins to be filled in "
+            "the middle of a pair",
             "pairs",
             equals=0,
         ),
@@ -117,5 +117,5 @@ def _groups_mixed(context: Context) -> tuple[float, str]:
     groups = [
         batch[start : start + GENERATIONS] for own in of_ranks for batch in own for start in range(0, size, GENERATIONS)
     ]
-    mixed = [group for group in groups if group != group[:1] * GENERATIONS]
+    mixed = [group for group in groups if len(group) != GENERATIONS or len(set(group)) != 1]
     return float(len(mixed)), f"of the ranks {of_ranks}" if mixed else ""

@@ -132,13 +132,67 @@ def test_a_fault_of_one_rank_is_an_alarm_of_that_rank(python: Path, tmp_path: Pa
     assert not training.judge(project.Project(ROOT), tmp_path / "out").good
 
 
+# What raised false alarms: dropout and a sampler with log-probabilities of its own, clipping, rounding.
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "dropout": {"lora": {"lora_dropout": 0.3, "lora_alpha": 256}},
+    "sequences": {
+        "lora": {"lora_dropout": 0.3},
+        "options": {"importance_sampling_level": "sequence", "loss_type": "grpo", "epsilon": 3e-4},
+    },
+    "rounding": {
+        "options": {"bf16": True, "max_steps": 2}, "engine_type": "bfloat16",
+        "model": {"options": {"num_hidden_layers": 12, "initializer_range": 0.3}},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def unusual(python: Path) -> Results:
+    jobs = [{"name": name, "sampler": "standin", **job} for name, job in UNUSUAL.items()]
+    return ran(python, [*jobs, *({**job, "name": f"{job['name']}-alone", "monitor": False} for job in jobs)])
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_a_run_that_is_only_unusual_raises_no_alarm_and_ends_with_the_same_bits(unusual: Results, name: str) -> None:
+    result, alone = unusual[name], unusual[f"{name}-alone"]
+    assert result["failure"] == ""
+    assert [finding for finding in result["findings"] if finding["outcome"] == "alarm"] == []
+    for what in ("weights", "rng", "losses"):
+        assert result[what] == alone[what]
+
+
+def test_rounding_that_keeps_sampler_and_trainer_apart_is_advice_with_its_number(unusual: Results) -> None:
+    (finding,) = (each for each in unusual["rounding"]["findings"] if each["check"] == "sampler-rounding")
+    assert finding["outcome"] == "advice"
+    assert all(row["sampler_noise"] > 0.1 for row in unusual["rounding"]["rows"])
+    assert max(row["gradient_angle"] for row in unusual["dropout"]["rows"]) < 1e-4
+
+
+def printed(python: Path, script: str, *options: str) -> list[dict[str, Any]]:
+    """What a script beside this file prints in the stack's Python: lines of JSON."""
+    environment = {**monitor.VARIABLES, "PYTHONPATH": str(ROOT)}
+    command = [str(python), str(Path(__file__).with_name(script)), *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_model_is_scored_in_another_type_as_if_it_had_been_loaded_in_it(python: Path) -> None:
+    (distances,) = printed(python, "retyped.py")
+    assert distances["torch.float32"] == distances["torch.bfloat16"] == 0
+    assert distances["autocast"] > 0.01
+
+
+def test_the_direction_of_every_loss_is_that_of_the_library(python: Path) -> None:
+    rows = printed(python, "pushed.py")
+    judged = [row for row in rows if "gradient_angle" in row]
+    assert len(judged) > 1000
+    assert [row for row in judged if row["gradient_angle"] > 1e-5 or row["gradient_lost"]] == []
+
+
 @pytest.mark.parametrize("spread", [(), ("--spread",)])
 def test_the_numbers_of_a_step_are_computed_where_its_tensors_are(python: Path, spread: tuple[str, ...]) -> None:
-    script = str(Path(__file__).with_name("monitored_elsewhere.py"))
-    environment = {**monitor.VARIABLES, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([str(python), script, *spread], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    step = json.loads(done.stdout)
+    (step,) = printed(python, "monitored_elsewhere.py", *spread)
     assert step["absent"] == {}
     # One of each observer: the loss, its gradient, the update, the generation, the engine, the completions.
     assert step["numbers"].keys() >= {
@@ -159,7 +213,7 @@ def test_a_run_of_train_is_judged_certified_and_verified(python: Path, task: Pat
     code, output = hosted.train(python, task, "--config", "my.yaml")
     assert code == 0, output
     run = hosted.runs(task)[-1]
-    assert "monitor  18 checks at every step; 5 do not apply" in output
+    assert "monitor  18 checks at every step; 6 do not apply" in output
     assert "monitor  6 steps: no alarm" in output
     assert re.search(rf"certificate (PASSED|WARNED): runs/{run.name}/{re.escape(training.NAME)};", output)
     assert [step for step, _ in hosted.rows(run, "monitor/gradient_angle")] == [1, 2, 3, 4, 5, 6]

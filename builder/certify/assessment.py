@@ -65,6 +65,7 @@ class Assessment(BaseModel):
     issued: datetime.date | None
     expires: datetime.date | None
     lasting: tuple[str, ...]
+    earlier: bool  # of today's lock, and of a suite or inputs that are not today's
 
     def doubts(self, day: datetime.date) -> list[str]:
         """What speaks against it on a day; nothing if it is valid."""
@@ -214,6 +215,7 @@ def summary(name: str, content: bytes, statement: Statement, terms: Terms) -> As
         passed=len(predicate.passedTests), result=predicate.result,
         differs=bool(statement.resource(certificate.DIFFERENCES).annotations), inputs="" if on_host else terms.inputs,
         issued=predicate.issued, expires=predicate.expires, lasting=tuple(judgement.lasting(statement, terms)),
+        earlier=judgement.is_earlier(statement, terms),
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ ENGINES = {
     "chroot": ({"name", "system", "kernel", "buildkit", "bundle"}, set[str]()),  # an image on a host without Docker
     "kubernetes": ({"name", "version", "buildkit", "kernel"}, set[str]()),  # an image in a pod
 }
+DESCRIBED = ("hardware", "engine", "python")  # what a configuration describes in words, behind the digests
 LONGEST = 400  # characters of a text that nobody can check
 LARGEST = sys.float_info.max
 MOST_CORES = 1 << 20
@@ -99,6 +100,22 @@ def is_of_today(statement: Statement, terms: Terms) -> bool:
     return not any(_origin(statement, terms))
 
 
+def is_earlier(statement: Statement, terms: Terms) -> bool:
+    """Whether it speaks of today's lock, but of another suite or of an image with other inputs.
+
+    Those decided then. What it says is a claim now: today's suite cannot judge it.
+    """
+    expected = _expected(statement, terms)
+    differing = {what for what, digest in expected.items() if _digest_of(statement, what) != digest}
+    return (
+        _names(statement) == [*expected, *DESCRIBED]
+        and statement.predicate.result == "PASSED"
+        and bool(differing)
+        and "lock" not in differing
+        and not any(_withdrawals(statement, terms))
+    )
+
+
 # --- subject, lock, suite and inputs -------------------------------------------------------------------------------
 
 
@@ -123,23 +140,36 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
 
 def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
     """Is it about this lock, this suite and these inputs, and nothing else?"""
-    digests = {"lock": terms.lock.digest, "suite": terms.suite}
-    if engine(statement) != "host":
-        digests[certificate.INPUTS] = terms.inputs
-    names = [resource.name for resource in statement.predicate.configuration]
+    digests, names = _expected(statement, terms), _names(statement)
     if certificate.DIFFERENCES in names:
         yield "it is the report of a run that was not of the lock"
-    elif names != [*digests, "hardware", "engine", "python"]:
-        expected_names = ", ".join([*digests, "hardware", "engine", "python"])
+    elif names != [*digests, *DESCRIBED]:
+        expected_names = ", ".join([*digests, *DESCRIBED])
         yield f"its configuration names {text.line(', '.join(names)) or 'nothing'}, not {expected_names}"
     for what, expected in digests.items():
-        resource = statement.resource(what)
-        got = f"sha256:{resource.digest.sha256}" if resource.digest else "none"
+        got = _digest_of(statement, what)
         if got != expected:
             changed = "it was earned with other inputs than today's" if what == certificate.INPUTS else ""
             yield f"{changed or f'it was earned with another {what}'}\nexpected {expected}\ngot      {got}"
-        elif resource.annotations is not None:
+        elif statement.resource(what).annotations is not None:
             yield f"its {what} says more than a digest"
+
+
+def _expected(statement: Statement, terms: Terms) -> dict[str, str]:
+    """Today's digest of each thing that a certificate of this engine names by its digest."""
+    digests = {"lock": terms.lock.digest, "suite": terms.suite}
+    if engine(statement) != "host":
+        digests[certificate.INPUTS] = terms.inputs
+    return digests
+
+
+def _names(statement: Statement) -> list[str]:
+    return [resource.name for resource in statement.predicate.configuration]
+
+
+def _digest_of(statement: Statement, what: str) -> str:
+    digest = statement.resource(what).digest
+    return f"sha256:{digest.sha256}" if digest else "none"
 
 
 def engine(statement: Statement) -> str:

@@ -26,5 +26,17 @@ def certified_on(
     return [place + (_lapsed(assessment, day) if day else "") for place, assessment in places.items()]
 
 
+def earlier_on(project: Project, lock: Lock, assessments: Assessments | None = None) -> list[str]:
+    """The hardware on which a stack passed an earlier suite, or in an earlier image, and not yet today's."""
+    assessments = assessments or Assessments(project)
+    valid, earlier = set(), dict[str, None]()
+    for assessment in assessments.of(lock):
+        if not assessment.standing(assessments.terms(lock).day):
+            valid.add(assessment.hardware)
+        elif assessment.earlier:
+            earlier[assessment.hardware] = None
+    return [f"earlier suite or image: {hardware}" for hardware in earlier if hardware not in valid]
+
+
 def _lapsed(assessment: Assessment, day: datetime.date) -> str:
     return f", expired on {assessment.expires}" if assessment.expires and day > assessment.expires else ""

@@ -57,6 +57,7 @@ def _print(rows: Iterable[Row], damaged: Iterable[str]) -> None:
         places = [text.line(place) for place in row.certified_on[:SHOWN]] or ["not certified"]
         if len(row.certified_on) > SHOWN:
             places.append(f"and {len(row.certified_on) - SHOWN} more: vetted show {word(row.stack)}")
+        places += [text.line(place) for place in row.earlier_on[:SHOWN]]
         places += [f"{platform}: {state}" for platform, state in row.other_platforms.items()]
         table.add_row(row.stack, *row.versions.values(), "\n".join(places))
     for name in damaged:
@@ -67,7 +68,8 @@ def _print(rows: Iterable[Row], damaged: Iterable[str]) -> None:
 def _row(home: Project, name: str, assessments: Assessments) -> Row:
     lock = lockfile.load(home, name)
     places = standing.certified_on(home, lock, certificate.today(), assessments)
-    return Row(name, lock.stack.device, matrix.versions(lock), places, matrix.other_platforms(home, name))
+    earlier = standing.earlier_on(home, lock, assessments)
+    return Row(name, lock.stack.device, matrix.versions(lock), places, earlier, matrix.other_platforms(home, name))
 
 
 def _print_gpus(rows: dict[str, dict[str, str]], as_json: bool) -> None:
@@ -89,4 +91,5 @@ class Row:
     device: str
     versions: dict[str, str]
     certified_on: list[str]
+    earlier_on: list[str]
     other_platforms: dict[str, str]

@@ -1,4 +1,4 @@
-"""What ran on a GPU: the valid certificates of the stacks for CUDA, probe by probe, in the documents."""
+"""What ran on a GPU: the certificates of the stacks for CUDA, probe by probe, in the documents."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ from builder.pages import cells, matrix
 from builder.pages.cells import DASH, Markdown
 
 NONE = "None yet.\n"
+EARLIER = (
+    " **The suite or the image has changed since**: this is what an earlier one said, and today's has not run there."
+)
 COLUMNS = ("probe", "the number that matters", "bound", "seconds")
 
 
 def certificates(project: Project) -> str:
     """A paragraph and a table for each certificate; probes that could not run are listed below it."""
-    return "\n".join(_certificate(project, name, statement) for name, statement in _valid(project)) or NONE
+    return "\n".join(_certificate(project, *each) for each in _from_gpus(project)) or NONE
 
 
-def _valid(project: Project) -> Iterator[tuple[str, Statement]]:
-    """The valid certificates from GPUs of the stacks that the project ships. That one has expired does not count."""
+def _from_gpus(project: Project) -> Iterator[tuple[str, Statement, bool]]:
+    """Our stacks' certificates from GPUs, and whether each is of an earlier suite or image.
+
+    Others that are not valid are left out. That one has expired does not count.
+    """
     assessments = Assessments(project)
     for name in stack.shipped(project):
         lock, statements = lockfile.load(project, name), certificate.of_stack(project, name)
         for assessment in assessments.of(lock):
-            if assessment.gpus and not assessment.standing(assessments.terms(lock).day):
-                yield name, statements[assessment.name]
+            valid = not assessment.standing(assessments.terms(lock).day)
+            if assessment.gpus and (valid or assessment.earlier):
+                yield name, statements[assessment.name], not valid
 
 
-def _certificate(project: Project, name: str, statement: Statement) -> str:
+def _certificate(project: Project, name: str, statement: Statement, earlier: bool) -> str:
     hardware, engine, python = (statement.resource(part).annotations or {} for part in ("hardware", "engine", "python"))
     packages = lockfile.load(project, name).versions
     versions = ", ".join(f"{package} {packages[package]}" for package in matrix.COLUMNS if package in packages)
@@ -42,7 +49,7 @@ def _certificate(project: Project, name: str, statement: Statement) -> str:
         f"**{cells.code(name)} on {cells.escaped(statement.hardware)}**, {cells.escaped(hardware.get('cores'))} cores, "
         f"{cells.escaped(engine.get('system'))}, Python {cells.escaped(python.get('version'))}, engine "
         f"{cells.escaped(engine.get('name'))}, on {statement.predicate.issued}: {len(ran)} probes passed, none is "
-        f"red.{versions}\n"
+        f"red.{versions}{EARLIER if earlier else ''}\n"
     )
     table = cells.table(COLUMNS, [_row(probe) for probe in ran])
     reasons: dict[str, list[str]] = {}

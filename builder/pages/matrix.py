@@ -34,6 +34,7 @@ def matrix(project: Project) -> str:
     for name in stack.shipped(project):
         lock = lockfile.load(project, name)
         places = standing.certified_on(project, lock) or [Markdown("**not certified**")]
+        places += standing.earlier_on(project, lock)
         others = [f"{platform}: {state}" for platform, state in other_platforms(project, name).items()]
         rows.append([cells.code(name), *versions(lock).values(), cells.joined([*places, *others], "<br>")])
     return cells.table(["stack", *COLUMNS, "certified on"], rows)

@@ -42,7 +42,11 @@ def test_list_as_json_says_the_same(command: Command, small: Small) -> None:
     assert row["versions"]["torch"] == "–"
     small.issue()
     (row,) = command(small.root, "list", "--json").json
-    assert len(row["certified_on"]) == 1
+    assert (len(row["certified_on"]), row["earlier_on"]) == (1, [])
+    small.suite("# another suite")
+    (row,) = command(small.root, "list", "--json").json
+    assert (row["certified_on"], len(row["earlier_on"])) == ([], 1)
+    assert row["earlier_on"][0] in command(small.root, "list").out
 
 
 def test_list_of_the_project_itself(command: Command, real: Project) -> None:

@@ -41,8 +41,13 @@ def test_what_ran_on_a_gpu_is_shown_with_its_numbers(small: Small) -> None:
 
 
 @pytest.mark.usefixtures("issued")
-def test_a_certificate_that_does_not_hold_is_not_shown(small: Small) -> None:
+def test_a_certificate_of_an_earlier_suite_says_so(small: Small) -> None:
     small.suite("# another suite")
+    assert "none is red. **The suite or the image has changed since**" in gpucertificates.certificates(small.project)
+
+
+def test_a_certificate_that_does_not_hold_is_not_shown(small: Small, issued: Path) -> None:
+    issued.write_text(issued.read_text().replace('"value": 0.5', '"value": 1.5'))
     assert gpucertificates.certificates(small.project) == "None yet.\n"
 
 

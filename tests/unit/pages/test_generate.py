@@ -127,14 +127,14 @@ def test_a_certificate_of_another_lock_certifies_nothing(small: Small) -> None:
 def test_a_certificate_of_an_earlier_suite_certifies_nothing(small: Small) -> None:
     small.issue()
     small.suite(GOOD_RUN + "# another line\n")
-    assert row(small)[-1] == "**not certified**"
+    assert row(small)[-1].startswith("**not certified**<br>earlier suite or image: ")
 
 
 def test_a_certificate_of_an_image_that_would_be_another_today_certifies_nothing(small: Small) -> None:
     small.issue("docker")
     assert row(small)[-1].endswith("(image)")
     (small.root / "runtime" / "train.py").write_text("# changed since\n")
-    assert row(small)[-1] == "**not certified**"
+    assert row(small)[-1].startswith("**not certified**<br>earlier suite or image: ")
 
 
 def test_a_certificate_that_has_expired_stays_in_the_documents(small: Small) -> None:

@@ -49,9 +49,9 @@ def test_a_host_pulls_the_layers_that_it_does_not_have(step: Comparison) -> None
 
 
 def test_what_was_not_recorded_is_said(step: Comparison) -> None:
-    assert step.training == [] and step.not_recorded == [step.old.name, step.new.name]
-    recorded = replace(step.old, records=[kit.make(1)])
-    assert Comparison(recorded, step.new).not_recorded == [step.new.name]
+    old, new = replace(step.old, records=[]), replace(step.new, records=[])
+    assert Comparison(old, new).training == [] and Comparison(old, new).not_recorded == [old.name, new.name]
+    assert Comparison(replace(old, records=[kit.make(1)]), new).not_recorded == [new.name]
 
 
 def test_the_training_of_both_is_judged(step: Comparison) -> None:

@@ -58,27 +58,23 @@ def alarms(project: Project) -> str:
 
 
 def verdicts(project: Project) -> str:
-    """The verdict on every pair that was recorded; before the first one, what is there to compare."""
-    record = evidence.read(project, Trajectories)
-    if record is None or not record.verdicts:
-        return _uncompared(project)
-    rows = [
-        [cells.Markdown("the same" if pair.good else "**changes**"), cells.escaped(pair.sentence)]
-        for pair in record.verdicts
-    ]  # fmt: skip
-    return cells.table(["training", "verdict"], rows)
-
-
-def _uncompared(project: Project) -> str:
-    """The records of the project's stacks, none of which is compared with another one yet."""
+    """The records of the project's stacks, and the verdict on every pair that was recorded."""
     records = [each for name in stack.shipped(project) for each in trajectory.of_stack(project, name)]
     if not records:
         return suite.NOT_MEASURED
     rows = [
-        [cells.code(each.stack), cells.escaped(each.place.hardware), each.place.engine, len(each.seeds), each.date]
+        [
+            cells.code(each.stack), each.place.device, cells.escaped(each.place.hardware), each.place.engine,
+            len(each.seeds), each.date,
+        ]
         for each in records
-    ]
-    number = "One record exists" if len(records) == 1 else f"{len(records)} records exist"
-    return (
-        f"{number}; no pair is compared yet.\n\n{cells.table(['stack', 'hardware', 'engine', 'seeds', 'date'], rows)}"
-    )
+    ]  # fmt: skip
+    listed = cells.table(["stack", "device", "hardware", "engine", "seeds", "date"], rows)
+    record = evidence.read(project, Trajectories)
+    if record is None or not record.verdicts:
+        return f"{listed}\nNo pair is compared yet.\n"
+    judged = [
+        [cells.Markdown("the same" if pair.good else "**changes**"), cells.escaped(pair.sentence)]
+        for pair in record.verdicts
+    ]  # fmt: skip
+    return f"{listed}\n{cells.table(['training', 'verdict'], judged)}"

@@ -2,8 +2,8 @@
 
 Tiny GRPO runs on the CPU stack: some over the options of GRPO, and one for each fault of
 benchmarks/monitored/faults.py, which must raise its own alarm within ten steps. Of the first, those in which a group
-has had two different rewards, by what the reward functions returned, are healthy and may raise no alarm; the others
-have nothing to learn from. The healthy runs give the distribution of every number that is judged, beside its bound.
+has had two different rewards, by what the reward functions returned, and a weight has changed, are healthy and may
+raise no alarm; the others have nothing to learn from. The healthy runs give the distribution of every number that is judged, beside its bound.
 Some of them run without the monitor, too, and must end with the same bits. With `--record` it goes to
 docs/evidence/monitor.json, from which `vetted render` makes the documents' tables.
 """
@@ -160,7 +160,7 @@ def failed(result: Mapping[str, Any]) -> str:
 def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The distribution of each number over healthy runs, their alarms, and what came of each fault."""
     drawn = {name: result for name, result in results.items() if name.startswith("healthy-")}
-    idle = {name: result for name, result in drawn.items() if result.get("signal") is False}
+    idle = {name: result for name, result in drawn.items() if reason_idle(result)}
     well = {name: result for name, result in drawn.items() if name.removesuffix("-alone") not in idle}
     watched = {name: result for name, result in well.items() if not name.endswith("-alone")}
     alone = {name.removesuffix("-alone"): result for name, result in well.items() if name.endswith("-alone")}
@@ -178,6 +178,13 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "faults": {name: _fault(name, results[name]) for name in faults.FAULTS},
         "cost": {"share": cost["share"], "step_seconds": round(cost["seconds"] / 6, 2)},
     }
+
+
+def reason_idle(result: Mapping[str, Any]) -> str:
+    """Why a run had nothing to learn from, by what it did without the monitor; "" if it had something."""
+    if result.get("signal") is False:
+        return "no group had two different rewards"
+    return "no weight changed" if result.get("moved") is False else ""
 
 
 def _of(result: Mapping[str, Any], level: str) -> list[Mapping[str, Any]]:

@@ -96,7 +96,7 @@ def healthy_runs(
 
 def reason_of_no_run(result: Mapping[str, Any]) -> str:
     """Why there was no healthy run that says anything; "" if there was one."""
-    return monitor.failed(result) or ("no group had two different rewards" if result.get("signal") is False else "")
+    return monitor.failed(result) or monitor.reason_idle(result)
 
 
 def injected(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -93,8 +93,6 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     The answer has `refused` where no trainer can be made, and `stopped` where training ends with an error.
     """
-    import torch
-
     signal = Signal()
     try:
         trainer = make(job, folder, signal)
@@ -106,22 +104,29 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         # Processor time: how long a step takes depends on what else the machine does.
         vars(hooks)["time"] = SimpleNamespace(perf_counter=time.thread_time)
         watch(trainer, folder=folder / "out")
+    first = digest(trainer)
     started = time.process_time()
     try:
         trainer.train()
     except Exception as error:
         return {"name": job["name"], "stopped": said(error), **_seen(folder / "out")}
     seconds = time.process_time() - started
-    state = trainer.accelerator.unwrap_model(trainer.model).state_dict()
-    digest = hashlib.sha256()
-    for name in sorted(state):
-        digest.update(name.encode() + state[name].detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    answer = {"name": job["name"], "seconds": seconds, "weights": digest.hexdigest(), "rng": _rng()}
-    answer["signal"] = signal.seen
+    answer = {"name": job["name"], "seconds": seconds, "weights": digest(trainer), "rng": _rng()}
+    answer["signal"], answer["moved"] = signal.seen, answer["weights"] != first
     answer["losses"] = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     watching = [callback for callback in trainer.callback_handler.callbacks if type(callback).__name__ == "Monitor"]
     answer["share"] = sum(callback.guard.seconds for callback in watching) / seconds
     return {**answer, **_seen(folder / "out")}
+
+
+def digest(trainer: Any) -> str:
+    """The digest of all weights."""
+    import torch
+
+    state, content = trainer.accelerator.unwrap_model(trainer.model).state_dict(), hashlib.sha256()
+    for name in sorted(state):
+        content.update(name.encode() + state[name].detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()
 
 
 def said(error: Exception) -> str:

@@ -76,7 +76,7 @@ def summary(project: Project) -> str:
     noticed = sum(fault.check is not None for fault in record.faults.values())
     share = math.ceil(record.cost.share * 1000) / 10
     warned = sum("rewards-vary (alarm" in said for said in record.idle.values())
-    idle = f"{len(record.idle)} more never had two different rewards in a group: {warned} raised that alarm. "
+    idle = f"{len(record.idle)} more had nothing to learn from: {warned} raised the alarm about their rewards. "
     equal = record.pairs - len(record.unequal)
     return (
         f"**{len(record.alarms)} of {record.runs}** healthy runs raised an alarm; {record.advice} got advice. "

@@ -32,13 +32,13 @@ def test_an_alarm_is_explained_by_an_advisory_about_these_versions(trl: str, why
 def test_a_run_that_says_nothing_is_not_healthy() -> None:
     results = [
         run(), {"name": "it", "crashed": 1}, {"name": "it", "refused": "no"}, {"name": "it", "stopped": "E: x"},
-        run(failure="KeyError"), run("rewards-vary", signal=False),
+        run(failure="KeyError"), run("rewards-vary", signal=False), run("loss-has-tokens", moved=False),
     ]  # fmt: skip
     counted = recorder.healthy_runs(results, {}, KNOWN)
     assert (counted["runs"], counted["alarms"]) == (1, [])
     assert counted["refused"] == {
         "the process ended with 1": 1, "no": 1, "E: x": 1, "the monitor failed: KeyError": 1,
-        "no group had two different rewards": 1,
+        "no group had two different rewards": 1, "no weight changed": 1,
     }  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 Tiny GRPO runs on the CPU stack: some over the options of GRPO, and one for each fault of
 benchmarks/monitored/faults.py, which must raise its own alarm within ten steps. Of the first, those in which a group
 has had two different rewards, by what the reward functions returned, and a weight has changed, are healthy and may
-raise no alarm; the others have nothing to learn from. The healthy runs give the distribution of every number that is judged, beside its bound.
-Some of them run without the monitor, too, and must end with the same bits. With `--record` it goes to
-docs/evidence/monitor.json, from which `vetted render` makes the documents' tables.
+raise no alarm; the others have nothing to learn from. The healthy runs give the distribution of every number that is
+judged, beside its bound. Some of them run without the monitor, too, and must end with the same bits. With `--record` it
+goes to docs/evidence/monitor.json, from which `vetted render` makes the documents' tables.
 """
 
 from __future__ import annotations

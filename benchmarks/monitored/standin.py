@@ -90,6 +90,12 @@ class Engine:
             outputs.append(SimpleNamespace(prompt_token_ids=ids, outputs=[completion]))
         return outputs
 
+    def chat(self, messages: Any, sampling_params: Any = None, **_: Any) -> list[Any]:
+        """TRL 0.25 hands conversations over."""
+        template = self.tokenizer.apply_chat_template
+        prompts = [template(each, tokenize=False, add_generation_prompt=True) for each in messages]
+        return self.generate(prompts, sampling_params)
+
     def _tokens(self, prompt: Any) -> list[int]:
         """Older releases of TRL hand text over."""
         if isinstance(prompt, str):

@@ -65,8 +65,8 @@ def in_loss(change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> Callable
 def half_masked(trainer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     mask = inputs["completion_mask"].clone()
     mask[::2] = 0
-    # Older releases of TRL have no mask beside that of the completions.
-    known = "tool_mask" in inspect.getsource(type(trainer))
+    # Older releases of TRL have no mask beside that of the completions, or only for tools.
+    known = '"tool_mask" not in inputs' in inspect.getsource(type(trainer))
     return {**inputs, "tool_mask" if known else "completion_mask": mask}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from smoke.kit import adapter
 
+VERSION = "0.12.0"  # for releases of TRL that ask which vLLM is there
 FUSED = {"q_proj": ("qkv_proj", 0), "k_proj": ("qkv_proj", 1), "v_proj": ("qkv_proj", 2),
          "gate_proj": ("gate_up_proj", 0), "up_proj": ("gate_up_proj", 1)}  # fmt: skip
 
@@ -118,4 +119,5 @@ def install(folder: Path, kind: str) -> None:
     module.LLM = lambda *_, **__: Engine(folder, kind)
     if not hasattr(module, "SamplingParams"):
         module.is_vllm_available = lambda *_, **__: True
-        module.SamplingParams = module.GuidedDecodingParams = SimpleNamespace
+        module.SamplingParams = module.GuidedDecodingParams = module.StructuredOutputsParams = SimpleNamespace
+        module.vllm = SimpleNamespace(__version__=VERSION)

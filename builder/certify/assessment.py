@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from builder.base import reading, seal
 from builder.base.project import Project, remove, sha256, write
-from builder.certify import certificate, dates, judgement, refusal
+from builder.certify import certificate, dates, description, judgement, refusal
 from builder.certify.certificate import Statement
 from builder.certify.judgement import Terms
 from builder.intent.advisory import Advisory
@@ -206,7 +206,7 @@ def judge(name: str, content: bytes, terms: Terms) -> Assessment:
 
 def summary(name: str, content: bytes, statement: Statement, terms: Terms) -> Assessment:
     """What a statement says, and what speaks against it. `content`: the bytes that it was read from."""
-    predicate, on_host = statement.predicate, judgement.engine(statement) == "host"
+    predicate, on_host = statement.predicate, description.engine(statement) == "host"
     subject = statement.subject[0].digest if statement.subject else None
     return Assessment(
         name=name, sha256=hashlib.sha256(content).hexdigest(), subject=f"sha256:{subject.sha256}" if subject else "",

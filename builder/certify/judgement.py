@@ -18,27 +18,16 @@ from pathlib import Path
 from typing import TypeGuard
 
 from builder.base import aliases, sources, text
-from builder.base.machine import Hardware
 from builder.base.project import Project
-from builder.certify import catalogue, certificate, dates
+from builder.certify import catalogue, certificate, dates, description
 from builder.certify.catalogue import Probe
-from builder.certify.certificate import Measurement, ProbeResult, Resource, Statement
+from builder.certify.certificate import Measurement, ProbeResult, Statement
 from builder.image import target
 from builder.intent import advisory as advisories
 from builder.intent.advisory import Advisory
 from builder.lock.lockfile import Lock
 
-# The keys in the description of each engine: the required ones, and the optional ones.
-ENGINES = {
-    "docker": ({"name", "version", "buildkit", "kernel"}, set[str]()),
-    "host": ({"name", "system", "kernel"}, {"bundle"}),
-    "chroot": ({"name", "system", "kernel", "buildkit", "bundle"}, set[str]()),  # an image on a host without Docker
-    "kubernetes": ({"name", "version", "buildkit", "kernel"}, set[str]()),  # an image in a pod
-}
-DESCRIBED = ("hardware", "engine", "python")  # what a configuration describes in words, behind the digests
-LONGEST = 400  # characters of a text that nobody can check
 LARGEST = sys.float_info.max
-MOST_CORES = 1 << 20
 SLACK = 60.0  # seconds that the runner may need to end a probe after its timeout
 
 
@@ -86,7 +75,7 @@ def lasting(statement: Statement, terms: Terms, image: str | None = None) -> lis
     """The doubts that hold on any day: all but those about its dates. It never looks at the day of the terms."""
     sentences = [*_subject(statement, terms, image), *_origin(statement, terms)]
     if not sentences:  # the results of another suite or lock cannot be judged by this one
-        sentences += [*_machine(statement, terms), *_results(statement, terms)]
+        sentences += [*description.doubts(statement, terms.lock), *_results(statement, terms)]
     return [*sentences, *_withdrawals(statement, terms)]
 
 
@@ -108,10 +97,11 @@ def is_earlier(statement: Statement, terms: Terms) -> bool:
     expected = _expected(statement, terms)
     differing = {what for what, digest in expected.items() if _digest_of(statement, what) != digest}
     return (
-        _names(statement) == [*expected, *DESCRIBED]
+        _names(statement) == [*expected, *description.PARTS]
         and statement.predicate.result == "PASSED"
         and bool(differing)
         and "lock" not in differing
+        and not any(description.doubts(statement, terms.lock))
         and not any(_withdrawals(statement, terms))
     )
 
@@ -125,7 +115,7 @@ def _subject(statement: Statement, terms: Terms, image: str | None) -> Iterator[
         return
     subject = statement.subject[0]
     digest = f"sha256:{subject.digest.sha256}" if subject.digest else "nothing"
-    host = engine(statement) == "host"
+    host = description.engine(statement) == "host"
     if host:
         expected, name = terms.lock.digest, f"lockfiles/{terms.lock.name}"
     else:
@@ -143,8 +133,8 @@ def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
     digests, names = _expected(statement, terms), _names(statement)
     if certificate.DIFFERENCES in names:
         yield "it is the report of a run that was not of the lock"
-    elif names != [*digests, *DESCRIBED]:
-        expected_names = ", ".join([*digests, *DESCRIBED])
+    elif names != [*digests, *description.PARTS]:
+        expected_names = ", ".join([*digests, *description.PARTS])
         yield f"its configuration names {text.line(', '.join(names)) or 'nothing'}, not {expected_names}"
     for what, expected in digests.items():
         got = _digest_of(statement, what)
@@ -158,7 +148,7 @@ def _origin(statement: Statement, terms: Terms) -> Iterator[str]:
 def _expected(statement: Statement, terms: Terms) -> dict[str, str]:
     """Today's digest of each thing that a certificate of this engine names by its digest."""
     digests = {"lock": terms.lock.digest, "suite": terms.suite}
-    if engine(statement) != "host":
+    if description.engine(statement) != "host":
         digests[certificate.INPUTS] = terms.inputs
     return digests
 
@@ -170,58 +160,6 @@ def _names(statement: Statement) -> list[str]:
 def _digest_of(statement: Statement, what: str) -> str:
     digest = statement.resource(what).digest
     return f"sha256:{digest.sha256}" if digest else "none"
-
-
-def engine(statement: Statement) -> str:
-    """The name of the engine, as the statement says it."""
-    return str((statement.resource("engine").annotations or {}).get("name"))
-
-
-# --- machine and engine --------------------------------------------------------------------------------------------
-
-
-def _machine(statement: Statement, terms: Terms) -> Iterator[str]:
-    yield from _hardware(statement.resource("hardware"), terms)
-    described = statement.resource("engine").annotations or {}
-    required, optional = ENGINES.get(engine(statement), (set[str](), set[str]()))
-    keys = described.keys()
-    if not required or not required <= keys <= required | optional or not all(map(_text, described.values())):
-        yield f"its engine is not known: {described}"
-    python = statement.resource("python").annotations or {}
-    if (
-        not re.fullmatch(rf"{re.escape(terms.lock.stack.python)}\.[0-9]+", str(python.get("version")))
-        or len(python) != 1
-    ):
-        yield f"it ran on Python {text.line(str(python.get('version')))}, not {terms.lock.stack.python}"
-    for resource in statement.predicate.configuration:
-        if resource.name in ("hardware", "engine", "python") and resource.digest is not None:
-            yield f"its {resource.name} has a digest"
-
-
-def _hardware(resource: Resource, terms: Terms) -> Iterator[str]:
-    annotations = resource.annotations or {}
-    cpu, cores, gpus, driver = (annotations.get(key) for key in ("cpu", "cores", "gpus", "driver"))
-    if (
-        annotations.keys() - {"class", "cpu", "cores", "gpus", "driver"}
-        or not _text(cpu)
-        or type(cores) is not int
-        or not 1 <= cores <= MOST_CORES
-    ):
-        yield "its hardware is not known"
-        return
-    names = gpus if isinstance(gpus, list) else []
-    if terms.device == "cuda" and (not names or not all(map(_text, names)) or not _text(driver)):
-        yield "it was earned without a GPU, and the stack is made for CUDA"
-    elif terms.device != "cuda" and (gpus is not None or driver is not None):
-        yield "it names GPUs, and the stack is made for the CPU"
-    else:
-        hardware = Hardware(str(cpu), cores, tuple(names), str(driver) if driver else None)
-        if annotations.get("class") != hardware.hardware_class:
-            yield f"its hardware contradicts itself: {annotations.get('class')!r} is not {hardware.hardware_class!r}"
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= LONGEST and value.isprintable()
 
 
 # --- results -------------------------------------------------------------------------------------------------------

@@ -50,9 +50,10 @@ def summary(project: Project) -> str:
     visible = noticed + sum(len(row.missed) for row in record.rows)
     return (
         f"The monitor ran in {len(record.rows)} releases of TRL, from {record.rows[0].trl} to {record.rows[-1].trl}: "
-        f"in {runs} healthy runs, **{explained} of {len(alarms)}** checks that raised an alarm have an advisory about "
-        f"those versions, so the release has the defect. **{noticed} of {visible}** injected faults were noticed, of "
-        f"those that the release can have and the monitor can see there. {suite.measured(record)}.\n"
+        f"{runs} healthy runs. Checks that raised alarms in them: {len(alarms)}; of these, **{explained}** with an "
+        f"advisory about those versions, so the release has the defect. **{noticed} of {visible}** "
+        f"injected faults were noticed; others do not exist there, or the monitor says that it cannot see them. "
+        f"{suite.measured(record)}.\n"
     )
 
 
@@ -71,19 +72,10 @@ def results(project: Project) -> str:
         ]
         for row in record.rows
     ]  # fmt: skip
-    head = [
-        "TRL",
-        "Transformers",
-        "as of",
-        "healthy runs",
-        "alarms, and why",
-        "faults noticed",
-        "missed",
-        "not possible",
-    ]
+    head = ["TRL", "Transformers", "as of", "healthy runs", "alarms, and why", "noticed", "missed", "not visible"]
     reasons = Counter(why for row in record.rows for why in row.others.values())
     listed = "\n".join(f"- {cells.escaped(why)} ({count} times)" for why, count in reasons.most_common())
-    return f"{cells.table(head, rows)}\nWhy some faults are not possible there:\n\n{listed}\n"
+    return f"{cells.table(head, rows)}\nWhy some faults are not visible there:\n\n{listed}\n"
 
 
 def _alarm(alarm: Alarm) -> cells.Markdown:

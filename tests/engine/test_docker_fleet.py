@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from builder.certify import certificate, judgement
+from builder.certify import certificate, description, judgement
 from builder.image import target
 from builder.lock import lockfile
 from tests import parts
@@ -84,7 +84,7 @@ def test_the_node_builds_the_digest_that_is_built_here_and_one_statement_comes_b
     statement, lock = certificate.read(statements[0]), lockfile.load(stack.project, SMALL)
     assert statement.subject[0].digest == certificate.bare(digest)
     assert statement.subject[0].name == target.reference(stack.project, lock)
-    assert judgement.engine(statement) == "docker"
+    assert description.engine(statement) == "docker"
     assert statement.predicate.passedTests == ["good"]
     placed = list(stack.project.stack_dir(SMALL).joinpath("certificates").iterdir())
     assert [path.name for path in placed] == ["cpu-docker.json"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import Project
-from builder.certify import certificate, judgement
+from builder.certify import certificate, description
 from builder.certify.certificate import Measurement, ProbeResult
 from builder.commands import listing, show
 from tests.conftest import TINY, Small
@@ -109,7 +109,7 @@ def test_show_says_when_a_certificate_was_issued_and_that_it_expired(command: Co
 
 
 def test_every_engine_that_earns_a_certificate_can_be_asked_for() -> None:
-    assert {*show.Engine} == {*judgement.ENGINES}
+    assert {*show.Engine} == {*description.ENGINES}
 
 
 def test_show_of_a_certificate_of_before_certificates_expired(command: Command, small: Small) -> None:

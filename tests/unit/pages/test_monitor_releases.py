@@ -83,5 +83,5 @@ def test_the_documents_say_what_nobody_explains(small: Small) -> None:
     assert "`no-update`" in text
     assert "- no vLLM (2 times)" in text
     summary = monitor_releases.summary(small.project)
-    assert "in 40 healthy runs, **1 of 2** checks" in summary
+    assert "40 healthy runs. Checks that raised alarms in them: 2; of these, **1** with an advisory" in summary
     assert "**2 of 3** injected faults" in summary

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from builder.base import errors
+from builder.base import canonical
 from builder.certify import certificate, standing
 from tests.conftest import GOOD_RUN, Small
+from tests.unit.intent import records
 
 DAY = datetime.date(2026, 1, 1)
 LAST = DAY + certificate.LIFETIME
@@ -50,24 +51,54 @@ def test_a_certificate_of_an_earlier_suite_is_mentioned_until_one_of_today_is_th
     assert standing.earlier_on(small.project, small.lock) == []
 
 
-def mentioned(small: Small) -> list[str]:
-    try:
-        return standing.earlier_on(small.project, small.lock)
-    except errors.VettedError:  # a file that is no certificate
-        return []
+def break_result(document: Any) -> None:
+    document["predicate"]["result"] = "FAILED"
 
 
-@pytest.mark.parametrize("change", [
-    lambda statement: statement["predicate"].update(result="FAILED"),
-    lambda statement: statement["predicate"]["configuration"][3]["annotations"].update(cores=0),
-    lambda statement: statement["predicate"]["configuration"].pop(),
-    lambda statement: statement["predicate"]["configuration"][0]["digest"].update(sha256="0" * 64),
-])  # fmt: skip
-def test_what_was_not_earned_is_not_mentioned(small: Small, change: Callable[[Any], None]) -> None:
+def break_machine(document: Any) -> None:
+    configuration = {resource["name"]: resource for resource in document["predicate"]["configuration"]}
+    configuration["hardware"]["annotations"]["cores"] = 0
+
+
+def break_lock(document: Any) -> None:
+    configuration = {resource["name"]: resource for resource in document["predicate"]["configuration"]}
+    configuration["lock"]["digest"]["sha256"] = "0" * 64
+
+
+def break_configuration(document: Any) -> None:
+    document["predicate"]["configuration"].append({"name": "more"})
+
+
+def change_nothing(_document: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("change", "mentions"),
+    [(change_nothing, 1), (break_result, 0), (break_machine, 0), (break_lock, 0), (break_configuration, 0)],
+)
+def test_what_was_not_earned_is_not_mentioned(small: Small, change: Callable[[Any], None], mentions: int) -> None:
     path = small.issue("docker")
     small.suite(GOOD_RUN + "# another line\n")
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(canonical.dumps(document))
+    assert len(standing.earlier_on(small.project, small.lock)) == mentions
+
+
+def test_what_is_not_valid_under_todays_suite_is_no_earlier_one(small: Small) -> None:
+    path = small.issue("docker")
+    document = json.loads(path.read_text())
+    document["subject"][0]["name"] = "vetted/another:tag"
+    path.write_text(canonical.dumps(document))
+    assert (standing.certified_on(small.project, small.lock), standing.earlier_on(small.project, small.lock)) == (
+        [],
+        [],
+    )
+
+
+def test_what_an_advisory_withdraws_is_not_mentioned(small: Small) -> None:
+    small.issue("docker")
+    small.suite(GOOD_RUN + "# another line\n")
     assert len(standing.earlier_on(small.project, small.lock)) == 1
-    statement = json.loads(path.read_text())
-    change(statement)
-    path.write_text(json.dumps(statement))
-    assert mentioned(small) == []
+    records.affecting(small, '{ tiny-lib = "<2" }')
+    assert standing.earlier_on(small.project, small.lock) == []

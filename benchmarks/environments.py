@@ -51,12 +51,15 @@ def make(environment: Path, *arguments: str, **env: str) -> None:
 
 
 @contextmanager
-def release(trl: str, scratch: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A release as it was installed on its day, and its versions; it lies in the scratch folder and goes with it."""
+def release(trl: str, scratch: Path, *more: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A release as it was installed on its day, and its versions; it lies in the scratch folder and goes with it.
+
+    `more`: other packages that are installed with it.
+    """
     environment = scratch / "environment"
     # A list of torch's own wheels has no dates.
     when = ("--exclude-newer", DATES[trl], "--exclude-newer-package", "torch=false")
-    make(environment, *when, f"trl=={trl}", "peft", "jinja2", "rich", "setuptools")
+    make(environment, *when, f"trl=={trl}", "peft", "jinja2", "rich", "setuptools", *more)
     argv = [machine.uv_binary(), "pip", "list", "--format", "json", "--python", str(environment / "bin" / "python")]
     listed = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
     yield environment, {canonicalize_name(row["name"]): row["version"] for row in listed}

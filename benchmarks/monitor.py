@@ -28,7 +28,8 @@ from builder.certify import hostenv
 from builder.lock import lockfile
 from builder.pages import evidence, generate
 from runtime.monitor import judge
-from runtime.monitor.checks import CHECKS, TABLE
+from runtime.monitor.checks import CHECKS
+from runtime.monitor.table import TABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 STACK = "trl1.16-cpu"
@@ -192,7 +193,7 @@ def _of(result: Mapping[str, Any], level: str) -> list[Mapping[str, Any]]:
 
 
 def _bits(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    return result.get("weights"), result.get("rng"), result.get("losses")
+    return result.get("weights"), result.get("rng"), result.get("losses"), result.get("others")
 
 
 def _distribution(column: str, results: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -62,6 +62,16 @@ def in_loss(change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> Callable
     return after
 
 
+def ranks_alone(trainer: Any) -> None:
+    """The loss calls the model without its DDP wrapper, as Liger's did in TRL 0.17 (VETTED-0176)."""
+    name = "_compute_loss" if hasattr(trainer, "_compute_loss") else "compute_loss"
+    wrap(
+        trainer,
+        name,
+        lambda right, model, *rest, **more: right(trainer.accelerator.unwrap_model(model), *rest, **more),
+    )
+
+
 def half_masked(trainer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     mask = inputs["completion_mask"].clone()
     mask[::2] = 0

@@ -31,6 +31,7 @@ _NO_RATE = (("options", {"learning_rate": 0.0}),)
 _STANDIN = (("sampler", "standin"),)
 _STANDIN_COLD = (("sampler", "standin"), ("options", {"temperature": 0.7}))
 _ALL_CUT = (("options", {"mask_truncated_completions": True, "max_completion_length": 1}),)
+_RANKS = (("ranks", 2),)
 _ACCUMULATED = (("options", {"gradient_accumulation_steps": 2}),)
 
 FAULTS: dict[str, Fault] = {
@@ -129,6 +130,9 @@ FAULTS: dict[str, Fault] = {
         ("sampler-trainer",),
         after=defects.scored_without_temperature,
         job=_STANDIN_COLD,
+    ),
+    "gradients-not-averaged": Fault(
+        "each rank trains on its own gradients", ("ranks-agree",), after=defects.ranks_alone, job=_RANKS
     ),
 }
 

@@ -68,6 +68,8 @@ def _job(k: int) -> dict[str, Any]:
     adapter = draw.choice(ADAPTERS)
     if adapter:
         job["lora"] = adapter
+    if k % 10 == 3:
+        job["ranks"] = 2
     if k % 5 == 4:  # every fifth with an engine
         job["sampler"] = "standin"
         options["max_completion_length"] = min(12, options["max_completion_length"])

@@ -68,7 +68,7 @@ class Predicate(_Model):
 
 
 class Row(BaseModel):
-    """A check in the monitor's table, as far as it is read. `needs`, `recovers`: see runtime/monitor/checks.py."""
+    """A check in the monitor's table, as far as it is read. `needs`, `recovers`: see runtime/monitor/table.py."""
 
     name: str
     column: str

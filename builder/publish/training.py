@@ -94,7 +94,7 @@ def judge(project: Project, folder: Path) -> RunVerdict:
 
 def checks(project: Project) -> Table:
     """The monitor's table of checks and its blind spots, read from its source and not run."""
-    table = _literal(project, "checks.py", "TABLE")
+    table = _literal(project, "table.py", "TABLE")
     digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
     blind = _literal(project, "certificate.py", "BLIND")
     return Table(

@@ -5,8 +5,8 @@ folder needs torch, transformers and TRL 0.16 or newer, and nothing else: `pytho
 one file for environments without Vetted.
 
 Modules: `hooks` sees what the trainer computes; `samples`, `groups`, `loss`, `objective`, `weights`, `engine` and
-`rounding` turn it into numbers; `checks` has the bounds, and `judge` compares; `callback` joins them at every step;
-`picture` and `certificate` are what remains of a run.
+`rounding` turn it into numbers; `ranks` compares processes; `table` has the bounds, and `judge` compares; `callback`
+joins them at every step; `picture` and `certificate` are what remains of a run.
 """
 
 from __future__ import annotations

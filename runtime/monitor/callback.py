@@ -15,6 +15,7 @@ from . import certificate, judge, picture, record
 from .checks import CHECKS
 from .hooks import Guard
 from .observer import Observer
+from .ranks import MARK, Ranks
 
 PREFIX = "monitor/"  # of its numbers in the trainer's log
 AGAIN = (10, 100, 1000, 10000)  # a breach is shown once, and at these counts
@@ -33,6 +34,7 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         self.folder = Path(folder or trainer.args.output_dir)
         self.rank = int(trainer.args.process_index)
         self.observer: Observer | None = None
+        self.ranks: Ranks | None = None  # of a run with several, on rank 0
         self.counts: dict[str, int] = {}
         self.logged: dict[str, list[float]] = {}
         self.started = time.monotonic()
@@ -87,6 +89,8 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
             self.observer.resume(last)
         if self.rank:
             return
+        if "replicas" not in self.observer.absent:
+            self.ranks = Ranks(self.folder, ranks)
         absent = [check for check in CHECKS if check.needs in self.observer.absent]
         reasons = sorted({self.observer.absent[check.needs] for check in absent})
         without = f"; {len(absent)} do not apply ({'; '.join(reasons)})" if absent else ""
@@ -95,9 +99,11 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
     def _end_step(self, state: Any) -> None:
         assert self.observer is not None
         row = {"step": int(state.global_step), "rank": self.rank, **self.observer.row(), **record.memory()}
+        if self.ranks:
+            row.update(self.ranks.compare(row))
         record.add(self.folder, self.rank, row)
         for name, value in row.items():
-            if name not in ("step", "rank"):
+            if name not in ("step", "rank", MARK):
                 self.logged.setdefault(name, []).append(value)
         for breach in judge.breaches(row):
             self._report(breach)
@@ -123,6 +129,7 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         self.logged = {}
 
     def _finish(self, state: Any, complete: bool) -> None:
+        self._compare_last(int(state.global_step))
         rows = record.read(self.folder)
         absent = dict(self.observer.absent) if self.observer else {}
         results = judge.results(rows, absent)
@@ -138,6 +145,18 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         self._say("monitor", f"{state.global_step} steps: {outcome}; {share:.1%} of the time{ended}")
         if drawn:
             self._say("", f"{drawn}")
+
+    def _compare_last(self, step: int) -> None:
+        """Compare the ranks after the steps that were not compared yet, in a row of its own."""
+        if not self.ranks or not self.observer:
+            return
+        if numbers := self.ranks.compare():
+            row = {"step": step, "rank": self.rank, **numbers}
+            record.add(self.folder, self.rank, row)
+            for breach in judge.breaches(row):
+                self._report(breach)
+        if not self.ranks.seen:
+            self.observer.absent["replicas"] = "the rows of the other ranks are not in this folder"
 
     def _failed(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -28,7 +28,7 @@ IMAGE = re.compile(r"(.*)@sha256:([0-9a-f]{64})")
 BLIND = (
     "whether the reward function rewards what you want",
     "kernels that are wrong in the same way in sampler and trainer",
-    "gradients on their way from the log-probabilities to the weights, and those that one rank of several loses",
+    "gradients on their way from the log-probabilities to the weights; under DeepSpeed or FSDP also those of one rank",
     "the state of the optimizer beyond a sample of the weights that it moves",
     "steps before the monitor started, and anything after the last step",
     "whoever can write this folder can write this certificate: it is not signed",
@@ -130,7 +130,7 @@ def _configuration(folder: Path, summary: Mapping[str, Any]) -> list[dict[str, A
 
 def own_digest() -> str:
     """The digest of the table of checks: which bounds judged."""
-    from .checks import TABLE
+    from .table import TABLE
 
     return hashlib.sha256(json.dumps(TABLE, sort_keys=True).encode()).hexdigest()
 

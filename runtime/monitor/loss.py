@@ -94,16 +94,30 @@ def observe(pending: Pending, inputs: Any, logps: Any, entropies: Any, terms: Te
             pending.keep("ratio_error", mean(log_ratio.abs(), mask))
     if not terms.fresh:
         return
-    if (sampled := inputs.get("sampling_per_token_logps")) is not None and sampled.shape == new.shape:
-        known = mask & ~sampled.isnan()
-        apart = (sampled.float() - new).abs().masked_fill(~known, 0.0)
-        pending.keep("sampler_diff", apart.sum() / known.sum().clamp(min=1))
+    if (apart := from_sampler(inputs, new)) is not None:
+        pending.keep("sampler_diff", mean(apart.abs(), mask & ~apart.isnan()))
     if entropies is not None:
         # A token drawn from p has on average the surprisal that is p's entropy; the difference sums like a martingale.
         excess = (-new - entropies.detach().float()).masked_fill(~mask, 0.0)
         pending.add("excess", excess.sum())
         pending.add("excess_squared", excess.square().sum())
         pending.add("excess_tokens", mask.sum())
+
+
+def has_sampler(inputs: Any) -> bool:
+    """Whether the loss is given what vLLM said of its tokens."""
+    return any(inputs.get(name) is not None for name in ("sampling_per_token_logps", "importance_sampling_ratio"))
+
+
+def from_sampler(inputs: Any, new: Any) -> Any:
+    """How far vLLM's log-probabilities are from `new`, per token; NaN where unknown. None if nothing is known."""
+    sampled, ratio = inputs.get("sampling_per_token_logps"), inputs.get("importance_sampling_ratio")
+    if sampled is None and ratio is not None:  # TRL 0.23 to 0.26 hand on the ratio alone, with an upper limit
+        old = inputs.get("old_per_token_logps")
+        # A ratio of 0 stands for one that is left out, and a ratio of whole sequences says less.
+        known = ratio.float().masked_fill(ratio == 0, float("nan")).log()
+        sampled = (new if old is None else old.float()) - known if ratio.shape == new.shape else None
+    return sampled.float() - new if sampled is not None and sampled.shape == new.shape else None
 
 
 def observe_reference(pending: Pending, inputs: Any, new: Any, terms: Terms) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from . import engine, judge, loss, run, samples, weights
+from . import engine, judge, loss, ranks, run, samples, weights
 from .checks import CHECKS
 from .completions import Completions, Generated, Surprised, Used
 from .hooks import LOGPS, Guard, after, around, before, logps_and_entropies
@@ -145,6 +145,7 @@ class Observer:
             return
         logps, entropies = logps_and_entropies(result)
         if logps.shape != inputs["completion_mask"].shape:
+            self.inputs = None  # a later pass of this loss would be taken for the policy's
             return
         if self.policy is not None:  # only the first pass in a loss is the policy's
             self._referred(inputs, logps, *self.policy)
@@ -188,10 +189,14 @@ class Observer:
         """The numbers of the step that has ended."""
         self.guard.settle()
         if self.before is not None:
-            moved = weights.moved(self.before, weights.values(self.places), self.gradient)
-            for name, value in moved.items():
+            after = weights.values(self.places)
+            for name, value in weights.moved(self.before, after, self.gradient).items():
                 self.pending.keep(name, value)
+            if "replicas" not in self.absent:
+                self.pending.keep(ranks.MARK, weights.mark(after))
         numbers = {**self.pending.take(), **self.extra}
+        if ranks.MARK in numbers:
+            numbers[ranks.MARK] = int(numbers[ranks.MARK])
         self.extra = {}
         if "grpo" not in self.absent:
             numbers.update(self.completions.account(self.trainer, self.absent, resumed=self.resumed))

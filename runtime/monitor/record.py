@@ -43,9 +43,23 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return [row for file in sorted(folder.glob("monitor*.jsonl")) for row in _rows(file)]
 
 
+def last(folder: Path, rank: int, size: int) -> list[dict[str, Any]]:
+    """The last rows of a rank that are whole, from at most so many bytes; none if it has no file here."""
+    try:
+        with path(folder, rank).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return _parsed(file.read().decode("utf-8", "replace"))
+    except OSError:
+        return []
+
+
 def _rows(file: Path) -> list[dict[str, Any]]:
+    return _parsed(file.read_text(encoding="utf-8"))
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
     rows = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         with contextlib.suppress(ValueError):
             row = json.loads(line)
             if isinstance(row, dict) and isinstance(row.get("step"), int):

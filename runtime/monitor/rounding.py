@@ -15,6 +15,7 @@ from typing import Any
 from . import engine
 from .checks import CHECKS
 from .hooks import LOGPS, logps_and_entropies
+from .loss import has_sampler
 
 ROWS = 4  # that are scored again
 SLACK = 1.5  # other kernels round otherwise, and other rows
@@ -35,7 +36,7 @@ class Rounding:
     def keep(self, inputs: Any, arguments: tuple[Any, ...]) -> None:
         """Keep the first rows of a step's first loss: what TRL scored, and which tokens count."""
         plain = all(inputs.get(name) is None for name in ("pixel_values", "image_grid_thw", "num_images"))
-        if self.rows or not plain or len(arguments) < 4 or inputs.get("sampling_per_token_logps") is None:
+        if self.rows or not plain or len(arguments) < 4 or not has_sampler(inputs):
             return
         _, ids, attention, length = arguments[:4]
         mask = inputs["completion_mask"]

@@ -14,12 +14,12 @@ from .objective import Objective
 def absent(trainer: Any) -> dict[str, str]:
     """What the run lacks that a check may need -> why, in a few words."""
     args = trainer.args
-    missing: dict[str, str] = {}
+    missing = _of_ranks(trainer)
     if not any("GRPO" in base.__name__ for base in type(trainer).__mro__):
         reason = "the trainer is not TRL's GRPOTrainer"
         names = ("grpo", "groups", "rewards", "single_turn", "logprobs", "calibrated", "ratio", "reference",
                  "fixed_reference", "sampler", "engine", "vllm")  # fmt: skip
-        return dict.fromkeys(names, reason)
+        return {**missing, **dict.fromkeys(names, reason)}
     if not hasattr(trainer, "_calculate_rewards"):
         missing["rewards"] = "this TRL computes rewards and advantages in one piece"
     if getattr(trainer, "tools", None) or getattr(trainer, "rollout_func", None):
@@ -27,6 +27,12 @@ def absent(trainer: Any) -> dict[str, str]:
     missing.update(_of_logprobs(trainer, args))
     missing.update(_of_vllm(trainer, args))
     return missing
+
+
+def _of_ranks(trainer: Any) -> dict[str, str]:
+    if int(getattr(trainer.accelerator, "num_processes", 1)) == 1:
+        return {"replicas": "there is one process"}
+    return {"replicas": "the weights are sharded over processes"} if sharded(trainer) else {}
 
 
 def _of_logprobs(trainer: Any, args: Any) -> dict[str, str]:
@@ -67,9 +73,10 @@ def _of_vllm(trainer: Any, args: Any) -> dict[str, str]:
 
 
 def sharded(trainer: Any) -> bool:
-    """Whether each process has a part of the weights only: FSDP, ZeRO-3."""
+    """Whether each process has a part of the weights only: FSDP, ZeRO-3, tensor parallelism."""
     kind = str(getattr(trainer.accelerator, "distributed_type", ""))
-    return "FSDP" in kind or any(hasattr(parameter, "ds_id") for parameter in trainer.model.parameters())
+    parts = ("ds_id", "to_local")
+    return "FSDP" in kind or any(hasattr(weight, name) for weight in trainer.model.parameters() for name in parts)
 
 
 def uncalibrated(trainer: Any, args: Any) -> str:

@@ -16,7 +16,7 @@ from benchmarks import monitor
 from benchmarks.monitored import faults, healthy
 from builder.base import project
 from builder.publish import training
-from runtime.monitor import judge, pack, record
+from runtime.monitor import judge, pack
 from tests.conftest import ROOT
 from tests.engine import hosted
 
@@ -88,48 +88,43 @@ def test_a_run_ends_with_the_same_bits_and_no_alarm(pairs: Results, number: int)
     assert "rows" not in alone
 
 
-def on_two_ranks(python: Path, folder: Path, *fault: str, watch: bool = True) -> list[dict[str, str]]:
-    """Train on two ranks; the digests that each rank ends with."""
-    (folder / "out").mkdir(parents=True)
-    if watch:
-        (folder / "watch").touch()
-    script = str(Path(__file__).with_name("monitored_ranks.py"))
-    torchrun = [str(python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*torchrun, script, str(folder), *fault],
-        env={**monitor.VARIABLES, "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
-
-
-def alarms_of_ranks(folder: Path) -> dict[int, set[str]]:
-    absent = json.loads((folder / "out" / record.SUMMARY).read_text())["absent"]
-    rows = record.read(folder / "out")
-    assert {(row["rank"], row["step"]) for row in rows} == {(rank, step) for rank in range(2) for step in range(1, 11)}
+def of_ranks(result: Mapping[str, Any]) -> dict[int, set[str]]:
+    """The alarms of each rank of two, by its own rows."""
+    assert {(row["rank"], row["step"]) for row in result["rows"]} == {
+        (rank, step) for rank in range(2) for step in range(1, 11)
+    }
     return {
         rank: {
-            result.check.name
-            for result in judge.results([row for row in rows if row["rank"] == rank], absent)
-            if result.outcome == judge.ALARM
+            found.check.name
+            for found in judge.results([row for row in result["rows"] if row["rank"] == rank], result["absent"])
+            if found.outcome == judge.ALARM
         }
         for rank in range(2)
     }
 
 
+TWO: dict[str, Any] = {"ranks": 2, "options": {"per_device_train_batch_size": 4, "beta": 0.04}}
+
+
 def test_two_ranks_are_watched_and_end_with_the_same_bits(python: Path, tmp_path: Path) -> None:
-    watched = on_two_ranks(python, tmp_path / "watched")
-    assert alarms_of_ranks(tmp_path / "watched") == {0: set(), 1: set()}
-    assert training.judge(project.Project(ROOT), tmp_path / "watched" / "out").doubts == ()
-    assert on_two_ranks(python, tmp_path / "alone", watch=False) == watched
+    results = ran(
+        python, [{**TWO, "name": "watched", "out": str(tmp_path)}, {**TWO, "name": "alone", "monitor": False}]
+    )
+    watched, alone = results["watched"], results["alone"]
+    assert of_ranks(watched) == {0: set(), 1: set()}
+    apart = [row["ranks_apart"] for row in watched["rows"] if "ranks_apart" in row]
+    assert (set(apart), "replicas" in watched["absent"]) == ({0}, False)
+    for what in ("weights", "rng", "losses", "others"):
+        assert watched[what] == alone[what]
+    assert watched["others"][0]["weights"] == watched["weights"]
+    assert training.judge(project.Project(ROOT), tmp_path).doubts == ()
 
 
 def test_a_fault_of_one_rank_is_an_alarm_of_that_rank(python: Path, tmp_path: Path) -> None:
-    on_two_ranks(python, tmp_path, "advantage-zeroed")
-    alarms = alarms_of_ranks(tmp_path)
+    job = {**TWO, "name": "one", "fault": "advantage-zeroed", "fault_rank": 1, "out": str(tmp_path)}
+    alarms = of_ranks(ran(python, [job])["one"])
     assert (alarms[0], "gradient-reaches" in alarms[1]) == (set(), True)
-    assert not training.judge(project.Project(ROOT), tmp_path / "out").good
+    assert not training.judge(project.Project(ROOT), tmp_path).good
 
 
 # What raised false alarms: dropout and a sampler with log-probabilities of its own, clipping, rounding.

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.monitored import faults, healthy
-from runtime.monitor.checks import CHECKS, TABLE, Check
+from runtime.monitor.checks import CHECKS, Check
+from runtime.monitor.table import TABLE
 from tests.conftest import ROOT
 
 EVIDENCE: dict[str, Any] = json.loads((ROOT / "docs/evidence/monitor.json").read_text())

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from runtime.monitor import judge
-from runtime.monitor.checks import CHECKS, TABLE, Check
+from runtime.monitor.checks import CHECKS, Check
+from runtime.monitor.table import TABLE
 from tests.conftest import ROOT
 
 BY_COLUMN = {check.column: check for check in CHECKS}

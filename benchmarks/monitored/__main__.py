@@ -65,7 +65,7 @@ def _start(job: dict[str, Any], folder: Path, rank: int, variables: dict[str, st
             os.environ.update(variables, RANK=str(rank), LOCAL_RANK=str(rank))
         own = folder / f"rank-{rank}"
         own.mkdir()
-        out = Path(job.get("out", folder / "out"))
+        out = own / "files" if job.get("apart") else Path(job.get("out", folder / "out"))
         out.mkdir(exist_ok=True)
         (own / "out").symlink_to(out)
         on_this_rank = rank == job.get("fault_rank", rank)

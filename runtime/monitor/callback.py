@@ -35,6 +35,7 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         self.rank = int(trainer.args.process_index)
         self.observer: Observer | None = None
         self.ranks: Ranks | None = None  # of a run with several, on rank 0
+        self.unseen = ""  # how many ranks could not be compared
         self.counts: dict[str, int] = {}
         self.logged: dict[str, list[float]] = {}
         self.started = time.monotonic()
@@ -72,9 +73,8 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
             self.guard(self._log, logs)
 
     def on_train_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        if getattr(self.trainer.accelerator, "num_processes", 1) > 1:
-            self.trainer.accelerator.wait_for_everyone()  # until every rank has written its last row
         if self.rank == 0:
+            self.guard(self._compare_last, int(state.global_step))
             ok, self.guard.on = self.guard.on, True  # what was seen is written even after a failure
             self.guard(self._finish, state, ok)
 
@@ -87,9 +87,11 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         last = record.begin(self.folder, self.rank, state.global_step, ranks)
         if state.global_step > 0:
             self.observer.resume(last)
+        self.observer.prepared()
+        self.ranks, self.unseen = None, ""
         if self.rank:
             return
-        if "replicas" not in self.observer.absent:
+        if ranks > 1:
             self.ranks = Ranks(self.folder, ranks)
         absent = [check for check in CHECKS if check.needs in self.observer.absent]
         reasons = sorted({self.observer.absent[check.needs] for check in absent})
@@ -100,7 +102,7 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         assert self.observer is not None
         row = {"step": int(state.global_step), "rank": self.rank, **self.observer.row(), **record.memory()}
         if self.ranks:
-            row.update(self.ranks.compare(row))
+            row.update(self.ranks.after(row))
         record.add(self.folder, self.rank, row)
         for name, value in row.items():
             if name not in ("step", "rank", MARK):
@@ -129,12 +131,16 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
         self.logged = {}
 
     def _finish(self, state: Any, complete: bool) -> None:
-        self._compare_last(int(state.global_step))
         rows = record.read(self.folder)
         absent = dict(self.observer.absent) if self.observer else {}
+        blind = []
+        if self.unseen and self.ranks and self.ranks.compared:
+            blind = [f"the weights of some ranks: {self.unseen}"]
+        elif self.unseen:
+            absent["replicas"] = self.unseen
         results = judge.results(rows, absent)
         share = self.guard.seconds / max(1e-9, time.monotonic() - self.started)
-        record.summary(self.folder, self.trainer, absent, results, share, self.failure)
+        record.summary(self.folder, self.trainer, absent, blind, results, share, self.failure)
         drawn = picture.write(self.folder, rows, results)
         if self.certify:
             certificate.write(self.folder)
@@ -147,16 +153,16 @@ class Monitor(TrainerCallback):  # type: ignore[misc]
             self._say("", f"{drawn}")
 
     def _compare_last(self, step: int) -> None:
-        """Compare the ranks after the steps that were not compared yet, in a row of its own."""
+        """Compare the ranks after the last steps, in a row of its own, and say which could not be compared."""
         if not self.ranks or not self.observer:
             return
-        if numbers := self.ranks.compare():
+        if numbers := self.ranks.at_end(step):
             row = {"step": step, "rank": self.rank, **numbers}
             record.add(self.folder, self.rank, row)
             for breach in judge.breaches(row):
                 self._report(breach)
-        if not self.ranks.seen:
-            self.observer.absent["replicas"] = "the rows of the other ranks are not in this folder"
+        if (unseen := self.ranks.unseen()) and "replicas" not in self.observer.absent:
+            self.unseen = f"{unseen} of the other ranks wrote no rows into this folder"
 
     def _failed(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -57,7 +57,7 @@ def write(folder: Path) -> str | None:
             "checks": [_check(result) for result in results if result.outcome != judge.NOT_RUN],
             "steps": _steps(rows),
             "monitorFailure": summary["failure"],
-            "blindSpots": [*BLIND, *_unseen(results)],
+            "blindSpots": [*BLIND, *summary.get("blind", ()), *_unseen(results)],
         },
     }
     target = folder / NAME

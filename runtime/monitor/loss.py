@@ -71,6 +71,7 @@ class Terms:
     exact: bool  # the direction is known: policy and KL term have the same tokens, and a factor that is known
     fresh: bool
     first: bool  # no update since the start of the run
+    limit: float = 2.0  # vllm_importance_sampling_cap
 
 
 def mask_of(inputs: Any) -> Any:
@@ -94,7 +95,7 @@ def observe(pending: Pending, inputs: Any, logps: Any, entropies: Any, terms: Te
             pending.keep("ratio_error", mean(log_ratio.abs(), mask))
     if not terms.fresh:
         return
-    if (apart := from_sampler(inputs, new)) is not None:
+    if (apart := from_sampler(inputs, new, terms.limit)) is not None:
         pending.keep("sampler_diff", mean(apart.abs(), mask & ~apart.isnan()))
     if entropies is not None:
         # A token drawn from p has on average the surprisal that is p's entropy; the difference sums like a martingale.
@@ -109,13 +110,16 @@ def has_sampler(inputs: Any) -> bool:
     return any(inputs.get(name) is not None for name in ("sampling_per_token_logps", "importance_sampling_ratio"))
 
 
-def from_sampler(inputs: Any, new: Any) -> Any:
-    """How far vLLM's log-probabilities are from `new`, per token; NaN where unknown. None if nothing is known."""
+def from_sampler(inputs: Any, new: Any, limit: float) -> Any:
+    """How far vLLM's log-probabilities are from `new`, per token; NaN where unknown. None if nothing is known.
+
+    `limit`: of the ratio between the trainer's and vLLM's probabilities.
+    """
     sampled, ratio = inputs.get("sampling_per_token_logps"), inputs.get("importance_sampling_ratio")
     if sampled is None and ratio is not None:  # TRL 0.23 to 0.26 hand on the ratio alone, with an upper limit
         old = inputs.get("old_per_token_logps")
-        # A ratio of 0 stands for one that is left out, and a ratio of whole sequences says less.
-        known = ratio.float().masked_fill(ratio == 0, float("nan")).log()
+        # 0 stands for a ratio beyond the limit, and a ratio of whole sequences says less.
+        known = ratio.float().masked_fill(ratio == 0, limit).log()
         sampled = (new if old is None else old.float()) - known if ratio.shape == new.shape else None
     return sampled.float() - new if sampled is not None and sampled.shape == new.shape else None
 

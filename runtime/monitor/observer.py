@@ -61,6 +61,12 @@ class Observer:
             if "engine" not in self.absent:
                 before(keeper.llm, "generate", guard, self._about_to_generate)
 
+    def prepared(self) -> None:
+        """When training begins: DeepSpeed may have sharded the weights only now."""
+        if run.sharded(self.trainer):
+            for need in ("replicas", "engine"):
+                self.absent.setdefault(need, run.SHARDED)
+
     def resume(self, last: Mapping[str, Any]) -> None:
         """Go on where an earlier process ended. `last`: the last number of each column."""
         self.resumed = True
@@ -81,7 +87,7 @@ class Observer:
         self.synced_at = self.step
 
     def _about_to_generate(self) -> None:
-        if not self.training:
+        if not self.training or "engine" in self.absent:
             return
         self.guard.settle()
         policy = self.trainer.accelerator.unwrap_model(self.trainer.model)

@@ -110,13 +110,20 @@ def memory() -> dict[str, float]:
 
 
 def summary(
-    folder: Path, trainer: Any, absent: Mapping[str, str], results: Iterable[Result], share: float, failure: str
+    folder: Path,
+    trainer: Any,
+    absent: Mapping[str, str],
+    blind: Iterable[str],
+    results: Iterable[Result],
+    share: float,
+    failure: str,
 ) -> None:
     """Write what the rows do not say: the run, its data, its model, its machine, and which checks did not apply."""
     document = {
         "trainer": type(trainer).__name__,
         "ranks": int(getattr(trainer.accelerator, "num_processes", 1)),
         "absent": dict(absent),
+        "blind": list(blind),
         "failure": failure,
         "share_of_time": _short(share),
         "outcomes": {result.check.name: result.outcome for result in results},

@@ -10,6 +10,8 @@ from .hooks import LOGPS
 from .loss import Terms
 from .objective import Objective
 
+SHARDED = "the trainer's weights are sharded over processes"
+
 
 def absent(trainer: Any) -> dict[str, str]:
     """What the run lacks that a check may need -> why, in a few words."""
@@ -30,9 +32,8 @@ def absent(trainer: Any) -> dict[str, str]:
 
 
 def _of_ranks(trainer: Any) -> dict[str, str]:
-    if int(getattr(trainer.accelerator, "num_processes", 1)) == 1:
-        return {"replicas": "there is one process"}
-    return {"replicas": "the weights are sharded over processes"} if sharded(trainer) else {}
+    processes = int(getattr(trainer.accelerator, "num_processes", 1))
+    return {"replicas": "there is one process"} if processes == 1 else {}
 
 
 def _of_logprobs(trainer: Any, args: Any) -> dict[str, str]:
@@ -68,15 +69,21 @@ def _of_vllm(trainer: Any, args: Any) -> dict[str, str]:
     elif (getattr(args, "vllm_tensor_parallel_size", 1) or 1) > 1:
         missing["engine"] = "vLLM is sharded over GPUs"
     elif sharded(trainer):
-        missing["engine"] = "the trainer's weights are sharded over processes"
+        missing["engine"] = SHARDED
     return missing
 
 
 def sharded(trainer: Any) -> bool:
     """Whether each process has a part of the weights only: FSDP, ZeRO-3, tensor parallelism."""
     kind = str(getattr(trainer.accelerator, "distributed_type", ""))
+    plugin = getattr(getattr(trainer.accelerator, "state", None), "deepspeed_plugin", None)
+    split = (getattr(plugin, "deepspeed_config", None) or {}).get("tensor_parallel") or {}
     parts = ("ds_id", "to_local")
-    return "FSDP" in kind or any(hasattr(weight, name) for weight in trainer.model.parameters() for name in parts)
+    return (
+        "FSDP" in kind
+        or int(split.get("autotp_size") or 0) > 1
+        or any(hasattr(weight, name) for weight in trainer.model.parameters() for name in parts)
+    )
 
 
 def uncalibrated(trainer: Any, args: Any) -> str:
@@ -137,6 +144,7 @@ def terms(trainer: Any, fresh: bool, first: bool) -> Terms:
         exact=not beta or not (some or kind == "vespo" or (biased and losses.level != "token")),
         fresh=fresh,
         first=first,
+        limit=float(getattr(trainer, "vllm_importance_sampling_cap", Terms.limit)),
     )
 
 

@@ -69,12 +69,13 @@ def _joined(read: Sequence[Any]) -> Any:
 
 
 def mark(values: Any) -> Any:
-    """A mark of these elements, a tensor of one integer below 2^24: others give another one, but once in 2^24 times."""
+    """A short hash of these elements: a tensor of one integer below 2^24, which float32 holds exactly."""
     import torch
 
     bits = values.contiguous().view(torch.int32).long()
-    odd = torch.arange(1, 2 * len(bits), 2, device=bits.device) * 0x9E3779B97F4A7
-    return ((bits * odd).sum() >> 32) & 0xFFFFFF
+    mixed = bits * (torch.arange(len(bits), device=bits.device) * 2 + 1) * 0x9E3779B97F4A7
+    mixed = (mixed ^ (mixed >> 29)) * 0x4CF5AD432745937
+    return (mixed.sum() >> 32) & 0xFFFFFF
 
 
 def moved(before: Any, after: Any, gradient: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class GRPOTrainer:
         self.model = model(DEVICE, second)
         self.args = SimpleNamespace(beta=0.1, use_vllm=True, steps_per_generation=1, get_warmup_steps=lambda _: 0)
         self.state = SimpleNamespace(global_step=0, max_steps=1)
-        self.accelerator = SimpleNamespace(process_index=0, unwrap_model=lambda model: model)
+        self.accelerator = SimpleNamespace(process_index=0, num_processes=2, unwrap_model=lambda model: model)
         self.processing_class = SimpleNamespace(eos_token_id=1, pad_token_id=0)
         runner = SimpleNamespace(model=model(DEVICE, DEVICE))
         executor = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))

@@ -120,6 +120,12 @@ def test_two_ranks_are_watched_and_end_with_the_same_bits(python: Path, tmp_path
     assert training.judge(project.Project(ROOT), tmp_path).doubts == ()
 
 
+def test_ranks_that_write_elsewhere_are_not_compared_and_the_run_says_so(python: Path) -> None:
+    result = ran(python, [{**TWO, "name": "apart", "apart": True}])["apart"]
+    assert (result["failure"], {row["rank"] for row in result["rows"]}) == ("", {0})
+    assert result["absent"]["replicas"] == "1 of the other ranks wrote no rows into this folder"
+
+
 def test_a_fault_of_one_rank_is_an_alarm_of_that_rank(python: Path, tmp_path: Path) -> None:
     job = {**TWO, "name": "one", "fault": "advantage-zeroed", "fault_rank": 1, "out": str(tmp_path)}
     alarms = of_ranks(ran(python, [job])["one"])
@@ -185,13 +191,24 @@ def test_the_direction_of_every_loss_is_that_of_the_library(python: Path) -> Non
     assert [row for row in judged if row["gradient_angle"] > 1e-5 or row["gradient_lost"]] == []
 
 
+def test_other_weights_have_another_mark_and_vllm_is_known_by_its_ratio(python: Path) -> None:
+    marks, distances = printed(python, "monitored_tensors.py")
+    assert (marks["same"], marks["again"], marks["kept"]) == ({"one": 0, "cancelling": 0}, True, True)
+    assert 2**23 < marks["largest"] < 2**24
+    assert distances == {
+        "log-probabilities": 0.3, "a ratio": 0.3, "a ratio to the old policy": 0.3,
+        "a ratio beyond the limit": 0.693147, "a ratio of sequences": None, "nothing": None,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("spread", [(), ("--spread",)])
 def test_the_numbers_of_a_step_are_computed_where_its_tensors_are(python: Path, spread: tuple[str, ...]) -> None:
     (step,) = printed(python, "monitored_elsewhere.py", *spread)
     assert step["absent"] == {}
-    # One of each observer: the loss, its gradient, the update, the generation, the engine, the completions.
+    # One of each observer: the loss, its gradient, the update, the generation, the engine, the completions, the ranks.
     assert step["numbers"].keys() >= {
         "sampler_diff", "gradient_angle", "elements_moved", "past_end", "engine_stale", "advantage_error",
+        "weights_mark",
     }  # fmt: skip
 
 
@@ -208,7 +225,7 @@ def test_a_run_of_train_is_judged_certified_and_verified(python: Path, task: Pat
     code, output = hosted.train(python, task, "--config", "my.yaml")
     assert code == 0, output
     run = hosted.runs(task)[-1]
-    assert "monitor  18 checks at every step; 6 do not apply" in output
+    assert "monitor  18 checks at every step; 7 do not apply" in output
     assert "monitor  6 steps: no alarm" in output
     assert re.search(rf"certificate (PASSED|WARNED): runs/{run.name}/{re.escape(training.NAME)};", output)
     assert [step for step, _ in hosted.rows(run, "monitor/gradient_angle")] == [1, 2, 3, 4, 5, 6]

@@ -83,3 +83,11 @@ def test_packed_it_is_one_file_that_any_python_imports(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "step 1: policy and reference are 1 nats apart before the first update\n", done.stderr
+
+
+def test_what_a_run_could_not_see_is_a_blind_spot_of_its_certificate(finished: Path) -> None:
+    summary = json.loads((finished / record.SUMMARY).read_text())
+    (finished / record.SUMMARY).write_text(json.dumps({**summary, "blind": ["the weights of some ranks"]}))
+    certificate.write(finished)
+    predicate = json.loads((finished / certificate.NAME).read_text())["predicate"]
+    assert "the weights of some ranks" in predicate["blindSpots"]

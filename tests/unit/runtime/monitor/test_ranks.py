@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+
+import pytest
 
 from runtime.monitor import record
 from runtime.monitor.ranks import AT_ONCE, KEPT, TAIL, Ranks
@@ -55,12 +58,24 @@ def test_what_an_earlier_run_left_is_not_compared(tmp_path: Path) -> None:
     assert (ranks.at_end(3), ranks.unseen()) == ({}, 1)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting is an error."""
+
+    def wait(_: float) -> None:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(time, "sleep", wait)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_the_end_is_not_waited_for_where_no_other_rank_writes(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path, 3)
     ranks.after(row(tmp_path, 0, 1, 7))
-    assert (ranks.at_end(1, patience=float("inf")), ranks.unseen()) == ({}, 2)
+    assert (ranks.at_end(1), ranks.unseen()) == ({}, 2)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_rank_whose_monitor_has_stopped_is_waited_for_only_so_long(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path, 2)
     row(tmp_path, 1, 1, 7)

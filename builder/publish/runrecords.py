@@ -156,7 +156,8 @@ def _judged(predicate: Predicate, summary: Mapping[str, Any], table: Table) -> I
         if (claim := predicate.notRun.get(row.name, reason)) != reason:
             claim, reason = text.line(claim, LONGEST), text.line(str(reason), LONGEST)
             yield f"{row.name}: it says that it does not apply: {claim}; by its records: {reason}"
-    yield from _unseen(predicate, (*table.blind, *(f"{name}: {why}" for name, why in predicate.notRun.items())))
+    unseen = (*table.blind, *map(str, summary.get("blind", ())))
+    yield from _unseen(predicate, (*unseen, *(f"{name}: {why}" for name, why in predicate.notRun.items())))
 
 
 def _unseen(predicate: Predicate, blind: Iterable[str]) -> Iterator[str]:

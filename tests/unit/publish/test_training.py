@@ -167,6 +167,19 @@ def test_a_monitor_that_failed_is_doubted(finished: Path) -> None:
     assert "the monitor failed during the run and saw only a part of it: ValueError: no" in doubts(finished)
 
 
+def test_a_blind_spot_of_this_run_that_was_left_out_is_noticed(finished: Path) -> None:
+    summary = json.loads((finished / record.SUMMARY).read_text())
+    (finished / record.SUMMARY).write_text(json.dumps({**summary, "blind": ["the weights of some ranks"]}))
+    certificate.write(finished)
+    assert doubts(finished) == ""
+
+    def leave_out(document: dict[str, Any]) -> None:
+        document["predicate"]["blindSpots"].remove("the weights of some ranks")
+
+    change(finished, leave_out)
+    assert doubts(finished) == "it leaves out what the monitor cannot see: the weights of some ranks"
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"a": 1, "a": 2}', '{"_type": "x"}', "[" * 9999])
 def test_what_is_no_certificate_is_an_error_with_a_next_step(finished: Path, content: str) -> None:
     (finished / certificate.NAME).write_text(content)

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _forked(job: dict[str, Any]) -> dict[str, Any]:
-    """Run a job in a fork, or in one for each of its `ranks`; those of the other ranks are the answer's `others`."""
+    """Run a job in a fork, or in one for each of its `ranks`; what other ranks ended with is the answer's `others`."""
     with tempfile.TemporaryDirectory(prefix="monitored-") as name:
         ranks, folder = int(job.get("ranks", 1)), Path(name)
         alone = {} if ranks == 1 else {**GLOO, "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
@@ -65,7 +65,8 @@ def _start(job: dict[str, Any], folder: Path, rank: int, variables: dict[str, st
             os.environ.update(variables, RANK=str(rank), LOCAL_RANK=str(rank))
         own = folder / f"rank-{rank}"
         own.mkdir()
-        out = own / "files" if job.get("apart") else Path(job.get("out", folder / "out"))
+        elsewhere = rank >= job.get("apart", rank + 1)
+        out = own / "files" if elsewhere else Path(job.get("out", folder / "out"))
         out.mkdir(exist_ok=True)
         (own / "out").symlink_to(out)
         on_this_rank = rank == job.get("fault_rank", rank)

@@ -91,8 +91,8 @@ class Signal:
 def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run a job: name, and optionally seed, options, model, rewards, lora, sampler, fault, monitor; one rank of it.
 
-    For the process that calls it, a job may have ranks, fault_rank (the only one with the fault), out (a folder), and
-    apart: each rank has a folder of its own.
+    The process that forks it also knows ranks, fault_rank (the only one with the fault), out (the folder of all ranks),
+    and apart (the ranks from this one on have a folder of their own).
 
     The answer has `refused` where no trainer can be made, and `stopped` where training ends with an error.
     """

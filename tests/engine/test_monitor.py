@@ -120,10 +120,19 @@ def test_two_ranks_are_watched_and_end_with_the_same_bits(python: Path, tmp_path
     assert training.judge(project.Project(ROOT), tmp_path).doubts == ()
 
 
-def test_ranks_that_write_elsewhere_are_not_compared_and_the_run_says_so(python: Path) -> None:
-    result = ran(python, [{**TWO, "name": "apart", "apart": True}])["apart"]
-    assert (result["failure"], {row["rank"] for row in result["rows"]}) == ("", {0})
-    assert result["absent"]["replicas"] == "1 of the other ranks wrote no rows into this folder"
+def test_ranks_that_write_elsewhere_are_not_compared_and_the_run_says_so(python: Path, tmp_path: Path) -> None:
+    jobs = {**TWO, "apart": 1, "name": "none"}, {**TWO, "ranks": 3, "apart": 2, "name": "some", "out": str(tmp_path)}
+    results = ran(python, jobs)
+    none, some = results["none"], results["some"]
+    reason = "1 of the other ranks wrote no rows into this folder"
+    assert (none["failure"], {row["rank"] for row in none["rows"]}) == ("", {0})
+    assert none["absent"]["replicas"] == reason
+    assert (some["failure"], {row["rank"] for row in some["rows"]}) == ("", {0, 1})
+    assert "replicas" not in some["absent"]
+    predicate = json.loads((tmp_path / training.NAME).read_text())["predicate"]
+    assert "ranks-agree" in predicate["passedTests"]
+    assert f"the weights of some ranks: {reason}" in predicate["blindSpots"]
+    assert training.judge(project.Project(ROOT), tmp_path).doubts == ()
 
 
 def test_a_fault_of_one_rank_is_an_alarm_of_that_rank(python: Path, tmp_path: Path) -> None:

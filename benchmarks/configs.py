@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import environments
 from builder.base import errors, project
-from builder.certify import hostenv
 from builder.lock import lockfile
 from builder.pages import evidence
 from tests.engine import hosted
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     home = project.find()
     lock = lockfile.load(home, STACK)
     with home.holding(STACK) as scratch:
-        environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
+        environment = environments.locked(home, lock, scratch)
         here = scratch / "here"
         here.mkdir()
         rows = measure(environment / "bin" / "python", here)

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from builder.base import machine, sources
+from builder.base import errors, machine, sources
 from builder.base.project import Project
-from builder.certify import suite
+from builder.certify import hostenv, suite
 from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Request
+from builder.console.progress import Line
+from builder.lock import audit
+from builder.lock.lockfile import Lock
 
 TORCH = "2.13.0+cpu"
 PYTHON = "3.11"
@@ -37,6 +40,14 @@ DATES = {
     "1.12.0": "2026-08-28",
     "1.14.2": "2026-10-08",
 }
+
+
+def locked(home: Project, lock: Lock, scratch: Path) -> Path:
+    """The environment of a lock, with progress on the terminal. Raises VettedError if the lock is stale."""
+    if findings := audit.stale(lock):
+        raise errors.VettedError(findings[0].what, next_step=findings[0].fix)
+    with Line("environment") as line:
+        return hostenv.prepare(home, lock, scratch, line.say)
 
 
 def make(environment: Path, *arguments: str, **env: str) -> None:

@@ -17,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from benchmarks import environments
 from builder.base import errors, project, reading, sources
-from builder.certify import hostenv, suite
+from builder.certify import suite
 from builder.certify.certificate import ProbeResult
 from builder.certify.suite import Request
-from builder.lock import audit, lockfile
+from builder.lock import lockfile
 from builder.pages import evidence
 
 STACK = "trl1.16-cpu"
@@ -48,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     earlier = recorded(home, lock, options.jobs) if options.add else {}
     if earlier:
         options.first_seed = earlier["last_seed"] + 1
-    if findings := audit.stale(lock):
-        raise errors.VettedError(findings[0].what, next_step=findings[0].fix)
     with home.holding(options.stack) as scratch:
-        environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
+        environment = environments.locked(home, lock, scratch)
         root = scratch / "suite"
         sources.copy(home.smoke, root)
 

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks import environments
 from benchmarks.monitored import faults, healthy
 from builder.base import errors, project, sources
 from builder.certify import hostenv
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with home.holding(STACK) as scratch:
         python, variables = options.python, dict[str, str]()
         if python is None:
-            environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
+            environment = environments.locked(home, lock, scratch)
             python, variables = environment / "bin" / "python", hostenv.environment(environment)
         known = Known(home.state / "monitor", sources.digest(home.runtime), earlier=options.reuse)
         for name in options.again:

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import environments
 from builder.base import errors, project, sources
-from builder.certify import hostenv, suite
+from builder.certify import suite
 from builder.certify.suite import Request
 from builder.certify.transcript import Answer, Event
-from builder.lock import audit, lockfile
+from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from builder.pages import evidence
 
@@ -32,10 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     home = project.find()
     lock = lockfile.load(home, options.stack)
-    if findings := audit.stale(lock):
-        raise errors.VettedError(findings[0].what, next_step=findings[0].fix)
     with home.holding(options.stack) as scratch:
-        environment = hostenv.prepare(home, lock, scratch, lambda what: print(what, file=sys.stderr))
+        environment = environments.locked(home, lock, scratch)
         root = scratch / "suite"
         sources.copy(home.smoke, root)
         _timed(lock, environment, root, scratch, ())  # bytecode and the disk's cache, alike for both

@@ -113,6 +113,7 @@ def prompt_tokens(row: dict[str, Any], opening: str = "") -> Tokens:
     return tokens_of(prompt)
 
 
+@functools.cache
 def tokens_of(prompt: str) -> Tokens:
     """The tokens of a text."""
     tokens = []

@@ -177,6 +177,41 @@ def test_import_that_fails_is_reported_and_stops_nothing(
     assert {name: end["outcome"] for name, end in ends(events).items()} == {"one": "passed", "two": "passed"}
 
 
+TABLE = """
+from pathlib import Path
+
+built = []
+
+def get_checkpoint_conversion_mapping(kind):
+    if not built:
+        built.append(kind)
+        with Path(FILE).open("a") as file:
+            file.write("built\\n")
+        FAULT
+"""
+
+
+@pytest.mark.parametrize("fault", ["pass", "raise ValueError('broken')"])
+def test_table_of_transformers_is_built_before_the_forks(start: Callable[..., Run], tmp_path: Path, fault: str) -> None:
+    """Once for all probes. One that cannot be built does not spoil the import."""
+    package = tmp_path / "path/transformers"
+    (package / "models/qwen2").mkdir(parents=True)
+    for name in ("__init__", "trainer", "models/__init__", "models/qwen2/__init__", "models/qwen2/modeling_qwen2"):
+        (package / f"{name}.py").write_text("__version__ = '9.9'\n")
+    table = TABLE.replace("FILE", repr(str(tmp_path / "built"))).replace("FAULT", fault)
+    (package / "conversion_mapping.py").write_text(table)
+    (tmp_path / "probes").mkdir()
+    probe = (HERE / "faulty/good.py").read_text().replace("links=()", 'links=(), needs=("transformers",)')
+    call = "from transformers.conversion_mapping import get_checkpoint_conversion_mapping as mapping"
+    for name in ("one", "two"):
+        (tmp_path / f"probes/{name}.py").write_text(probe.replace("yield", f"{call}\n    mapping('qwen2')\n    yield"))
+    events = start(str(tmp_path / "probes"), {"device": "cpu"}, PYTHONPATH=str(tmp_path / "path")).events()
+    (ready,) = (event for event in events if event["event"] == "ready")
+    assert ready["preloaded"] == {"transformers": "9.9"}
+    assert {name: end["outcome"] for name, end in ends(events).items()} == {"one": "passed", "two": "passed"}
+    assert (tmp_path / "built").read_text() == "built\n"
+
+
 def test_gpus_are_needed_on_cuda_only(start: Callable[..., Run]) -> None:
     """A thousand of them no machine has."""
     end = ends(start("faulty", {"device": "cuda", "probes": ["missing-gpu"]}).events())["missing-gpu"]

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, extremes, parity, scripted, tiny
+from smoke.kit import adapter, extremes, parity, scripted, side, tiny
 from smoke.kit.reference import Objective
 from smoke.kit.scripted import Script
 from smoke.probe import Bound, Context, Probe, Reading
@@ -74,6 +74,7 @@ PROBE = Probe(
     ),
     needs=("torch", "transformers", "datasets", "trl"),
     gpus=1,
+    forks=True,
 )
 
 
@@ -110,34 +111,44 @@ class Case:
 
 def run(context: Context) -> Iterator[Reading]:
     """Train each way, compare with the reference, and with references that are wrong."""
+    pieces = {case.name: _piece(context, case) for case in _cases()}
+    results = side.side_by_side(pieces, context.directory / "cases", gpus=context.device == "cuda")
+    if failed := {name: result["failure"] for name, result in results.items() if "failure" in result}:
+        raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    for bound in PROBE.bounds:
+        values = {label: value for each in results.values() for label, value in each[bound.name].items()}
+        yield Reading(bound.name, *extremes.outermost(values, least=bound.name == "least_effect"))
+
+
+def _piece(context: Context, case: Case) -> Callable[[Path, int], dict[str, dict[str, float]]]:
+    return lambda directory, _rank: _measure(replace(context, directory=directory), case)
+
+
+def _measure(context: Context, case: Case) -> dict[str, dict[str, float]]:
+    """The numbers of one case, by bound and by what they are of."""
     readings: dict[str, dict[str, float]] = {bound.name: {} for bound in PROBE.bounds}
-    models: dict[str, tuple[Path, Any]] = {}
-    for case in _cases():
-        if case.architecture not in models:
-            saved = tiny.save(context.directory / case.architecture, context.seed, case.architecture)
-            models[case.architecture] = saved, tiny.make_model(0, case.architecture).double()
-        saved, plain = models[case.architecture]
-        script = scripted.write(context.seed, 2, prompt_lengths=case.prompt_lengths)
-        training = scripted.Training(
-            context,
-            case.same(script) if case.same else script,
-            saved,
-            max_steps=parity.STEPS,
-            learning_rate=LEARNING_RATE,
-            **case.options,
-        )
-        steps = training.run()
-        for number, step in enumerate(steps, 1):
-            expected = parity.Expected(plain, script, step, steps[0].before, case.objective())
-            error, tensor = expected.furthest(step.gradients)
-            readings[case.reading][f"{case.name}, step {number}, {tensor}"] = error
-            if case.reading == "gradient_error":
-                readings["loss_error"][f"{case.name}, step {number}"] = abs(step.loss - expected.loss)
-        # For the second step: in the first there are neither clipped ratios nor a KL divergence.
-        for mistake, fields in case.wrong.items():
-            readings["least_effect"][f"{case.name}: {mistake}"] = expected.effect(**fields)
-    for name, values in readings.items():
-        yield Reading(name, *extremes.outermost(values, least=name == "least_effect"))
+    saved = tiny.save(context.directory / case.architecture, context.seed, case.architecture)
+    script = scripted.write(context.seed, 2, prompt_lengths=case.prompt_lengths)
+    training = scripted.Training(
+        context,
+        case.same(script) if case.same else script,
+        saved,
+        max_steps=parity.STEPS,
+        learning_rate=LEARNING_RATE,
+        **case.options,
+    )
+    steps = training.run()
+    plain = tiny.make_model(0, case.architecture).double()
+    for number, step in enumerate(steps, 1):
+        expected = parity.Expected(plain, script, step, steps[0].before, case.objective())
+        error, tensor = expected.furthest(step.gradients)
+        readings[case.reading][f"{case.name}, step {number}, {tensor}"] = error
+        if case.reading == "gradient_error":
+            readings["loss_error"][f"{case.name}, step {number}"] = abs(step.loss - expected.loss)
+    # For the second step: in the first there are neither clipped ratios nor a KL divergence.
+    for mistake, fields in case.wrong.items():
+        readings["least_effect"][f"{case.name}: {mistake}"] = expected.effect(**fields)
+    return readings
 
 
 def _cases() -> Iterator[Case]:

@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from smoke.kit import adapter, extremes, grpo, tiny
+from smoke.kit import adapter, extremes, grpo, side, tiny
 from smoke.probe import Bound, Context, Probe, Reading
 
 RUNS = 3
@@ -60,6 +61,7 @@ PROBE = Probe(
     ),
     needs=("torch", "transformers", "datasets", "trl"),
     gpus=1,
+    forks=True,
 )
 
 
@@ -73,10 +75,12 @@ class Reward(grpo.Reward):
 
 def run(context: Context) -> Iterator[Reading]:
     """Train three times, and check the final rewards."""
-    # How fast a policy learns depends on its first weights more than on anything else here: always the same ones.
-    model = tiny.save(context.directory / "model", seed=0)
     draw = random.Random(context.seed)
-    runs = [_train(context, model, draw.randrange(2**31)) for _ in range(RUNS)]
+    pieces = {f"run {number}": _piece(context.device, draw.randrange(2**31)) for number in range(1, RUNS + 1)}
+    results = side.side_by_side(pieces, context.directory / "runs", gpus=context.device == "cuda")
+    if failed := {name: result["failure"] for name, result in results.items() if "failure" in result}:
+        raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    runs = [(result["rewards"], result["update"]) for result in results.values()]
     curves = [rewards for rewards, _ in runs]
     shown = "; ".join(" ".join(f"{reward:.2f}" for reward in curve) for curve in curves)
     yield Reading("reward_end", statistics.fmean(reward for curve in curves for reward in curve[-END:]), shown)
@@ -86,17 +90,21 @@ def run(context: Context) -> Iterator[Reading]:
     yield Reading("first_update_error", extremes.largest(errors), f"the largest first updates are {updates}")
 
 
-def _train(context: Context, model: Any, seed: int) -> tuple[list[float], float]:
+def _piece(device: str, seed: int) -> Callable[[Path, int], dict[str, Any]]:
+    return lambda directory, _rank: _train(Context(device, seed, directory))
+
+
+def _train(context: Context) -> dict[str, Any]:
     """The mean reward of every step, and the largest change of a parameter in the first step."""
     from datasets import Dataset
 
     reward = Reward()
     trainer = grpo.make_trainer(
         context,
-        model,
+        # How fast a policy learns depends on its first weights more than on anything else here: always the same ones.
+        tiny.save(context.directory / "model", seed=0),
         reward,
         train_dataset=Dataset.from_dict({"prompt": [f"say {chr(ord('A') + i)}" for i in range(32)]}),
-        seed=seed,
         max_steps=STEPS,
         per_device_train_batch_size=adapter.batch_of(SEQUENCES, GENERATIONS),
         num_generations=GENERATIONS,
@@ -117,4 +125,4 @@ def _train(context: Context, model: Any, seed: int) -> tuple[list[float], float]
 
     grpo.at_step_end(trainer, measure)
     trainer.train()
-    return [statistics.fmean(batch) for batch in reward.batches], first[0]
+    return {"rewards": [statistics.fmean(batch) for batch in reward.batches], "update": first[0]}

@@ -12,7 +12,7 @@ from smoke.run import linux, outcome
 from smoke.run.outcome import Ending
 
 _STACKS_S = 0.3  # time for a hanging probe to write its stacks to the log
-_MEMORY_SHARE = 0.05  # the largest share of the time that may go into reading memory use from the kernel
+_MEMORY_SHARE = 0.02  # the largest share of the time that may go into reading memory use from the kernel
 
 
 class Watch:

@@ -44,11 +44,11 @@ def run(
         else:
             pieces[name] = _piece(context, row, chosen, ranks, (seeds or {}).get(name, context.seed))
     results = side.side_by_side(pieces, context.directory / "rows", ranks=ranks, gpus=context.device == "cuda")
-    failed = {name: result["failure"] for name, result in results.items() if "failure" in result}
+    failed = side.failures(results)
     good = {name: result for name, result in results.items() if name not in failed}
     print(f"smoke: rows left out: {left_out or 'none'}", flush=True)
     yield Reading("rows_run", len(good), f"left out {left_out}")
-    yield Reading("rows_failed", len(failed), "; ".join(f"{name}: {why}" for name, why in failed.items()))
+    yield Reading("rows_failed", len(failed), side.described(failed))
     for name in worst:
         yield _largest(name, good)
     for name in counted:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from smoke.run.gpus import Use, shared
 _MOST = 8
 _MOST_ON_GPUS = 4
 _GRACE_S = 1.0  # how long the other ranks of a piece may run after one has failed
+_NAMED = 3  # how many of the pieces with the same failure are named
 
 
 @dataclass
@@ -60,6 +61,32 @@ def side_by_side(
             results[name] = _result(under_way.pop(name), directory / name)
         time.sleep(0.005)
     return {name: results[name] for name in pieces}
+
+
+def failures(results: Mapping[str, Any]) -> dict[str, str]:
+    """Why pieces failed, by their names."""
+    return {
+        name: result["failure"] for name, result in results.items() if isinstance(result, dict) and "failure" in result
+    }
+
+
+def described(failed: Mapping[str, str]) -> str:
+    """What failed and why, in one line: pieces with the same failure together."""
+    alike: dict[str, list[str]] = {}
+    for name, why in failed.items():
+        alike.setdefault(why, []).append(name)
+    return "; ".join(f"{_names(names)}: {why}" for why, names in alike.items())
+
+
+def require(results: Mapping[str, Any]) -> None:
+    """Raise RuntimeError if a piece failed."""
+    if failed := failures(results):
+        raise RuntimeError(described(failed))
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _start(work: Callable[[Path, int], Any], directory: Path, ranks: int, threads: int, gpus: bool) -> _Piece:

@@ -113,8 +113,7 @@ def run(context: Context) -> Iterator[Reading]:
     """Train each way, compare with the reference, and with references that are wrong."""
     pieces = {case.name: _piece(context, case) for case in _cases()}
     results = side.side_by_side(pieces, context.directory / "cases", gpus=context.device == "cuda")
-    if failed := {name: result["failure"] for name, result in results.items() if "failure" in result}:
-        raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    side.require(results)
     for bound in PROBE.bounds:
         values = {label: value for each in results.values() for label, value in each[bound.name].items()}
         yield Reading(bound.name, *extremes.outermost(values, least=bound.name == "least_effect"))

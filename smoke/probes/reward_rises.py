@@ -78,8 +78,7 @@ def run(context: Context) -> Iterator[Reading]:
     draw = random.Random(context.seed)
     pieces = {f"run {number}": _piece(context.device, draw.randrange(2**31)) for number in range(1, RUNS + 1)}
     results = side.side_by_side(pieces, context.directory / "runs", gpus=context.device == "cuda")
-    if failed := {name: result["failure"] for name, result in results.items() if "failure" in result}:
-        raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    side.require(results)
     runs = [(result["rewards"], result["update"]) for result in results.values()]
     curves = [rewards for rewards, _ in runs]
     shown = "; ".join(" ".join(f"{reward:.2f}" for reward in curve) for curve in curves)

@@ -67,11 +67,11 @@ def give_up_privileges() -> None:
 
 def remove(directory: Path) -> None:
     """Remove a directory that a probe could write to, however deeply nested it is."""
-    # By its path: PATH may find a program of the stack first. It takes a third of Python's time.
-    if program := shutil.which("rm", path=os.defpath):
-        subprocess.run([program, "-rf", "--", directory], stderr=subprocess.DEVNULL)
     with suppress(RecursionError):
         shutil.rmtree(directory, ignore_errors=True)
+    # By its path: PATH may find a program of the stack first.
+    if os.path.lexists(directory) and (program := shutil.which("rm", path=os.defpath)):
+        subprocess.run([program, "-rf", "--", directory], stderr=subprocess.DEVNULL)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

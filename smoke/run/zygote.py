@@ -165,8 +165,8 @@ def main(parent: int, packages: Sequence[str]) -> None:
             answer(imported=package, found=_import(package))
             if package == "torch" and package in sys.modules:
                 until_imported.enter_context(gpus.answered(sys.modules[package]))
-    # Frozen objects are never visited by the garbage collector, so their memory stays shared with the children.
     gc.enable()
+    # Frozen objects are never visited by the garbage collector, so their memory stays shared with the children.
     gc.collect()
     gc.freeze()
     answer(ready=True, cuda=_cuda())

@@ -59,6 +59,19 @@ def test_failures_are_results(tmp_path: Path) -> None:
     assert failed == {"a": {"failure": "rank 1: ValueError: only here"}}
 
 
+def test_pieces_with_the_same_failure_are_named_together() -> None:
+    results: dict[str, Any] = {"good": {"loss": 1.0}, "list": [1]}
+    side.require(results)
+    results |= {f"row {number}": {"failure": "rank 0: no GPU"} for number in range(1, 4)}
+    results["other"] = {"failure": "rank 1: no port"}
+    said = "row 1, row 2, row 3: rank 0: no GPU; other: rank 1: no port"
+    assert side.described(side.failures(results)) == said
+    with pytest.raises(RuntimeError, match=said):
+        side.require(results)
+    results["row 4"] = results["row 5"] = results["row 1"]
+    assert side.described(side.failures(results)).startswith("row 1, row 2, row 3 and 2 more: rank 0: no GPU; ")
+
+
 class Gpu:
     """Stands for the GPU of a process, and demands that something ran on it."""
 

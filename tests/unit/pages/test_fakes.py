@@ -78,9 +78,9 @@ def test_before_the_suite_ran_it_is_said(small: Small) -> None:
 
 
 def test_of_a_long_reason_a_cell_has_the_beginning(small: Small) -> None:
-    """A probe with rows names each of them."""
-    rows = "; ".join(f"row {number}: no GPU can be used" for number in range(1, 45))
+    """A probe with rows may have many failures."""
+    rows = "; ".join(f"row {number}: no GPU {number} can be used" for number in range(1, 45))
     recorded(small, [row(FAKE, SAID)], {"H200": {**attempt(), "red": {f"rows_failed is 44 rows: {rows}": ["rows"]}}})
     shown = fakes.fakes(small.project)
-    assert "1 red: rows_failed is 44 rows: row 1: no GPU can be used;" in shown and " …" in shown
+    assert "1 red: rows_failed is 44 rows: row 1: no GPU 1 can be used;" in shown and " …" in shown
     assert "row 10:" not in shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from builder.base import errors, project, sources
 from builder.certify import suite
 from builder.certify.suite import Request
 from builder.certify.transcript import Answer, Event
+from builder.console.progress import Line
 from builder.lock import lockfile
 from builder.lock.lockfile import Lock
 from builder.pages import evidence
@@ -37,12 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment = environments.locked(home, lock, scratch)
         root = scratch / "suite"
         sources.copy(home.smoke, root)
-        _timed(lock, environment, root, scratch, ())  # bytecode and the disk's cache, alike for both
-        wall, answer, compute = _timed(lock, environment, root, scratch, ())
-        ran = [result for result in answer.results if result.outcome != "not-run"]
-        fresh = {
-            result.name: _timed(lock, environment, root, scratch, (result.name,))[0] for result in ran
-        }  # fmt: skip
+        with Line("suite") as line:
+
+            def timed(*probes: str) -> tuple[float, Answer, dict[str, float]]:
+                return _timed(lock, environment, root, scratch, probes, line.say)
+
+            timed()  # bytecode and the disk's cache, alike for both
+            wall, answer, compute = timed()
+            ran = [result for result in answer.results if result.outcome != "not-run"]
+            fresh = {result.name: timed(result.name)[0] for result in ran}
         own = sum(compute.values())
         measured: dict[str, Any] = {
             "stack": lock.name,
@@ -72,12 +76,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _timed(
-    lock: Lock, environment: Path, root: Path, scratch: Path, probes: tuple[str, ...]
+    lock: Lock,
+    environment: Path,
+    root: Path,
+    scratch: Path,
+    probes: tuple[str, ...],
+    say: Callable[[str], None],
 ) -> tuple[float, Answer, dict[str, float]]:
     """Run these probes (none: all); wall time, what came of it, and what each probe itself took, all in seconds."""
     compute: dict[str, float] = {}
 
     def note(event: Event) -> None:
+        if event["event"] == "begin":
+            say(event["probe"])
         if event["event"] == "measured":
             compute[event["probe"]] = event["compute_s"]
 
